@@ -1,0 +1,48 @@
+"""The errors and warnings a user of bigcons can meet.
+
+Every message has one form: the value got, the rule it breaks, the remedy.
+"""
+
+
+class BigconsError(Exception):
+    """Base of every error that bigcons raises on purpose."""
+
+
+class InvalidInputError(BigconsError, ValueError):
+    """An argument, a file or a label matrix breaks a stated rule."""
+
+
+class StoreError(BigconsError):
+    """A store cannot be read or written."""
+
+
+class StoreExistsError(StoreError, FileExistsError):
+    """The output exists and overwriting was not asked for."""
+
+
+class StoreNotFoundError(StoreError, FileNotFoundError):
+    """There is no store of the expected kind at the given path."""
+
+
+class CorruptStoreError(StoreError):
+    """What lies on disk is not what the manifest promises."""
+
+
+class LockedStoreError(StoreError):
+    """Another process is writing to the store."""
+
+
+class MemoryBudgetError(BigconsError, MemoryError):
+    """The memory budget cannot hold the work; the message says what would."""
+
+
+class MissingDependencyError(BigconsError, ImportError):
+    """An optional package is needed; the message names the extra that brings it."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A solver stopped at its iteration limit, before its tolerance was met."""
+
+
+class UnlabelledObjectsWarning(UserWarning):
+    """Some objects carry no label in any partition and therefore get none in the consensus."""

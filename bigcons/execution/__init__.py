@@ -1,0 +1,1 @@
+"""Engines, the fold over row blocks, and the loop of passes."""

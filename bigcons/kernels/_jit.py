@@ -1,0 +1,21 @@
+"""The one place that sets numba's options.
+
+Kernels release the GIL, so that plain threads run them in parallel, and never use numba's own
+parallel loops: the order of every sum is fixed by the code, hence the result by the input.
+Compilation is lazy (at the first call with given types), never at import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+# Contraction and reassociation are allowed; NaN and infinity keep their meaning, for kernels test for them.
+_FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a kernel: nopython, GIL released, errors as in numpy (1/0 is inf)."""
+    return numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH)(function)

@@ -1,0 +1,68 @@
+"""Sizes, budgets and row blocks: how much of the data is in memory at a time."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
+_UNITS |= {f"{p}IB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
+_UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
+
+
+class Block(NamedTuple):
+    """A range of rows: the unit of reading, work, checkpoint and retry."""
+
+    index: int
+    start: int
+    stop: int
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows in the block."""
+        return self.stop - self.start
+
+
+def row_blocks(n_rows: int, rows_per_block: int) -> list[Block]:
+    """Cut ``n_rows`` rows into consecutive blocks of at most ``rows_per_block``."""
+    starts = range(0, n_rows, rows_per_block)
+    return [Block(b, start, min(start + rows_per_block, n_rows)) for b, start in enumerate(starts)]
+
+
+def parse_size(size: int | float | str) -> int:
+    """Return a size in bytes from a number or a text such as ``"2GB"`` or ``"512 MiB"``."""
+    if isinstance(size, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size)
+        if match and match[2].upper() in _UNITS:
+            return int(float(match[1]) * _UNITS[match[2].upper()])
+    elif not isinstance(size, bool) and size > 0:
+        return int(size)
+    raise InvalidInputError(f"memory={size!r} is not a size; write bytes or a text such as '2GB' or '512MiB'.")
+
+
+def format_size(n_bytes: float) -> str:
+    """Write a size for people: three significant digits and a decimal unit."""
+    value = float(n_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"
+
+
+def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, what: str) -> int:
+    """Return how many rows of ``bytes_per_row`` fit into ``budget`` beside ``fixed`` bytes.
+
+    Raises MemoryBudgetError, with both numbers, if not even ``at_least`` rows fit.
+    """
+    rows = int((budget - fixed) // max(bytes_per_row, 1e-9))
+    if rows < at_least:
+        needed = fixed + int(at_least * bytes_per_row)
+        raise MemoryBudgetError(
+            f"memory={format_size(budget)} cannot hold {what}, which needs at least {format_size(needed)}; "
+            f"raise the budget to {format_size(needed)} or more."
+        )
+    return rows
