@@ -1,0 +1,46 @@
+"""Argument checks shared by all: the value got, the rule it breaks, the remedy."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+from bigcons.errors import InvalidInputError
+
+
+def check_int(name: str, value: object, *, at_least: int = 1, at_most: int | None = None) -> int:
+    """Return ``value`` as int if it is a whole number in ``[at_least, at_most]``."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if number >= at_least and (at_most is None or number <= at_most):
+            return number
+    raise InvalidInputError(f"{name}={value!r} is out of range; use an integer {_range(at_least, at_most)}.")
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    above: float | None = None,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+) -> float:
+    """Return ``value`` as float if it is finite, in ``[at_least, at_most]`` and greater than ``above``."""
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        number = float(value)
+        if at_least <= number <= at_most and (above is None or number > above):
+            return number
+    low = f"> {above}" if above is not None else _range(at_least, None if at_most == math.inf else at_most)
+    high = f" and <= {at_most}" if above is not None and at_most < math.inf else ""
+    raise InvalidInputError(f"{name}={value!r} is out of range; use a finite number {low}{high}.")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if isinstance(value, str) and value in choices:
+        return value
+    raise InvalidInputError(f"{name}={value!r} is unknown; choose one of {', '.join(map(repr, choices))}.")
+
+
+def _range(at_least: float, at_most: float | None) -> str:
+    return f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
