@@ -1,0 +1,7 @@
+"""Co-association: how often pairs of objects share a cluster, for sampled pairs or for all."""
+
+from bigcons.coassociation.count import count
+from bigcons.coassociation.dense import dense
+from bigcons.coassociation.sample import sample, sample_pairs
+
+__all__ = ["count", "dense", "sample", "sample_pairs"]

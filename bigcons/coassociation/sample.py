@@ -1,0 +1,149 @@
+"""Pairs of objects drawn uniformly without repetition.
+
+Pairs ``i < j`` are numbered row by row, 0 to ``n (n - 1) / 2 - 1``; the draw is one of numbers, exact
+in integers, and needs memory for the pairs asked for and nothing else.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.seeding import SeedLike, generator, resolve_seed
+
+if TYPE_CHECKING:
+    from bigcons.stores.pairs import PairTable
+
+MAX_OBJECTS = 2**31 - 1
+
+
+def sample(
+    x: Any,
+    *,
+    share: float | None = None,
+    per_object: float | None = None,
+    n_pairs: int | None = None,
+    random_state: SeedLike = None,
+    memory: int | str = "1GB",
+    client: object = None,
+) -> PairTable:
+    """Draw pairs of objects of the ensemble ``x`` as `sample_pairs` does and count them as `count` does."""
+    from bigcons.coassociation.count import count
+    from bigcons.stores.ensemble import as_ensemble
+
+    ensemble = as_ensemble(x)
+    seed = resolve_seed(random_state)
+    asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
+    i, j = sample_pairs(ensemble.n_objects, **asked, random_state=seed)  # type: ignore[arg-type]
+    table = count(ensemble, i, j, memory=memory, client=client)
+    given = {name: value for name, value in asked.items() if value is not None}
+    table.provenance |= {"sampled": "uniform", **given, "random_state": seed}
+    return table
+
+
+def sample_pairs(
+    n_objects: int,
+    *,
+    share: float | None = None,
+    n_pairs: int | None = None,
+    per_object: float | None = None,
+    random_state: SeedLike = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw distinct pairs ``i < j`` of ``n_objects`` objects, every set of pairs equally likely.
+
+    How many is said in one of three ways: ``share`` of all ``n (n - 1) / 2`` pairs (0.25e-3 is 0.25
+    permille), ``n_pairs``, or ``per_object``, the mean number of pairs an object is in.
+
+    Returns ``(i, j)``, both ``(n_pairs,)`` int32, in ascending order of i, then j. Takes O(n_pairs)
+    memory, about 40 bytes a pair, and O(n_pairs log n_pairs) time, however many objects there are.
+    """
+    total = count_all_pairs(n_objects)
+    wanted = _number_of_pairs(n_objects, total, share, n_pairs, per_object)
+    rng = generator(resolve_seed(random_state), "coassociation.sample_pairs")
+    return pairs_of_numbers(_distinct_numbers(rng, total, wanted), n_objects)
+
+
+def count_all_pairs(n_objects: int) -> int:
+    """Return ``n (n - 1) / 2``, the number of pairs of ``n_objects`` objects."""
+    if not 2 <= n_objects <= MAX_OBJECTS:
+        raise InvalidInputError(
+            f"n_objects={n_objects} has no pairs to sample; between 2 and {MAX_OBJECTS:,} objects are needed."
+        )
+    return n_objects * (n_objects - 1) // 2
+
+
+def pairs_of_numbers(numbers: np.ndarray, n_objects: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs ``(i, j)`` int32 of pair ``numbers`` ``(n_pairs,)`` int64; order is kept."""
+    i = np.empty(len(numbers), dtype=np.int32)
+    j = np.empty(len(numbers), dtype=np.int32)
+    step = 1 << 20  # a slice at a time, so that the temporaries stay small
+    for start in range(0, len(numbers), step):
+        part = slice(start, start + step)
+        row, column = _triangle_coordinates(count_all_pairs(n_objects) - 1 - numbers[part])
+        i[part] = n_objects - 2 - row
+        j[part] = n_objects - 1 - column
+    return i, j
+
+
+def _triangle_coordinates(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Invert ``number = row (row + 1) / 2 + column`` with ``0 <= column <= row``, exactly."""
+    row = (np.sqrt(2.0 * numbers + 0.25) - 0.5).astype(np.int64)
+    row -= row * (row + 1) // 2 > numbers  # the float root is off by one at most
+    row += (row + 1) * (row + 2) // 2 <= numbers
+    return row, numbers - row * (row + 1) // 2
+
+
+def _number_of_pairs(
+    n_objects: int, total: int, share: float | None, n_pairs: int | None, per_object: float | None
+) -> int:
+    asked = {"share": share, "n_pairs": n_pairs, "per_object": per_object}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if len(given) != 1:
+        got = ", ".join(f"{name}={value}" for name, value in given.items()) or "nothing"
+        raise InvalidInputError(
+            f"got {got} to say how many pairs; give one of share, n_pairs and per_object."
+        )
+    name, value = given.popitem()
+    largest = {"share": 1, "n_pairs": total, "per_object": n_objects - 1}[name]
+    kind = Integral if name == "n_pairs" else Real
+    if not isinstance(value, kind) or isinstance(value, bool) or not 0 < value <= largest:
+        described = "an integer" if name == "n_pairs" else "a number"
+        raise InvalidInputError(
+            f"{name}={value!r} is out of range; for {n_objects} objects "
+            f"use {described} above 0 and at most {largest}."
+        )
+    wanted = round({"share": value * total, "n_pairs": value, "per_object": value * n_objects / 2}[name])
+    if wanted == 0:
+        raise InvalidInputError(
+            f"{name}={value!r} is less than one of the {total} pairs; use a larger {name} or n_pairs=1."
+        )
+    return min(int(wanted), total)
+
+
+def _distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:
+    """Return ``wanted`` distinct numbers below ``total``, ascending; every subset is equally likely."""
+    if 2 * wanted > total:  # draw what to leave out: then at most half is ever repeated
+        keep = np.ones(total, dtype=bool)
+        keep[_distinct_numbers(rng, total, total - wanted)] = False
+        return np.flatnonzero(keep)
+    # The first `wanted` distinct values of an endless uniform sequence are a uniform subset. A batch
+    # never holds more than what is still missing, so none is ever dropped for any other reason
+    # than having come before.
+    numbers = np.empty(0, dtype=np.int64)
+    while len(numbers) < wanted:
+        batch = np.sort(rng.integers(total, size=wanted - len(numbers)))
+        first = np.concatenate([[True], batch[1:] != batch[:-1]])
+        numbers = _merge_distinct(numbers, batch[first])
+    return numbers
+
+
+def _merge_distinct(numbers: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Merge two ascending arrays of distinct numbers into one."""
+    if not len(numbers):
+        return batch
+    position = np.searchsorted(numbers, batch)
+    fresh = numbers[np.minimum(position, len(numbers) - 1)] != batch
+    return np.insert(numbers, position[fresh], batch[fresh])
