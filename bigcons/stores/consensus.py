@@ -1,0 +1,392 @@
+"""Consensus: a stored solve, with labels, memberships, history, parameters and provenance.
+
+A Zarr v3 group of two arrays cut into the same row chunks. Every byte is covered twice: by the
+crc32c of its chunk, and by the checksum of its rows in the manifest, which is committed last.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.memory import Block, format_size, row_blocks
+from bigcons.schema import CONSENSUS, ArraySpec
+from bigcons.stores import manifest
+
+KIND = "consensus"
+CHUNK_ROWS = 65_536
+
+# fill values that are never data, so that a lost chunk cannot pass for some
+_POISON = {"labels": int(np.iinfo(np.int32).min), "memberships": -1.0}
+_RESTORE = "solve again or restore the store from a copy."
+
+
+class Consensus:
+    """A consensus on disk; nothing is read before it is asked for.
+
+    Attributes: ``path``, ``n_objects``, ``n_clusters`` (columns of the memberships, won or not),
+    ``chunk_rows``, ``history`` (lists by name, one entry per step), ``parameters`` (of the method),
+    ``results`` (objective, gap, passes, ...) and ``provenance`` (what it was made from, and by what).
+    """
+
+    def __init__(self, path: Path, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        self.path = str(path)
+        self.n_objects: int = body["n_objects"]
+        self.n_clusters: int = body["n_clusters"]
+        self.chunk_rows: int = body["chunk_rows"]
+        self.history: dict[str, list[Any]] = body["history"]
+        self.parameters: dict[str, Any] = body["parameters"]
+        self.results: dict[str, Any] = body["results"]
+        self.provenance: dict[str, Any] = body["provenance"]
+        self._checksums: list[int] = body["checksums"]
+        self._arrays = arrays
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Consensus:
+        """Open the consensus at ``path`` for reading.
+
+        Raises StoreNotFoundError if there is none, CorruptStoreError if the arrays are not the ones
+        its manifest describes.
+        """
+        directory = manifest.local_path(path)
+        body = manifest.load(directory, KIND)
+        return cls(directory, body, _open_arrays(directory, body))
+
+    @classmethod
+    def write(
+        cls,
+        path: str | os.PathLike[str],
+        labels: np.ndarray,
+        memberships: np.ndarray,
+        *,
+        history: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        results: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        overwrite: bool = False,
+    ) -> Consensus:
+        """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``."""
+        labels, memberships = np.asarray(labels), np.asarray(memberships)
+        if memberships.ndim != 2 or labels.shape != memberships.shape[:1]:
+            raise InvalidInputError(
+                f"labels has shape {labels.shape} and memberships {memberships.shape}; "
+                "pass (n_objects,) and (n_objects, n_clusters)."
+            )
+        shape = {"n_objects": memberships.shape[0], "n_clusters": memberships.shape[1]}
+        with cls.create(path, **shape, chunk_rows=chunk_rows, overwrite=overwrite) as writer:
+            writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
+            for block in row_blocks(len(labels), chunk_rows):
+                rows = slice(block.start, block.stop)
+                writer.write(block.start, labels[rows], memberships[rows])
+        return cls.open(path)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        path: str | os.PathLike[str],
+        model: Any,
+        *,
+        provenance: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+    ) -> Consensus:
+        """Store what a fitted consensus clusterer found, with its parameters and its history."""
+        return cls.write(
+            path,
+            model.labels_,
+            model.memberships_,
+            history=getattr(model, "history_", None),
+            parameters={"method": type(model).__name__, **model.get_params(deep=False)},
+            results=fit_results(model),
+            provenance=provenance,
+            overwrite=overwrite,
+        )
+
+    @classmethod
+    @contextmanager
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        n_objects: int,
+        n_clusters: int,
+        chunk_rows: int = CHUNK_ROWS,
+        overwrite: bool = False,
+    ) -> Iterator[ConsensusWriter]:
+        """Yield a writer by row blocks; the store appears at ``path`` when the ``with`` block ends well.
+
+        If it ends with an error, or before every row was written, nothing is left behind and a store
+        that was at ``path`` before stays as it was.
+        """
+        if n_objects < 1 or n_clusters < 1:
+            raise InvalidInputError(
+                f"a consensus of n_objects={n_objects} and n_clusters={n_clusters} holds nothing; "
+                "both must be at least 1."
+            )
+        with manifest.new_store(path, overwrite) as directory:
+            writer = ConsensusWriter(directory, n_objects, n_clusters, chunk_rows)
+            yield writer
+            manifest.commit(directory, KIND, writer.body())
+
+    @property
+    def labels(self) -> np.ndarray:
+        """All labels, ``(n_objects,)`` int32, -1 for objects no partition labelled. Reads the array."""
+        return self.read_labels(0, self.n_objects)
+
+    @property
+    def memberships(self) -> np.ndarray:
+        """All memberships, ``(n_objects, n_clusters)`` float32, rows sum to 1. Reads the array."""
+        return self.read_memberships(0, self.n_objects)
+
+    def read_labels(self, start: int, stop: int) -> np.ndarray:
+        """Return the labels of a range of rows, ``(rows,)`` int32."""
+        return self._read("labels", start, stop)
+
+    def read_memberships(self, start: int, stop: int) -> np.ndarray:
+        """Return the memberships of a range of rows, ``(rows, n_clusters)`` float32."""
+        return self._read("memberships", start, stop)
+
+    def blocks(self, rows: int | None = None) -> list[Block]:
+        """Cut the objects into blocks of ``rows`` rows, by default one chunk each."""
+        return row_blocks(self.n_objects, rows or self.chunk_rows)
+
+    def info(self) -> dict[str, Any]:
+        """Return what is known of the consensus without reading its arrays; fit for JSON."""
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "n_objects": self.n_objects,
+            "n_clusters": self.n_clusters,
+            "chunk_rows": self.chunk_rows,
+            "n_bytes": sum(f.stat().st_size for f in Path(self.path).rglob("*") if f.is_file()),
+            "results": self.results,
+            "parameters": self.parameters,
+            "provenance": self.provenance,
+        }
+
+    def verify(self) -> dict[str, Any]:
+        """Read every row, compare its checksum and its values with the promise, and report.
+
+        Returns ``{"kind", "path", "n_objects", "n_blocks", "n_unlabelled"}``; raises CorruptStoreError at
+        the first block that is not as written, or whose memberships leave the simplex.
+        """
+        n_unlabelled = 0
+        for block, checksum in zip(self.blocks(), self._checksums, strict=True):
+            labels = self.read_labels(block.start, block.stop)
+            memberships = self.read_memberships(block.start, block.stop)
+            if _checksum(labels, memberships) != checksum:
+                raise self._corrupt(block.start, block.stop, "differ from their checksum")
+            labelled = labels >= 0
+            if not _on_simplex(memberships[labelled]) or (labels >= self.n_clusters).any():
+                raise self._corrupt(block.start, block.stop, "are no memberships of the clusters")
+            n_unlabelled += int(np.count_nonzero(~labelled))
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "n_objects": self.n_objects,
+            "n_blocks": len(self._checksums),
+            "n_unlabelled": n_unlabelled,
+        }
+
+    def _read(self, name: str, start: int, stop: int) -> np.ndarray:
+        if not 0 <= start <= stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} do not lie in a consensus of n_objects={self.n_objects}; "
+                f"ask for 0 <= start <= stop <= {self.n_objects}."
+            )
+        try:
+            rows = np.ascontiguousarray(self._arrays[name][start:stop])
+        except Exception as error:  # a codec's own kind of error, whatever the codec
+            raise self._corrupt(start, stop, f"cannot be decoded ({error})") from error
+        if (rows == _POISON[name]).any():
+            raise self._corrupt(start, stop, "have lost a chunk")
+        return rows
+
+    def _corrupt(self, start: int, stop: int, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path}: rows {start} to {stop} {what}; {_RESTORE}")
+
+    def __repr__(self) -> str:
+        method = self.parameters.get("method", "consensus")
+        return f"<Consensus by {method}: {self.n_objects:,} objects, {self.n_clusters} clusters, {self.path}>"
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        facts = {
+            "objects": f"{self.n_objects:,}",
+            "clusters": self.n_clusters,
+            "size": format_size(info["n_bytes"]),
+            **self.results,
+            **self.parameters,
+        }
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
+            f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
+            for name, value in facts.items()
+            if value is not None
+        )
+        return f"<table><caption>Consensus {html.escape(self.path)}</caption>{rows}</table>"
+
+
+class ConsensusWriter:
+    """Writes a consensus block by block, in any order; made by ``Consensus.create``.
+
+    Blocks that do not share a chunk may be written from several threads at once.
+    """
+
+    def __init__(self, directory: Path, n_objects: int, n_clusters: int, chunk_rows: int) -> None:
+        self.n_objects = n_objects
+        self.n_clusters = n_clusters
+        self.chunk_rows = min(chunk_rows, n_objects)
+        self._arrays = _create_arrays(
+            directory, {"n_objects": n_objects, "n_clusters": n_clusters}, self.chunk_rows
+        )
+        self._checksums: list[int | None] = [None] * math.ceil(n_objects / self.chunk_rows)
+        self._description: dict[str, Any] = {}
+
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray) -> None:
+        """Write rows from ``start`` on: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
+
+        The rows must be whole chunks: begin at a multiple of ``chunk_rows``, end at one or at the last row.
+        """
+        stop = start + len(labels)
+        whole = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
+        if not whole or not 0 <= start < stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {self.n_objects}; "
+                "write blocks that begin and end at chunk borders."
+            )
+        if memberships.shape != (len(labels), self.n_clusters):
+            raise InvalidInputError(
+                f"memberships has shape {memberships.shape}; pass ({len(labels)}, {self.n_clusters})."
+            )
+        labels = np.ascontiguousarray(labels, dtype=np.int32)
+        memberships = np.ascontiguousarray(memberships, dtype=np.float32)
+        self._arrays["labels"][start:stop] = labels
+        self._arrays["memberships"][start:stop] = memberships
+        for block in row_blocks(len(labels), self.chunk_rows):
+            rows = slice(block.start, block.stop)
+            chunk = start // self.chunk_rows + block.index
+            self._checksums[chunk] = _checksum(labels[rows], memberships[rows])
+
+    def describe(
+        self,
+        *,
+        history: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        results: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set what the manifest says of the solve; values that JSON cannot hold are described in words."""
+        if history is not None:
+            self._description["history"] = _as_json({name: list(values) for name, values in history.items()})
+        parts = {"parameters": parameters, "results": results, "provenance": provenance}
+        self._description |= {name: _as_json(value) for name, value in parts.items() if value is not None}
+
+    def body(self) -> dict[str, Any]:
+        """Return the manifest's body; raises InvalidInputError if some rows were never written."""
+        n_missing = self._checksums.count(None)
+        if n_missing:
+            raise InvalidInputError(
+                f"{n_missing} of {len(self._checksums)} blocks were not written; write every row."
+            )
+        return {
+            "n_objects": self.n_objects,
+            "n_clusters": self.n_clusters,
+            "chunk_rows": self.chunk_rows,
+            "checksums": self._checksums,
+            "history": {},
+            "parameters": {},
+            "results": {},
+            "provenance": {},
+            **self._description,
+        }
+
+
+def fit_results(model: Any) -> dict[str, Any]:
+    """Return the scalar results of a fitted clusterer by name: objective, gap, passes and the like."""
+    names = ("objective", "gap", "n_clusters", "n_passes", "n_steps", "converged")
+    found = {name: getattr(model, f"{name}_", None) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _create_arrays(directory: Path, sizes: Mapping[str, int], chunk_rows: int) -> dict[str, Any]:
+    """Create the empty arrays of the schema, cut into chunks of ``chunk_rows`` rows."""
+    import zarr
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    group = zarr.open_group(directory, mode="a", zarr_format=3)
+    return {
+        name: group.create_array(
+            name,
+            shape=_shape(spec, sizes),
+            chunks=(chunk_rows, *_shape(spec, sizes)[1:]),
+            dtype=spec.dtypes[0],
+            fill_value=_POISON[name],
+            compressors=(ZstdCodec(level=1), Crc32cCodec()),
+            dimension_names=spec.dims,
+        )
+        for name, spec in CONSENSUS.items()
+    }
+
+
+def _open_arrays(directory: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Open the arrays of the schema; raises CorruptStoreError if they are not those of the manifest."""
+    import zarr
+
+    arrays = {}
+    for name, spec in CONSENSUS.items():
+        try:
+            arrays[name] = zarr.open_array(directory / name, mode="r", zarr_format=3)
+        except Exception as error:  # zarr raises many kinds for broken metadata
+            raise CorruptStoreError(
+                f"{directory} has no readable array {name!r} ({type(error).__name__}); {_RESTORE}"
+            ) from error
+        found = (arrays[name].shape, str(arrays[name].dtype))
+        if found != (_shape(spec, sizes), spec.dtypes[0]):
+            raise CorruptStoreError(
+                f"{directory}: array {name!r} has shape and type {found} but the manifest says "
+                f"{(_shape(spec, sizes), spec.dtypes[0])}; {_RESTORE}"
+            )
+    return arrays
+
+
+def _shape(spec: ArraySpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(sizes[dim] for dim in spec.dims)
+
+
+def _checksum(labels: np.ndarray, memberships: np.ndarray) -> int:
+    """Return the crc32 of the rows' bytes, little-endian and C-contiguous."""
+    return zlib.crc32(memberships.astype("<f4").data, zlib.crc32(labels.astype("<i4").data))
+
+
+def _on_simplex(memberships: np.ndarray) -> bool:
+    if not len(memberships):
+        return True
+    sums = memberships.sum(axis=1, dtype=np.float64)
+    return bool((memberships >= 0).all() and np.abs(sums - 1).max() < 1e-3)
+
+
+def _as_json(value: Any) -> Any:
+    """Turn ``value`` into what JSON holds: NaN and infinity into null, other objects into a text."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, np.generic):
+        return _as_json(value.item())
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape} {value.dtype}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value)
