@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import datasets
+from bigcons.errors import InvalidInputError, StoreNotFoundError
+
+N_ROWS = 10_000
+
+needs_data = [
+    pytest.mark.data,
+    pytest.mark.skipif("BIGCONS_DATA" not in os.environ, reason="BIGCONS_DATA names no directory"),
+]
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [datasets.planted_blocks(N_ROWS, 5), datasets.planted_feature_blocks(N_ROWS, 3)],
+    ids=["labels", "features"],
+)
+@given(ends=st.tuples(st.integers(0, N_ROWS), st.integers(0, N_ROWS)).filter(lambda ends: ends[0] != ends[1]))
+def test_read__any_range_is_a_slice_of_the_whole(recipe, ends):
+    start, stop = sorted(ends)
+    values, truth = recipe.read(0, N_ROWS)
+    some_values, some_truth = recipe.read(start, stop)
+    np.testing.assert_array_equal(some_values, values[start:stop])
+    np.testing.assert_array_equal(some_truth, truth[start:stop])
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (5, 5), (0, N_ROWS + 1)])
+def test_read__refuses_rows_outside(start, stop):
+    with pytest.raises(InvalidInputError, match="not within"):
+        datasets.planted_blocks(N_ROWS, 5).read(start, stop)
+
+
+def test_planted_blocks__has_the_shares_and_gaps_asked_for():
+    recipe = datasets.planted_blocks(50_000, 20, shares=(0.7, 0.3), missing=0.25, random_state=3)
+    labels, truth = recipe.read(0, 50_000)
+    assert labels.dtype == np.int8
+    np.testing.assert_allclose(np.bincount(truth) / len(truth), (0.7, 0.3), atol=0.01)
+    np.testing.assert_allclose((labels < 0).mean(axis=0), 0.25, atol=0.02)
+    assert labels.min() == -1
+    assert set(labels.max(axis=0) + 1) <= set(range(2, 11))
+
+
+def test_planted_blocks__without_noise_clusters_and_classes_are_nested():
+    recipe = datasets.planted_blocks(4000, 30, noise=(0, 0), hard_share=0, missing=0)
+    labels, truth = recipe.read(0, 4000)
+    for column in labels.T:
+        met = np.zeros((truth.max() + 1, column.max() + 1), dtype=bool)
+        met[truth, column] = True
+        assert (met.sum(axis=0) == 1).all() or (met.sum(axis=1) == 1).all()
+
+
+def test_planted_blocks__hard_objects_are_noisier():
+    recipe = datasets.planted_blocks(
+        20_000, 10, n_clusters=(6, 6), noise=(0, 0), hard_share=0.2, hard_noise=1, missing=0
+    )
+    labels, truth = recipe.read(0, 20_000)
+    usual = [np.bincount(labels[truth == c, 0]).argmax() for c in range(6)]
+    assert (labels[:, 0] != np.array(usual)[truth]).mean() == pytest.approx(0.2 * 5 / 6, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shares": (0.5, 0.6)},
+        {"noise": (0.4, 0.1)},
+        {"missing": 1.5},
+        {"n_clusters": (5, 2)},
+        {"n_partitions": 0},
+    ],
+)
+def test_planted_blocks__refuses_what_is_no_probability_or_count(wrong):
+    with pytest.raises(InvalidInputError):
+        datasets.planted_blocks(**{"n_objects": 100, **wrong})
+
+
+def test_planted_ensemble__is_the_recipe_in_memory():
+    ensemble, truth = datasets.planted_ensemble(3000, 12, random_state=5)
+    labels, planted = datasets.planted_blocks(3000, 12, random_state=5).read(0, 3000)
+    np.testing.assert_array_equal(ensemble.read(0, 3000), labels)
+    np.testing.assert_array_equal(truth, planted)
+
+
+def test_planted_features__shape_shares_and_seed():
+    points, truth = datasets.planted_features(20_000, random_state=1)
+    assert points.shape == (20_000, 39)
+    assert points.dtype == np.float32
+    np.testing.assert_allclose(np.bincount(truth) / len(truth), (0.6, 0.25, 0.15), atol=0.02)
+    assert not np.array_equal(points, datasets.planted_features(20_000, random_state=2)[0])
+
+
+def test_simulated_soft_partitions__labels_have_the_frequencies_of_the_memberships():
+    labels, memberships = datasets.simulated_soft_partitions(50, 4000, low=0.5, high=2)
+    assert labels.shape == (200, 4000)
+    np.testing.assert_allclose(memberships.sum(axis=1), 1)
+    frequencies = np.stack([(labels == k).mean(axis=1) for k in range(4)], axis=1)
+    np.testing.assert_allclose(frequencies, memberships, atol=0.05)
+    assert (memberships.argmax(axis=1) == np.repeat(range(4), 50)).mean() > 0.8
+
+
+def test_simulated_soft_partitions__refuses_no_spread():
+    with pytest.raises(InvalidInputError, match="sigma=0"):
+        datasets.simulated_soft_partitions(sigma=0)
+
+
+def test_kddcup99__names_the_file_that_is_not_there(tmp_path):
+    with pytest.raises(StoreNotFoundError, match=r"kddcup.data_10_percent.gz does not exist"):
+        datasets.kddcup99(tmp_path)
+
+
+def test_kddcup99__says_what_to_do_when_it_cannot_be_fetched(monkeypatch, tmp_path):
+    def no_network(**_):
+        raise OSError("no network")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_kddcup99", no_network)
+    monkeypatch.delenv("BIGCONS_DATA", raising=False)
+    with pytest.raises(StoreNotFoundError, match=r"no network.*BIGCONS_DATA"):
+        datasets.kddcup99()
+
+
+def test_kddcup99__takes_what_scikit_learn_fetched(monkeypatch):
+    class Bunch:
+        data = np.array([[0, b"tcp", b"http", b"SF", *range(37)]] * 5, dtype=object)
+        target = np.array([b"normal.", b"smurf.", b"back.", b"neptune.", b"normal."], dtype=object)
+
+    monkeypatch.setattr("sklearn.datasets.fetch_kddcup99", lambda **_: Bunch)
+    monkeypatch.delenv("BIGCONS_DATA", raising=False)
+    table, truth = datasets.kddcup99(n_objects=4)
+    assert truth.tolist() == ["normal", "smurf", "neptune", "normal"]
+    assert table["service"].to_pylist() == ["http"] * 4
+    assert table["src_bytes"].to_pylist() == [0.0] * 4
+
+
+class TestRealKDD:
+    pytestmark = needs_data
+
+    def test_kddcup99__is_a_seeded_subset_of_three_classes(self):
+        table, truth = datasets.kddcup99(n_objects=5000)
+        again, truth_again = datasets.kddcup99(n_objects=5000)
+        assert table.equals(again)
+        np.testing.assert_array_equal(truth, truth_again)
+        assert table.shape == (5000, 41)
+        assert set(truth) == set(datasets.KDD_CLASSES)
+        assert not datasets.kddcup99(n_objects=5000, random_state=1)[0].equals(table)
+
+    def test_kddcup99__refuses_more_objects_than_there_are(self):
+        with pytest.raises(InvalidInputError, match="485269"):
+            datasets.kddcup99(n_objects=485_270)
