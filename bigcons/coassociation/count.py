@@ -11,7 +11,8 @@ import numpy as np
 from bigcons.execution.engine import Engine, resolve_engine
 from bigcons.execution.progress import progress
 from bigcons.memory import Block, parse_size, row_blocks, rows_within
-from bigcons.stores.pairs import PairTable, ascending_pairs, counts_dtype
+from bigcons.stores.pairs import PairTable
+from bigcons.stores.symmetric import ascending_pairs, counts_dtype
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
@@ -53,7 +54,8 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
             n_agree[part], n_seen[part] = agree, seen
             done = part.stop
             listener.advance(len(agree))
-    return PairTable.from_arrays(i, j, n_agree, n_seen, n_objects=ensemble.n_objects)
+    provenance = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions}
+    return PairTable.from_arrays(i, j, n_agree, n_seen, n_objects=ensemble.n_objects, provenance=provenance)
 
 
 def _plan(

@@ -6,13 +6,13 @@ in integers, and needs memory for the pairs asked for and nothing else.
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     from bigcons.stores.pairs import PairTable
@@ -106,21 +106,18 @@ def _number_of_pairs(
         raise InvalidInputError(
             f"got {got} to say how many pairs; give one of share, n_pairs and per_object."
         )
-    name, value = given.popitem()
-    largest = {"share": 1, "n_pairs": total, "per_object": n_objects - 1}[name]
-    kind = Integral if name == "n_pairs" else Real
-    if not isinstance(value, kind) or isinstance(value, bool) or not 0 < value <= largest:
-        described = "an integer" if name == "n_pairs" else "a number"
-        raise InvalidInputError(
-            f"{name}={value!r} is out of range; for {n_objects} objects "
-            f"use {described} above 0 and at most {largest}."
-        )
-    wanted = round({"share": value * total, "n_pairs": value, "per_object": value * n_objects / 2}[name])
+    if n_pairs is not None:
+        return check_int("n_pairs", n_pairs, at_most=total)
+    if share is not None:
+        wanted = round(check_number("share", share, above=0, at_most=1) * total)
+    else:
+        wanted = round(check_number("per_object", per_object, above=0, at_most=n_objects - 1) * n_objects / 2)
     if wanted == 0:
         raise InvalidInputError(
-            f"{name}={value!r} is less than one of the {total} pairs; use a larger {name} or n_pairs=1."
+            f"{next(iter(given))}={next(iter(given.values()))} asks for less than one of the {total} pairs; "
+            "use a larger number."
         )
-    return min(int(wanted), total)
+    return min(wanted, total)
 
 
 def _distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:

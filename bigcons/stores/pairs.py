@@ -1,170 +1,387 @@
-"""PairTable: pairs of objects with their counts of agreement, as symmetric CSR.
+"""PairTable: pairs of objects with their counts of agreement, in memory or in a store.
 
-Every pair lies at both of its ends, so that a block of rows holds all it needs.
+Symmetric compressed sparse rows: every pair lies at both of its ends, so that a block of rows holds
+all it needs. In a store the four arrays of the schema are cut into chunks of equal length, fast to
+decode and each with its own checksum; Parquet is for exchange with other programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import Any, NamedTuple
+import html
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.memory import Block, format_size, row_blocks
+from bigcons.schema import PAIRS
+from bigcons.stores import manifest
+from bigcons.stores.symmetric import (
+    MAX_OBJECTS,
+    Edges,
+    Rows,
+    ascending_pairs,
+    checked_counts,
+    symmetric_rows,
+)
 
-MAX_OBJECTS = 2**31 - 1
-MAX_SEEN = 2**16 - 2
+KIND = "pairs"
+CHUNK_ENTRIES = 1 << 20
+ENTRIES_PER_BLOCK = 1 << 22
 
-
-class Edges(NamedTuple):
-    """Pairs ``i < j`` in ascending order, with their counts; four arrays ``(n_pairs,)``."""
-
-    i: np.ndarray
-    j: np.ndarray
-    n_agree: np.ndarray
-    n_seen: np.ndarray
+_RESTORE = "sample or import the pairs again, or restore the store."
 
 
 class PairTable:
     """Pairs of objects and how many partitions put them together (``n_agree``) of how many see both.
 
-    Attributes, as compressed sparse rows: row ``r`` has the neighbours
-    ``indices[indptr[r]:indptr[r + 1]]`` in ascending order, with the counts at the same places;
-    every pair is in the rows of both of its objects. ``indptr`` ``(n_objects + 1,)`` int64;
-    ``indices`` ``(2 n_pairs,)`` int32; ``n_agree`` and ``n_seen`` ``(2 n_pairs,)``, uint8 or, above
-    254, uint16. Pairs that no partition sees carry no information and are left out.
+    As compressed sparse rows: row ``r`` has the neighbours ``indices[indptr[r]:indptr[r + 1]]`` in
+    ascending order, with the counts at the same places; every pair is in the rows of both of its
+    objects. ``indptr`` ``(n_objects + 1,)`` int64; ``indices`` ``(2 n_pairs,)`` int32; ``n_agree`` and
+    ``n_seen`` ``(2 n_pairs,)`` uint8 or, for counts above 254, uint16. Pairs that no partition sees
+    carry no information and are left out.
+
+    Of a stored table nothing is read before it is asked for: ``read`` takes a range of rows, the four
+    attributes take all. ``provenance`` says what the table was made from, and how.
     """
 
     def __init__(
         self,
-        indptr: np.ndarray,
-        indices: np.ndarray,
-        n_agree: np.ndarray,
-        n_seen: np.ndarray,
-        provenance: dict[str, Any] | None = None,
+        indptr: Any,
+        indices: Any,
+        n_agree: Any,
+        n_seen: Any,
+        *,
+        path: str | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        stored: Mapping[str, Any] | None = None,
     ) -> None:
-        self.indptr = indptr
-        self.indices = indices
-        self.n_agree = n_agree
-        self.n_seen = n_seen
-        self.provenance = provenance or {}
-
-    @property
-    def n_objects(self) -> int:
-        """Number of objects, with or without pairs."""
-        return len(self.indptr) - 1
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of pairs, each counted once."""
-        return int(self.indptr[-1]) // 2
+        self.path = path
+        self.provenance: dict[str, Any] = dict(provenance or {})
+        self.n_objects: int = indptr.shape[0] - 1
+        self.n_pairs: int = indices.shape[0] // 2
+        self._columns = Rows(indptr, indices, n_agree, n_seen)
+        self._stored = stored or {"chunk_entries": CHUNK_ENTRIES, "checksums": {}}
 
     @classmethod
-    def from_arrays(cls, i: Any, j: Any, n_agree: Any, n_seen: Any, *, n_objects: int) -> PairTable:
+    def from_arrays(
+        cls,
+        i: Any,
+        j: Any,
+        n_agree: Any,
+        n_seen: Any,
+        *,
+        n_objects: int,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> PairTable:
         """Make a table of pairs ``(i[p], j[p])``, each given once, in any order and either way round.
 
         The four columns are ``(n_pairs,)`` integers with ``0 <= i, j < n_objects``, ``i != j`` and
         ``0 <= n_agree <= n_seen``. Costs a sort of the pairs unless they come with i < j, ascending.
         """
         low, high, order = ascending_pairs(i, j, n_objects)
-        n_agree, n_seen = _checked_counts(n_agree, n_seen, len(low))
+        n_agree, n_seen = checked_counts(n_agree, n_seen, len(low))
         if order is not None:
             n_agree, n_seen = n_agree[order], n_seen[order]
-        return cls(*_symmetric_rows(_without_unseen(Edges(low, high, n_agree, n_seen)), n_objects))
+        rows = symmetric_rows(Edges(low, high, n_agree, n_seen), n_objects)
+        return cls(*rows, provenance=provenance)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> PairTable:
+        """Open the table stored at ``path`` for reading.
+
+        Raises StoreNotFoundError if there is none, CorruptStoreError if its arrays are not the ones its
+        manifest describes.
+        """
+        directory = manifest.local_path(path)
+        body = manifest.load(directory, KIND)
+        arrays = {name: _open_array(directory, name, _expected(directory, body, name)) for name in PAIRS}
+        return cls(**arrays, path=str(directory), provenance=body["provenance"], stored=body)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> PairTable:
+        """Store the table at ``path``, all or nothing, and return it opened from there."""
+        with manifest.new_store(path, overwrite) as directory:
+            body = {
+                "n_objects": self.n_objects,
+                "n_pairs": self.n_pairs,
+                "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
+                "chunk_entries": self._stored["chunk_entries"],
+                "checksums": {name: self._write(directory, name) for name in PAIRS},
+                "provenance": self.provenance,
+            }
+            manifest.commit(directory, KIND, body)
+        return type(self).open(path)
+
+    @cached_property
+    def indptr(self) -> np.ndarray:
+        """Where each row begins in the other arrays, ``(n_objects + 1,)`` int64."""
+        return self._whole("indptr")
+
+    @cached_property
+    def indices(self) -> np.ndarray:
+        """The other object of every entry, ``(2 n_pairs,)`` int32, ascending within a row."""
+        return self._whole("indices")
+
+    @cached_property
+    def n_agree(self) -> np.ndarray:
+        """Partitions that put the pair together, ``(2 n_pairs,)``."""
+        return self._whole("n_agree")
+
+    @cached_property
+    def n_seen(self) -> np.ndarray:
+        """Partitions that label both objects, ``(2 n_pairs,)``."""
+        return self._whole("n_seen")
+
+    def blocks(self, rows: int | None = None) -> list[Block]:
+        """Cut the objects into blocks of ``rows`` rows, by default with about 4 million entries each."""
+        mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
+        return row_blocks(self.n_objects, rows or max(1, int(ENTRIES_PER_BLOCK / max(mean_entries, 1))))
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Return the rows of the objects ``start`` to ``stop``, with ``indptr`` counted from 0.
+
+        Raises CorruptStoreError, from a stored table, if the rows cannot be what was written.
+        """
+        if not 0 <= start <= stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} do not lie in a table of n_objects={self.n_objects}; "
+                f"ask for 0 <= start <= stop <= {self.n_objects}."
+            )
+        indptr = self._part("indptr", start, stop + 1)
+        entries = (int(indptr[0]), int(indptr[-1]))
+        columns = (self._part(name, *entries) for name in ("indices", "n_agree", "n_seen"))
+        return Rows(indptr - indptr[0], *columns)
 
     def edges(self) -> Edges:
         """Return every pair once: ``(i, j, n_agree, n_seen)`` with ``i < j``, ascending."""
-        rows = np.repeat(np.arange(self.n_objects, dtype=np.int32), np.diff(self.indptr))
-        upper = rows < self.indices
-        return Edges(rows[upper], self.indices[upper], self.n_agree[upper], self.n_seen[upper])
+        parts = list(self._edges_of_blocks())
+        return Edges(*map(np.concatenate, zip(*parts, strict=True)))
 
+    def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, all or nothing.
 
-def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the pairs as ``(i, j, order)`` int32 with ``i < j``, ascending; refuse what is no set of pairs.
+        Pages carry checksums; ``n_objects`` and the provenance are in the file's metadata.
+        """
+        from bigcons.stores.pairs_parquet import write
 
-    ``order`` sorts columns given along with the pairs; it is None if they were in order.
-    """
-    if not 0 <= n_objects <= MAX_OBJECTS:
-        raise InvalidInputError(f"n_objects={n_objects} is out of range; use 0 to {MAX_OBJECTS:,}.")
-    i, j = _integers("i", i), _integers("j", j)
-    _refuse_unequal_lengths(i=i, j=j)
-    outside = (i < 0) | (j < 0) | (i >= n_objects) | (j >= n_objects)
-    _refuse(outside, f"objects are numbered 0 to {n_objects - 1}", i=i, j=j)
-    _refuse(i == j, "a pair is of two different objects", i=i, j=j)
-    low, high = np.minimum(i, j).astype(np.int32), np.maximum(i, j).astype(np.int32)
-    number = low * np.int64(n_objects) + high
-    order = None
-    if np.any(number[1:] <= number[:-1]):
-        order = np.argsort(number, kind="stable")
-        number, low, high = number[order], low[order], high[order]
-    repeated = np.concatenate([[False], number[1:] == number[:-1]])
-    _refuse(repeated, "this pair was given before", i=low, j=high)
-    return low, high, order
+        facts = {"n_objects": self.n_objects, "provenance": self.provenance}
+        write(path, self._edges_of_blocks(), facts, overwrite=overwrite)
 
+    @classmethod
+    def from_parquet(cls, path: str | os.PathLike[str], n_objects: int | None = None) -> PairTable:
+        """Read a table from the integer columns ``i``, ``j``, ``n_agree``, ``n_seen`` of a Parquet file.
 
-def _checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    n_agree, n_seen = _integers("n_agree", n_agree), _integers("n_seen", n_seen)
-    _refuse_unequal_lengths(i=range(n_pairs), n_agree=n_agree, n_seen=n_seen)
-    bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
-    _refuse(bad, f"0 <= n_agree <= n_seen <= {MAX_SEEN} must hold", n_agree=n_agree, n_seen=n_seen)
-    return n_agree, n_seen
+        ``n_objects`` is needed if another program wrote the file, for the last objects may have no pair.
+        """
+        from bigcons.stores.pairs_parquet import read
 
+        columns, facts = read(path, n_objects)
+        return cls.from_arrays(*columns, **facts)
 
-def _integers(name: str, column: Any) -> np.ndarray:
-    array = np.asarray(column)
-    if array.size == 0:
-        array = array.astype(np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"{name} has shape {array.shape} and type {array.dtype}; pass one dimension of integers."
+    def info(self) -> dict[str, Any]:
+        """Return what is known of the table without reading its arrays; fit for JSON."""
+        if self.path is None:
+            n_bytes = sum(column.nbytes for column in self._columns)
+        else:
+            n_bytes = sum(f.stat().st_size for f in Path(self.path).rglob("*") if f.is_file())
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "n_objects": self.n_objects,
+            "n_pairs": self.n_pairs,
+            "pairs_per_object": 2 * self.n_pairs / max(self.n_objects, 1),
+            "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
+            "n_bytes": n_bytes,
+            "provenance": self.provenance,
+        }
+
+    def verify(self) -> dict[str, Any]:
+        """Read every entry, compare with the checksums and with what a table of pairs is, and report.
+
+        Returns ``{"kind", "path", "n_objects", "n_pairs", "n_blocks"}``; raises CorruptStoreError if a
+        chunk is not as written, a row does not ascend, or a pair is not the same at both of its ends.
+        """
+        table = self if self.path is None else type(self).open(self.path)  # nothing from memory
+        table._verify_checksums()
+        blocks = table.blocks()
+        balance = 0
+        for block in blocks:
+            rows = table.read(block.start, block.stop)
+            if (rows.n_agree > rows.n_seen).any():
+                raise table._corrupt("n_agree", "is more than n_seen for some pair")
+            balance += table._imbalance(block.start, rows)
+        if balance % 2**64 != 0:
+            raise table._corrupt("indices", "does not hold every pair at both ends")
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "n_objects": self.n_objects,
+            "n_pairs": self.n_pairs,
+            "n_blocks": len(blocks),
+        }
+
+    def _verify_checksums(self) -> None:
+        for name, checksums in self._stored["checksums"].items():
+            for chunk, checksum in zip(self._chunks(name), checksums, strict=True):
+                if zlib.crc32(_bytes(self._part(name, chunk.start, chunk.stop))) != checksum:
+                    raise self._corrupt(name, f"differs from its checksum in chunk {chunk.index}")
+
+    def _imbalance(self, start: int, rows: Rows) -> int:
+        """Return the fingerprints of the entries above the diagonal minus those below: in all, 0."""
+        i = start + np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
+        number = np.minimum(i, rows.indices) * np.int64(self.n_objects) + np.maximum(i, rows.indices)
+        same_row = i[1:] == i[:-1]
+        if (i == rows.indices).any() or (np.diff(rows.indices)[same_row] <= 0).any():
+            raise self._corrupt("indices", "has a row that does not ascend or holds its own object")
+        counts = rows.n_agree.astype(np.uint64) << np.uint64(16) | rows.n_seen.astype(np.uint64)
+        marks = _scramble(_scramble(number.astype(np.uint64)) ^ counts)
+        above = i < rows.indices
+        return int(marks[above].sum(dtype=np.uint64)) - int(marks[~above].sum(dtype=np.uint64))
+
+    def _check(self, name: str, part: np.ndarray) -> np.ndarray:
+        """Refuse what no table can hold: places out of range, and the fill value of a lost chunk."""
+        if not len(part):
+            return part
+        if name == "indptr":
+            if part[0] < 0 or part[-1] > 2 * self.n_pairs or (np.diff(part) < 0).any():
+                raise self._corrupt(name, "does not ascend")
+        elif name == "indices":
+            if part.min() < 0 or part.max() >= self.n_objects:
+                raise self._corrupt(name, f"is not all within 0 to {self.n_objects - 1}")
+        elif part.max() == _poison(part.dtype) or (name == "n_seen" and part.min() == 0):
+            raise self._corrupt(name, "has lost a chunk")
+        return part
+
+    def _edges_of_blocks(self) -> Iterator[Edges]:
+        for block in self.blocks() or [Block(0, 0, 0)]:
+            indptr, *columns = self.read(block.start, block.stop)
+            i = np.repeat(np.arange(block.start, block.stop, dtype=np.int32), np.diff(indptr))
+            once = i < columns[0]
+            yield Edges(i[once], *(column[once] for column in columns))
+
+    def _whole(self, name: str) -> np.ndarray:
+        return self._part(name, 0, getattr(self._columns, name).shape[0])
+
+    def _part(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return a slice of one of the four arrays, from memory if it is there."""
+        column = vars(self).get(name, getattr(self._columns, name))
+        if isinstance(column, np.ndarray):
+            return column[start:stop]
+        try:
+            part = np.ascontiguousarray(column[start:stop])
+        except Exception as error:  # a codec's own kind of error, whatever the codec
+            raise self._corrupt(name, f"cannot be decoded ({error})") from error
+        return self._check(name, part)
+
+    def _chunks(self, name: str) -> list[Block]:
+        return row_blocks(getattr(self._columns, name).shape[0], self._stored["chunk_entries"])
+
+    def _write(self, directory: Path, name: str) -> list[int]:
+        """Write one of the four arrays, chunk by chunk; return the chunks' checksums."""
+        target = _create_array(directory, name, getattr(self._columns, name), self._stored["chunk_entries"])
+        checksums = []
+        for chunk in self._chunks(name):
+            part = self._part(name, chunk.start, chunk.stop)
+            target[chunk.start : chunk.stop] = part
+            checksums.append(zlib.crc32(_bytes(part)))
+        return checksums
+
+    def _corrupt(self, name: str, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {_RESTORE}")
+
+    def __getstate__(self) -> Any:
+        """Send a stored table to another process as its path."""
+        return self.path or vars(self)
+
+    def __setstate__(self, state: Any) -> None:
+        vars(self).update(vars(type(self).open(state)) if isinstance(state, str) else state)
+
+    def __repr__(self) -> str:
+        where = self.path or "in memory"
+        return f"<PairTable: {self.n_objects:,} objects, {self.n_pairs:,} pairs, {where}>"
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        facts = {
+            "objects": f"{self.n_objects:,}",
+            "pairs": f"{self.n_pairs:,}",
+            "pairs per object": f"{info['pairs_per_object']:.3g}",
+            "size": format_size(info["n_bytes"]),
+            **self.provenance,
+        }
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
+            f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
+            for name, value in facts.items()
         )
-    return array
+        return f"<table><caption>PairTable {html.escape(self.path or 'in memory')}</caption>{rows}</table>"
 
 
-def _refuse_unequal_lengths(**columns: Sized) -> None:
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        got = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise InvalidInputError(f"the columns differ in length ({got}); give one entry per pair in each.")
+def _scramble(x: np.ndarray) -> np.ndarray:
+    """Mix 64-bit numbers so that sums of them are as good as random (the finalizer of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
-def _refuse(bad: np.ndarray, rule: str, **columns: np.ndarray) -> None:
-    if bad.any():
-        p = int(np.argmax(bad))
-        got = ", ".join(f"{name}={column[p]}" for name, column in columns.items())
-        raise InvalidInputError(f"pair {p} has {got}, but {rule}; correct it or leave it out.")
+def _bytes(part: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data
 
 
-def _without_unseen(edges: Edges) -> Edges:
-    seen = edges.n_seen > 0
-    return edges if seen.all() else Edges(*(column[seen] for column in edges))
+def _create_array(directory: Path, name: str, column: Any, chunk_entries: int) -> Any:
+    import zarr
+    from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
-
-def _symmetric_rows(edges: Edges, n_objects: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (indptr, indices, n_agree, n_seen) with every pair at both ends, columns ascending.
-
-    The two counts travel through scipy's counting sort and merge as one number, which is never 0.
-    """
-    from scipy.sparse import csr_array
-
-    if not len(edges.i):
-        empty = np.empty(0, dtype=np.uint8)
-        return np.zeros(n_objects + 1, dtype=np.int64), np.empty(0, dtype=np.int32), empty, empty.copy()
-    counts = edges.n_agree.astype(np.uint32) | edges.n_seen.astype(np.uint32) << np.uint32(16)
-    indptr = np.zeros(n_objects + 1, dtype=np.int64)
-    np.cumsum(np.bincount(edges.i, minlength=n_objects), out=indptr[1:])
-    upper = csr_array((counts, edges.j, indptr), shape=(n_objects, n_objects))
-    rows = (upper + upper.T.tocsr()).tocsr()
-    dtype = counts_dtype(int(edges.n_seen.max()))
-    n_agree, n_seen = rows.data & np.uint32(0xFFFF), rows.data >> np.uint32(16)
-    return (
-        rows.indptr.astype(np.int64),
-        rows.indices.astype(np.int32),
-        n_agree.astype(dtype),
-        n_seen.astype(dtype),
+    dtype = np.dtype(column.dtype)
+    return zarr.create_array(
+        directory / name,
+        shape=column.shape,
+        chunks=(min(chunk_entries, max(column.shape[0], 1)),),
+        dtype=dtype,
+        fill_value=_poison(dtype),
+        compressors=(
+            BloscCodec(cname="lz4", clevel=5, shuffle=BloscShuffle.shuffle, typesize=dtype.itemsize),
+            Crc32cCodec(),
+        ),
+        dimension_names=PAIRS[name].dims,
+        zarr_format=3,
     )
 
 
-def counts_dtype(largest: int) -> np.dtype:
-    """Return the smallest unsigned type that holds ``largest`` and has a value left over above it."""
-    return np.dtype(np.uint8 if largest < np.iinfo(np.uint8).max else np.uint16)
+def _poison(dtype: np.dtype) -> int:
+    """Return what a lost chunk reads as: -1 for places, the largest value for counts, both never legal."""
+    return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
+
+
+def _expected(directory: Path, body: Mapping[str, Any], name: str) -> tuple[tuple[int], str]:
+    """Return shape and type of an array from the manifest."""
+    n_objects, n_pairs, counts = body["n_objects"], body["n_pairs"], body["counts_dtype"]
+    if not 0 <= n_objects <= MAX_OBJECTS or n_pairs < 0 or counts not in PAIRS["n_seen"].dtypes:
+        raise CorruptStoreError(
+            f"{directory} says n_objects={n_objects}, n_pairs={n_pairs}, counts {counts!r}; {_RESTORE}"
+        )
+    if name == "indptr":
+        return (n_objects + 1,), "int64"
+    return (2 * n_pairs,), "int32" if name == "indices" else counts
+
+
+def _open_array(directory: Path, name: str, expected: tuple[tuple[int], str]) -> Any:
+    import zarr
+
+    try:
+        array = zarr.open_array(directory / name, mode="r", zarr_format=3)
+    except Exception as error:  # zarr raises many kinds for broken metadata
+        raise CorruptStoreError(
+            f"{directory} has no readable array {name!r} ({type(error).__name__}); {_RESTORE}"
+        ) from error
+    found = (array.shape, str(array.dtype))
+    if found != expected:
+        raise CorruptStoreError(
+            f"{directory}: array {name!r} has shape and type {found}, not {expected}; {_RESTORE}"
+        )
+    return array

@@ -1,0 +1,129 @@
+"""From columns of pairs, in any order, to compressed sparse rows that hold every pair at both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+
+MAX_OBJECTS = 2**31 - 1
+MAX_SEEN = 2**16 - 2
+
+
+class Edges(NamedTuple):
+    """Pairs ``i < j`` in ascending order, with their counts; four arrays ``(n_pairs,)``."""
+
+    i: np.ndarray
+    j: np.ndarray
+    n_agree: np.ndarray
+    n_seen: np.ndarray
+
+
+class Rows(NamedTuple):
+    """Compressed sparse rows: row ``r`` is at ``indptr[r]:indptr[r + 1]`` of the other three."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    n_agree: np.ndarray
+    n_seen: np.ndarray
+
+
+def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return the pairs as ``(i, j, order)`` int32 with ``i < j``, ascending; refuse what is no set of pairs.
+
+    ``order`` sorts columns given along with the pairs; it is None if they were in order.
+    """
+    if not 0 <= n_objects <= MAX_OBJECTS:
+        raise InvalidInputError(f"n_objects={n_objects} is out of range; use 0 to {MAX_OBJECTS:,}.")
+    i, j = _integers("i", i), _integers("j", j)
+    _refuse_unequal_lengths(i=i, j=j)
+    outside = (i < 0) | (j < 0) | (i >= n_objects) | (j >= n_objects)
+    _refuse(outside, f"objects are numbered 0 to {n_objects - 1}", i=i, j=j)
+    _refuse(i == j, "a pair is of two different objects", i=i, j=j)
+    low, high = np.minimum(i, j).astype(np.int32), np.maximum(i, j).astype(np.int32)
+    number = low * np.int64(n_objects) + high
+    order = None
+    if np.any(number[1:] <= number[:-1]):
+        order = np.argsort(number)
+        number, low, high = number[order], low[order], high[order]
+    repeated = np.concatenate([[False], number[1:] == number[:-1]])
+    _refuse(repeated, "this pair was given before", i=low, j=high)
+    return low, high, order
+
+
+def checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts as arrays of integers; refuse those that cannot be of ``n_pairs`` pairs."""
+    n_agree, n_seen = _integers("n_agree", n_agree), _integers("n_seen", n_seen)
+    _refuse_unequal_lengths(i=range(n_pairs), n_agree=n_agree, n_seen=n_seen)
+    bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
+    _refuse(bad, f"0 <= n_agree <= n_seen <= {MAX_SEEN} must hold", n_agree=n_agree, n_seen=n_seen)
+    return n_agree, n_seen
+
+
+def _integers(name: str, column: Any) -> np.ndarray:
+    array = np.asarray(column)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"{name} has shape {array.shape} and type {array.dtype}; pass one dimension of integers."
+        )
+    return array
+
+
+def _refuse_unequal_lengths(**columns: Sized) -> None:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        got = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InvalidInputError(f"the columns differ in length ({got}); give one entry per pair in each.")
+
+
+def _refuse(bad: np.ndarray, rule: str, **columns: np.ndarray) -> None:
+    if bad.any():
+        p = int(np.argmax(bad))
+        got = ", ".join(f"{name}={column[p]}" for name, column in columns.items())
+        raise InvalidInputError(f"pair {p} has {got}, but {rule}; correct it or leave it out.")
+
+
+def _without_unseen(edges: Edges) -> Edges:
+    seen = edges.n_seen > 0
+    return edges if seen.all() else Edges(*(column[seen] for column in edges))
+
+
+def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
+    """Return ascending ``edges`` with every pair at both ends, ascending in each row.
+
+    Pairs that were never seen are left out. The two counts travel through scipy's counting sort and
+    merge as one number, which is never 0.
+    """
+    from scipy.sparse import csr_array
+
+    edges = _without_unseen(edges)
+    if not len(edges.i):
+        empty = np.empty(0, dtype=np.uint8)
+        return Rows(np.zeros(n_objects + 1, dtype=np.int64), np.empty(0, dtype=np.int32), empty, empty.copy())
+    counts = edges.n_agree.astype(np.uint32) | edges.n_seen.astype(np.uint32) << np.uint32(16)
+    indptr = np.zeros(n_objects + 1, dtype=np.int64)
+    np.cumsum(np.bincount(edges.i, minlength=n_objects), out=indptr[1:])
+    upper = csr_array((counts, edges.j, indptr), shape=(n_objects, n_objects))
+    rows = (upper + upper.T.tocsr()).tocsr()
+    dtype = counts_dtype(int(edges.n_seen.max()))
+    n_agree, n_seen = rows.data & np.uint32(0xFFFF), rows.data >> np.uint32(16)
+    return Rows(
+        rows.indptr.astype(np.int64),
+        rows.indices.astype(np.int32),
+        n_agree.astype(dtype),
+        n_seen.astype(dtype),
+    )
+
+
+def counts_dtype(largest: int) -> np.dtype:
+    """Return the smallest unsigned type that holds counts up to ``largest`` with a value to spare."""
+    if largest > MAX_SEEN:
+        raise InvalidInputError(
+            f"pairs can be seen by {largest:,} partitions, more than {MAX_SEEN:,}; use fewer partitions."
+        )
+    return np.dtype(np.uint8 if largest < np.iinfo(np.uint8).max else np.uint16)
