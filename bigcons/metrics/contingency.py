@@ -1,0 +1,112 @@
+"""The contingency table of two clusterings, which most criteria need and nothing else.
+
+Labels are folded block by block, so that they may be long, memory-mapped or in Zarr. Labels are whole
+numbers or text; negative numbers, None and NaN are missing, and objects labelled in both clusterings
+are what is compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.memory import format_size, row_blocks
+from bigcons.stores.relabel import Codes, codes_for, plain_column
+
+BLOCK_ROWS = 1 << 20
+MAX_TABLE_BYTES = 1 << 30
+
+
+def contingency(a: Any, b: Any) -> np.ndarray:
+    """Return how many objects lie in each cluster of ``a`` and each of ``b``: ``(ka, kb)`` int64.
+
+    ``a`` and ``b`` are ``(n_objects,)`` labels. Rows and columns follow the labels in ascending order;
+    labels that no compared object has are left out, so every row and column has an object.
+
+    Raises InvalidInputError if the lengths differ or no object is labelled in both.
+    """
+    first, second = LabelColumn("the first labels", a), LabelColumn("the second labels", b)
+    return compared_table(first, second)
+
+
+def truth_table(truth: Any, labels: Any) -> np.ndarray:
+    """Return the contingency of ``truth`` (rows) with ``labels`` (columns)."""
+    return compared_table(LabelColumn("truth", truth), LabelColumn("labels", labels))
+
+
+class LabelColumn:
+    """Labels ``(n_objects,)`` of a clustering, read and recoded to 0 .. n_clusters - 1 by ranges."""
+
+    def __init__(self, name: str, labels: Any) -> None:
+        self.name = name
+        self._labels = _sliceable(labels)
+        shape = getattr(self._labels, "shape", (len(self._labels),))
+        if len(shape) != 1:
+            raise InvalidInputError(f"{name} has shape {shape}; pass one label per object, (n_objects,).")
+        self.n_objects = len(self._labels)
+        self._codes = self._learn()
+        self.n_clusters = len(self._codes.values())
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
+        return self._codes.encode(self._plain(start, stop)).astype(np.int64, copy=False)
+
+    def _learn(self) -> Codes:
+        codes = codes_for(self._plain(0, 0), None, self.name)
+        for block in row_blocks(self.n_objects, BLOCK_ROWS):
+            column = self._plain(block.start, block.stop)
+            if block.index == 0:
+                codes = codes_for(column, None, self.name)
+            codes.learn(column)
+        return codes
+
+    def _plain(self, start: int, stop: int) -> Any:
+        return plain_column(self._labels[start:stop], self.name)
+
+
+def _sliceable(labels: Any) -> Any:
+    """Return labels as something with a length whose slices are numpy or pyarrow arrays."""
+    package = type(labels).__module__.partition(".")[0]
+    if package in ("numpy", "pyarrow", "zarr"):
+        return labels
+    return np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
+
+
+def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
+    """Return the contingency of two columns over the objects labelled in both."""
+    _check_lengths(a, b)
+    shape = (a.n_clusters, b.n_clusters)
+    _check_size(shape)
+    table = np.zeros(shape, dtype=np.int64)
+    for block in row_blocks(a.n_objects, BLOCK_ROWS):
+        table += _block_table(a.codes(block.start, block.stop), b.codes(block.start, block.stop), shape)
+    if not table.any():
+        raise InvalidInputError(
+            f"no object has a label in both {a.name} and {b.name}; pass clusterings of the same objects."
+        )
+    return table[table.any(axis=1)][:, table.any(axis=0)]
+
+
+def _check_lengths(a: LabelColumn, b: LabelColumn) -> None:
+    if a.n_objects != b.n_objects:
+        raise InvalidInputError(
+            f"{a.name} is for {a.n_objects} objects but {b.name} for {b.n_objects}; "
+            "pass one label per object in each."
+        )
+
+
+def _check_size(shape: tuple[int, int]) -> None:
+    needed = 8 * shape[0] * shape[1]
+    if needed > MAX_TABLE_BYTES:
+        raise MemoryBudgetError(
+            f"the contingency table of {shape[0]:,} by {shape[1]:,} clusters needs {format_size(needed)}, "
+            f"more than {format_size(MAX_TABLE_BYTES)}; compare clusterings with fewer clusters."
+        )
+
+
+def _block_table(a: np.ndarray, b: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    both = (a >= 0) & (b >= 0)
+    cells = a[both] * shape[1] + b[both]
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
