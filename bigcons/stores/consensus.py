@@ -6,7 +6,6 @@ crc32c of its chunk, and by the checksum of its rows in the manifest, which is c
 
 from __future__ import annotations
 
-import html
 import math
 import os
 import zlib
@@ -21,6 +20,7 @@ from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import CONSENSUS, ArraySpec
 from bigcons.stores import manifest
+from bigcons.stores.facts import facts_table
 
 KIND = "consensus"
 CHUNK_ROWS = 65_536
@@ -227,13 +227,7 @@ class Consensus:
             **self.results,
             **self.parameters,
         }
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
-            f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
-            for name, value in facts.items()
-            if value is not None
-        )
-        return f"<table><caption>Consensus {html.escape(self.path)}</caption>{rows}</table>"
+        return facts_table(f"Consensus {self.path}", facts)
 
 
 class ConsensusWriter:

@@ -1,0 +1,33 @@
+"""``bigcons import``: a label matrix from a file becomes an ensemble store."""
+
+from __future__ import annotations
+
+import click
+
+from bigcons.cli.options import memory_option, output_option, overwrite_option
+from bigcons.cli.output import emit, reporting
+
+
+@click.command("import")
+@click.argument("labels")
+@output_option("Where the ensemble goes (.zarr).")
+@click.option(
+    "--chunk-rows", type=click.IntRange(min=1), help="Rows per chunk of the store.  [default: by size]"
+)
+@memory_option
+@overwrite_option
+@reporting
+def command(labels: str, out: str, chunk_rows: int | None, memory: str, overwrite: bool) -> None:
+    """Store a table of LABELS as an ensemble.
+
+    LABELS is a .parquet, .csv, .npy, .npz or .zarr of one row per object and one column per partition;
+    missing labels are empty, NaN or negative. The table is streamed: it need not fit in memory.
+    """
+    from bigcons.stores.ensemble import import_labels
+
+    ensemble = import_labels(labels, out, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows)
+    emit(
+        ensemble.info(),
+        f"{out}: {ensemble.n_objects:,} objects in {ensemble.n_partitions:,} partitions "
+        f"with {ensemble.n_base_clusters:,} clusters in all.",
+    )

@@ -1,0 +1,17 @@
+"""``bigcons info``: what a store holds."""
+
+from __future__ import annotations
+
+import click
+
+from bigcons.cli.output import emit, facts, reporting
+from bigcons.cli.store import open_store
+
+
+@click.command()
+@click.argument("store")
+@reporting
+def command(store: str) -> None:
+    """Describe STORE (an ensemble, a table of pairs or a consensus) without reading its data."""
+    result = open_store(store).info()
+    emit(result, facts(result))

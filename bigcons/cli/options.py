@@ -1,0 +1,60 @@
+"""Options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def output_option(help_text: str, *, name: str = "STORE") -> Decorator:
+    """Return the required option ``-o``, where the result goes."""
+    return click.option("-o", "--out", required=True, metavar=name, help=help_text)
+
+
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace the output if it exists; it stays until the new one is whole."
+)
+memory_option = click.option(
+    "--memory", default="1GB", show_default=True, metavar="SIZE", help="Memory budget, such as 512MB or 2GB."
+)
+random_state_option = click.option(
+    "--random-state",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="SEED",
+    help="Seed; the same seed gives the same result on any number of cores.",
+)
+
+
+class ClusterRange(click.ParamType):
+    """A number of clusters, ``5``, or a range to draw it from, ``2:10``; becomes a pair."""
+
+    name = "K|MIN:MAX"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return ``(min, max)``."""
+        try:
+            low, _, high = value.partition(":")
+            return int(low), int(high or low)
+        except ValueError:
+            self.fail(f"{value!r} is no number of clusters; write 5 or 2:10.", param, ctx)
+
+
+class Pairs(click.ParamType):
+    """Which pairs a solver looks at: ``all``, ``dense``, a share of them, or a stored pair table."""
+
+    name = "all|dense|SHARE|PATH"
+
+    def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> str | float:
+        """Return a share as a float, anything else as it is."""
+        try:
+            return float(value)
+        except ValueError:
+            return str(value)

@@ -1,0 +1,92 @@
+"""What a command prints: text for people, or one JSON object for programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+_JSON = "bigcons.json"
+
+
+def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options every command has: ``--json`` and ``-v``."""
+    add_json = click.option(
+        "--json", is_flag=True, expose_value=False, is_eager=True, callback=_remember_json,
+        help="Print one JSON object on standard output.",
+    )  # fmt: skip
+    add_verbose = click.option(
+        "-v", "--verbose", count=True, expose_value=False, callback=_log_to_stderr,
+        help="Log to standard error; -vv also what is for developers.",
+    )  # fmt: skip
+    return add_json(add_verbose(function))
+
+
+def emit(result: Mapping[str, Any], text: str) -> None:
+    """Print ``text``, or ``result`` as one JSON object if that was asked for."""
+    if click.get_current_context().meta.get(_JSON):
+        click.echo(json.dumps(result, allow_nan=False))
+    else:
+        click.echo(text)
+
+
+def emit_error(ctx: click.Context, reason: str) -> None:
+    """Print ``{"error": reason}`` on standard output if JSON was asked for."""
+    if ctx.meta.get(_JSON):
+        click.echo(json.dumps({"error": reason}))
+
+
+def facts(items: Mapping[str, Any]) -> str:
+    """Lay out names and values in two columns; nested mappings indented under their name."""
+    return "\n".join(_fact_lines(items, indent=0))
+
+
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
+    """Lay out a table for a terminal: the first column to the left, the others to the right."""
+    lines = [list(columns), *([row.get(column, "") for column in columns] for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(_table_line(cells, widths) for cells in lines)
+
+
+def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    right = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+    return "  ".join([cells[0].ljust(widths[0]), *right]).rstrip()
+
+
+def _fact_lines(items: Mapping[str, Any], indent: int) -> list[str]:
+    width = max((len(str(name)) for name in items), default=0)
+    lines = []
+    for name, value in items.items():
+        if isinstance(value, Mapping):
+            lines += [f"{' ' * indent}{name}", *_fact_lines(value, indent + 2)]
+        else:
+            lines.append(f"{' ' * indent}{str(name).ljust(width)}  {_text(value)}")
+    return lines
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text(item) for item in value)
+    return str(value)
+
+
+def _remember_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_JSON] = value
+
+
+def _log_to_stderr(_: click.Context, __: click.Parameter, count: int) -> None:
+    if count:
+        level = logging.INFO if count == 1 else logging.DEBUG
+        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+        logging.getLogger("bigcons").setLevel(level)

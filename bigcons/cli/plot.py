@@ -1,0 +1,64 @@
+"""``bigcons plot``: figures of a consensus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bigcons.cli.options import overwrite_option, random_state_option
+from bigcons.cli.output import emit, reporting
+from bigcons.cli.store import refuse_existing
+
+
+@click.command()
+@click.argument("consensus")
+@click.option("-o", "--out", required=True, metavar="FOLDER", help="Where the figures go.")
+@click.option("--ensemble", help="Its ensemble, for the co-association figure.")
+@click.option(
+    "--format", "suffix", type=click.Choice(["png", "pdf", "svg"]), default="png", show_default=True
+)
+@click.option("--n-objects", type=click.IntRange(min=2), default=500, show_default=True,
+              help="Objects in the co-association figure.")  # fmt: skip
+@random_state_option
+@overwrite_option
+@reporting
+def command(
+    consensus: str,
+    out: str,
+    ensemble: str | None,
+    suffix: str,
+    n_objects: int,
+    random_state: int,
+    overwrite: bool,
+) -> None:
+    """Draw the memberships, the convergence and, with --ensemble, the co-association of CONSENSUS."""
+    from bigcons import plots
+    from bigcons.stores.consensus import Consensus
+
+    solved = Consensus.open(consensus)
+    drawings: dict[str, Callable[[], Any]] = {
+        "memberships": partial(plots.memberships, solved, random_state=random_state)
+    }
+    if solved.history:
+        drawings["convergence"] = partial(plots.convergence, solved.history)
+    if ensemble is not None:
+        drawings["coassociation"] = partial(
+            plots.coassociation,
+            ensemble,
+            labels=solved.labels,
+            n_objects=n_objects,
+            random_state=random_state,
+        )
+    paths = {name: Path(out) / f"{name}.{suffix}" for name in drawings}
+    for path in paths.values():
+        refuse_existing(str(path), overwrite)
+    figures = {name: draw() for name, draw in drawings.items()}
+    Path(out).mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
+        figure.savefig(paths[name])
+    written = [str(path) for path in paths.values()]
+    emit({"figures": written}, "\n".join(written))

@@ -1,0 +1,56 @@
+"""``bigcons sample``: random pairs of objects with their counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bigcons.cli.options import memory_option, output_option, overwrite_option, random_state_option
+from bigcons.cli.output import emit, reporting
+
+DEFAULT_PER_OBJECT = 30.0
+
+
+@click.command()
+@click.argument("ensemble")
+@output_option("Where the pairs go: .zarr to work with, .parquet to hand on.")
+@click.option(
+    "--per-object",
+    type=click.FloatRange(0, min_open=True),
+    help=f"Mean number of pairs an object is in.  [default: {DEFAULT_PER_OBJECT:g}]",
+)
+@click.option("--share", type=click.FloatRange(0, 1, min_open=True), help="Share of all pairs, instead.")
+@click.option("--n-pairs", type=click.IntRange(min=1), help="Number of pairs, instead.")
+@random_state_option
+@memory_option
+@overwrite_option
+@reporting
+def command(
+    ensemble: str,
+    out: str,
+    per_object: float | None,
+    share: float | None,
+    n_pairs: int | None,
+    random_state: int,
+    memory: str,
+    overwrite: bool,
+) -> None:
+    """Draw random pairs of objects of ENSEMBLE and count how often each is joined.
+
+    The pairs serve `bigcons solve --pairs` again and again.
+    """
+    from bigcons import coassociation
+
+    sizes: dict[str, Any] = {"per_object": per_object, "share": share, "n_pairs": n_pairs}
+    asked = {name: value for name, value in sizes.items() if value is not None}
+    if len(asked) > 1:
+        raise click.UsageError("Give only one of --per-object, --share and --n-pairs.")
+    asked = asked or {"per_object": DEFAULT_PER_OBJECT}
+    pairs = coassociation.sample(ensemble, **asked, random_state=random_state, memory=memory)
+    if out.endswith(".parquet"):
+        pairs.to_parquet(out, overwrite=overwrite)
+    else:
+        pairs.save(out, overwrite=overwrite)
+    result = {"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked}
+    emit(result, f"{out}: {pairs.n_pairs:,} pairs of {pairs.n_objects:,} objects.")

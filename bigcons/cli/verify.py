@@ -1,0 +1,17 @@
+"""``bigcons verify``: whether a store is as it was written."""
+
+from __future__ import annotations
+
+import click
+
+from bigcons.cli.output import emit, facts, reporting
+from bigcons.cli.store import open_store
+
+
+@click.command()
+@click.argument("store")
+@reporting
+def command(store: str) -> None:
+    """Read all of STORE and compare it with its checksums; fails at the first difference."""
+    result = open_store(store).verify()
+    emit({"ok": True, **result}, f"{store} is whole.\n{facts(result)}")

@@ -1,0 +1,271 @@
+"""Figures: co-association, memberships, convergence.
+
+Every function returns a matplotlib ``Figure`` that no global state knows of: save it with
+``figure.savefig``. Colours are told apart by colour-blind readers and in grey print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, MissingDependencyError
+from bigcons.seeding import SeedLike, generator, resolve_seed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito (2008), the order in which neighbours differ most
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+_HEAT = "Blues"
+_NEVER_SEEN = "#DDDDDD"
+_GUIDE = "#888888"
+_STYLE = {
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "savefig.dpi": 200,
+}
+
+
+def coassociation(
+    ensemble: Any,
+    *,
+    labels: np.ndarray | None = None,
+    n_objects: int = 500,
+    random_state: SeedLike = 0,
+) -> Figure:
+    """Draw how often pairs of objects share a cluster, objects in VAT order.
+
+    ``ensemble`` is anything ``as_ensemble`` takes. Of more than ``n_objects`` objects a random sample is
+    drawn. ``labels`` ``(objects of the ensemble,)``, if given, colour a strip under the matrix. Costs
+    O(n_objects^2) time and memory.
+    """
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        figure = _figure(4.8, 4.6)
+        _draw_coassociation(figure.subplots(), ensemble, labels, n_objects, random_state)
+    return figure
+
+
+def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLike = 0) -> Figure:
+    """Draw the memberships of objects sorted by cluster and, within a cluster, by confidence.
+
+    ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``. Of more
+    than ``n_objects`` objects a random sample is drawn, which is all that is read from a store.
+    """
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        figure = _figure(6.4, 2.8)
+        _draw_memberships(figure.subplots(), consensus, n_objects, random_state)
+    return figure
+
+
+def convergence(history: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw the objective and the optimality gap of a solve by pass (or by step).
+
+    ``history`` is ``history_`` of a fitted clusterer or ``Consensus.history``: lists named ``pass`` or
+    ``step``, ``objective`` and, where the method has one, ``gap``.
+    """
+    unit = "step" if "step" in history else "pass"
+    if not history.get(unit) or not history.get("objective"):
+        raise InvalidInputError(
+            f"history has the entries {sorted(history)}; a curve needs 'pass' or 'step' and 'objective'."
+        )
+    curves = {"objective": "linear", "gap": "log"}
+    names = [name for name in curves if history.get(name)]
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        figure = _figure(4.8, 1.4 + 1.6 * len(names))
+        panels: Any = np.atleast_1d(figure.subplots(len(names), sharex=True))
+        for axes, name, colour in zip(panels, names, PALETTE, strict=False):
+            _draw_curve(axes, history[unit], history[name], colour)
+            axes.set_ylabel({"objective": "objective", "gap": "optimality gap"}[name])
+            axes.set_yscale(curves[name])
+        panels[-1].set_xlabel({"pass": "pass over the data", "step": "step of one object"}[unit])
+    return figure
+
+
+def overview(
+    ensemble: Any,
+    consensus: Any,
+    base_accuracy: Sequence[float],
+    accuracy: Mapping[str, float],
+    *,
+    random_state: SeedLike = 0,
+) -> Figure:
+    """Draw a whole experiment on data with a known truth.
+
+    Three panels: the accuracy of the base partitions with that of each consensus, the co-association in
+    VAT order, and the memberships. ``accuracy`` gives the accuracy of a consensus by its name.
+    """
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        figure = _figure(9.6, 5.4)
+        panels: Any = figure.subplot_mosaic(
+            [["accuracy", "pairs"], ["memberships", "pairs"]], width_ratios=[1.25, 1]
+        )
+        _draw_accuracy(panels["accuracy"], base_accuracy, accuracy)
+        _draw_coassociation(panels["pairs"], ensemble, _labels_of(consensus), 500, random_state)
+        _draw_memberships(panels["memberships"], consensus, 2_000, random_state)
+        for letter, axes in zip(
+            "abc", (panels["accuracy"], panels["memberships"], panels["pairs"]), strict=True
+        ):
+            axes.set_title(letter, loc="left", fontweight="bold")
+    return figure
+
+
+def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping[str, float]) -> None:
+    """Draw the histogram of the base partitions' accuracy and a line for each consensus."""
+    axes.hist(base_accuracy, bins=np.linspace(0, 1, 51).tolist(), color="#BBBBBB", label="base partitions")
+    for (name, value), colour, dashes in zip(accuracy.items(), PALETTE, ("-", "--", ":", "-."), strict=False):
+        axes.axvline(value, color=colour, linestyle=dashes, linewidth=1.8, label=f"{name}: {value:.3f}")
+    axes.set_xlim(0, 1.02)
+    axes.set_xlabel("share of objects in the right cluster (H)")
+    axes.set_ylabel("base partitions")
+    axes.legend(loc="upper left")
+
+
+def _draw_coassociation(
+    axes: Axes, ensemble: Any, labels: np.ndarray | None, n_objects: int, random_state: SeedLike
+) -> None:
+    """Draw the co-association matrix of a sample of objects in VAT order."""
+    from bigcons.metrics.geometry import vat_order
+    from bigcons.stores.ensemble import as_ensemble
+
+    ensemble = as_ensemble(ensemble)
+    rows = _sample_rows(ensemble.n_objects, n_objects, random_state)
+    share = _coassociation_share(ensemble.read_rows(rows))
+    order = vat_order(1 - share)
+    image = axes.imshow(share[np.ix_(order, order)], cmap=_HEAT, vmin=0, vmax=1, interpolation="nearest")
+    axes.figure.colorbar(image, ax=axes, label="share of partitions that join the pair", shrink=0.8)
+    axes.set_xlabel(_sample_words(len(rows), ensemble.n_objects, "in VAT order"))
+    axes.set_facecolor(_NEVER_SEEN)
+    axes.spines[:].set_visible(True)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    if labels is not None:
+        _draw_strip(axes, np.asarray(labels)[rows][order])
+
+
+def _draw_memberships(axes: Axes, consensus: Any, n_objects: int, random_state: SeedLike) -> None:
+    """Draw memberships as a heat map, a row per cluster and a column per sampled object."""
+    rows, n_total, values = _sampled_memberships(consensus, n_objects, random_state)
+    winners = values.argmax(axis=1)
+    order = np.lexsort((-values.max(axis=1), winners))
+    n_clusters = values.shape[1]
+    image = axes.imshow(
+        values[order].T, cmap=_HEAT, vmin=0, vmax=1, aspect="auto", interpolation="nearest", origin="upper"
+    )
+    for border in np.cumsum(np.bincount(winners, minlength=n_clusters))[:-1]:
+        axes.axvline(border - 0.5, color=_GUIDE, linewidth=0.6)
+    for border in range(1, n_clusters):
+        axes.axhline(border - 0.5, color=_GUIDE, linewidth=0.6)
+    axes.spines[:].set_visible(True)
+    axes.figure.colorbar(image, ax=axes, label="membership")
+    axes.set_xlabel(_sample_words(len(rows), n_total, "by cluster and confidence"))
+    axes.set_ylabel("consensus cluster")
+    axes.set_xticks([])
+    axes.set_yticks(range(n_clusters))
+
+
+def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], colour: str) -> None:
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    marker = "o" if len(x) <= 40 else None
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.plot(x, np.asarray(y, dtype=float), color=colour, marker=marker, markersize=3.5, linewidth=1.4)
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+
+
+def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
+    """Draw a strip of cluster colours along the bottom of a square matrix."""
+    from matplotlib.colors import ListedColormap
+
+    strip = axes.inset_axes((0.0, -0.045, 1.0, 0.03))
+    colours = ListedColormap([PALETTE[k % len(PALETTE)] for k in range(max(int(labels.max()) + 1, 1))])
+    strip.imshow(
+        np.ma.masked_less(labels, 0)[None, :],
+        cmap=colours,
+        aspect="auto",
+        interpolation="nearest",
+        vmin=-0.5,
+        vmax=colours.N - 0.5,
+    )
+    strip.set_axis_off()
+    axes.xaxis.labelpad = 14
+
+
+def _coassociation_share(labels: np.ndarray) -> np.ndarray:
+    """Return n_agree / n_seen of all pairs of rows, NaN for pairs never seen together, 1 on the diagonal."""
+    from bigcons.coassociation import dense
+
+    n_agree, n_seen = dense(labels)
+    share = np.full(n_agree.shape, np.nan)
+    np.divide(n_agree, n_seen, out=share, where=n_seen > 0)
+    np.fill_diagonal(share, 1.0)
+    return share
+
+
+def _sampled_memberships(
+    consensus: Any, n_objects: int, random_state: SeedLike
+) -> tuple[np.ndarray, int, np.ndarray]:
+    """Return sampled rows, how many there are in all, and their memberships ``(rows, n_clusters)``."""
+    if hasattr(consensus, "read_memberships"):
+        rows = _sample_rows(consensus.n_objects, n_objects, random_state)
+        parts = [
+            consensus.read_memberships(block.start, block.stop)[_within(rows, block.start, block.stop)]
+            for block in consensus.blocks()
+        ]
+        return rows, consensus.n_objects, np.concatenate(parts)
+    values = np.asarray(getattr(consensus, "memberships_", consensus))
+    if values.ndim != 2:
+        raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")
+    rows = _sample_rows(len(values), n_objects, random_state)
+    return rows, len(values), values[rows]
+
+
+def _within(rows: np.ndarray, start: int, stop: int) -> np.ndarray:
+    return rows[(rows >= start) & (rows < stop)] - start
+
+
+def _labels_of(consensus: Any) -> np.ndarray | None:
+    return getattr(consensus, "labels_", getattr(consensus, "labels", None))
+
+
+def _sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
+    """Return at most ``n_objects`` sorted row indices."""
+    if n_objects < 2:
+        raise InvalidInputError(f"n_objects={n_objects} shows nothing; draw at least 2 objects.")
+    if n_total <= n_objects:
+        return np.arange(n_total)
+    rng = generator(resolve_seed(random_state), "plots.sample")
+    return np.sort(rng.choice(n_total, n_objects, replace=False))
+
+
+def _sample_words(n_shown: int, n_total: int, order: str) -> str:
+    objects = f"{n_total:,} objects" if n_shown == n_total else f"{n_shown:,} of {n_total:,} objects"
+    return f"{objects}, {order}"
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def _matplotlib() -> ModuleType:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingDependencyError(
+            "matplotlib is not installed and figures need it; run pip install 'bigcons[plot]'."
+        ) from error
+    return matplotlib

@@ -1,0 +1,18 @@
+"""How a store shows itself in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+
+def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
+    """Return names and values as an HTML table; values that are None are left out."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
+        f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
+        for name, value in facts.items()
+        if value is not None
+    )
+    return f"<table><caption>{html.escape(caption)}</caption>{rows}</table>"
