@@ -117,10 +117,10 @@ def new_store(path: StorePath, overwrite: bool = False) -> Iterator[Path]:
     untouched. Raises StoreExistsError, LockedStoreError, and StoreError when the disk is full.
     """
     path = local_path(path)
-    _check_target(path, overwrite)
+    refuse_existing(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     with writer_lock(path):
-        _check_target(path, overwrite)
+        refuse_existing(path, overwrite)
         for leftover in path.parent.glob(f".{path.name}.*.partial"):
             shutil.rmtree(leftover, ignore_errors=True)
         partial = path.parent / f".{path.name}.{os.getpid()}.partial"
@@ -174,7 +174,9 @@ def _sync(path: Path) -> int:
         os.close(descriptor)
 
 
-def _check_target(path: Path, overwrite: bool) -> None:
+def refuse_existing(path: StorePath, overwrite: bool = False) -> None:
+    """Raise StoreExistsError if a store may not be written at ``path``: to be called before any work."""
+    path = local_path(path)
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:

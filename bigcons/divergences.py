@@ -1,0 +1,181 @@
+"""Divergences between an observed share of agreement and a co-membership probability.
+
+PCC minimises ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` for a Bregman divergence ``d`` that is convex in its second argument
+too, "double-convex" (Lourenço et al. 2015, section 3.2). Squared Euclidean and Kullback-Leibler are the paper's two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+
+Scalar = Callable[[float], float]
+
+
+class CompiledDivergence(NamedTuple):
+    """The compiled scalar functions of one family and the family's parameter: what kernels take."""
+
+    value: Callable[[float, float, float], float]
+    slope: Callable[[float, float, float], float]
+    curvature: Callable[[float, float, float], float]
+    parameter: float
+
+
+class Divergence:
+    """A Bregman divergence made from a generator ``phi`` on [0, 1].
+
+    The divergence of ``x`` and ``p`` is that of the distributions ``(x, 1 - x)`` and ``(p, 1 - p)`` under the generator
+    ``phi(x) + phi(1 - x)``. ``phi`` takes and returns a float and must be compilable by numba. Missing derivatives
+    are taken numerically, to about eight digits.
+
+    A generator that is not double-convex is refused, because a line search could then stop anywhere; with
+    ``allow_nonconvex=True`` it is accepted, and steps are found by sampling and golden section, at about ten times
+    the cost. ``name`` is for messages.
+
+    >>> Divergence(lambda x: x * x, name="twice l2").is_double_convex
+    True
+    """
+
+    def __init__(
+        self,
+        phi: Scalar,
+        *,
+        derivative: Scalar | None = None,
+        second_derivative: Scalar | None = None,
+        name: str = "custom",
+        allow_nonconvex: bool = False,
+    ) -> None:
+        if not callable(phi):
+            raise InvalidInputError(f"phi={phi!r} is not a function; pass a function of one float in [0, 1].")
+        self.phi = phi
+        self.derivative = derivative
+        self.second_derivative = second_derivative
+        self.name = name
+        self.parameter = 0.0
+        self.allow_nonconvex = allow_nonconvex
+        self._analytic = second_derivative is not None
+
+    @classmethod
+    def l2(cls) -> Divergence:
+        """Squared difference ``(x - p)^2``; half the Bregman divergence of ``|x|^2``, as the paper's objective has it."""
+        return _Family("l2")
+
+    @classmethod
+    def kl(cls) -> Divergence:
+        """Kullback-Leibler, in nats: the maximum-likelihood model of binomial agreement."""
+        return _Family("kl")
+
+    @classmethod
+    def power(cls, exponent: float) -> Divergence:
+        """Generator ``sum x^exponent``, ``exponent > 1``; double-convex for 1 < exponent <= 2 and 3 <= exponent <= 5."""
+        if not exponent > 1:
+            raise InvalidInputError(f"power exponent={exponent} is not above 1; 1 < exponent <= 2 is double-convex.")
+        return _Family("power", float(exponent))
+
+    @classmethod
+    def exponential(cls, rate: float = 1.0) -> Divergence:
+        """Generator ``sum exp(rate x)``; double-convex for rates up to about 2."""
+        if not rate > 0:
+            raise InvalidInputError(f"exponential rate={rate} is not positive; use a rate such as 1.")
+        return _Family("exponential", float(rate))
+
+    @cached_property
+    def compiled(self) -> CompiledDivergence:
+        """The scalar functions as numba compiles them."""
+        return _compile_generator(self.phi, self.derivative, self.second_derivative)
+
+    @cached_property
+    def nonconvexity(self) -> float | None:
+        """Where the double-convexity criterion first fails, or None if it holds.
+
+        ``d`` is convex in ``p`` for every ``x`` if and only if ``p F''(p)`` never falls and ``(1 - p) F''(p)`` never
+        rises; tested on a grid, finer near 0 and 1. Numerical derivatives are too noisy to test nearer than 1e-3.
+        """
+        edge = np.geomspace(1e-6 if self._analytic else 1e-3, 0.01, 200)
+        p = np.unique(np.concatenate([edge, np.linspace(0.01, 0.99, 2001), 1 - edge]))
+        slope, parameter = self.compiled.slope, self.compiled.parameter
+        bend_times_p = np.array([slope(0.0, v, parameter) for v in p])  # (p - 0) F''(p)
+        bend_times_q = np.array([-slope(1.0, v, parameter) for v in p])
+        slack = 1e-5 * np.maximum(np.abs(bend_times_p), np.abs(bend_times_q))[1:]
+        fails = (np.diff(bend_times_p) < -slack) | (np.diff(bend_times_q) > slack)
+        fails |= ~(np.isfinite(bend_times_p) & np.isfinite(bend_times_q))[1:] | (bend_times_p[1:] < 0)
+        return float(p[1:][fails][0]) if fails.any() else None
+
+    @property
+    def is_double_convex(self) -> bool:
+        """Whether the divergence is convex in its second argument for every first one."""
+        return self.nonconvexity is None
+
+    @property
+    def label(self) -> str:
+        """The name with its parameter, as ``resolve_divergence`` reads it."""
+        return f"{self.name}:{self.parameter:g}" if self.parameter else self.name
+
+    def __repr__(self) -> str:
+        return f"Divergence({self.label!r})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Divergence:
+        return self  # never changed, and compiled functions are worth keeping when an estimator is cloned
+
+
+class _Family(Divergence):
+    """A divergence whose functions are written out in the kernels."""
+
+    def __init__(self, name: str, parameter: float = 0.0) -> None:
+        self.name = name
+        self.parameter = parameter
+        self.allow_nonconvex = False
+        self._analytic = True
+
+    @cached_property
+    def compiled(self) -> CompiledDivergence:
+        from bigcons.kernels import divergences as family
+
+        functions = (getattr(family, f"{self.name}_{part}") for part in ("value", "slope", "curvature"))
+        return CompiledDivergence(*functions, self.parameter)
+
+    @cached_property
+    def nonconvexity(self) -> float | None:
+        return None if self.name in ("l2", "kl") else Divergence.nonconvexity.func(self)
+
+
+def resolve_divergence(divergence: str | Divergence) -> Divergence:
+    """Return the divergence an argument names, refused if no solver can use it.
+
+    Texts are "l2", "kl", "power:1.5", "exponential" and "exponential:2".
+    """
+    if isinstance(divergence, str):
+        divergence = _parse(divergence)
+    if not isinstance(divergence, Divergence):
+        raise InvalidInputError(f"divergence={divergence!r}; use 'l2', 'kl', 'power:1.5', 'exponential' or a Divergence.")
+    if not divergence.is_double_convex and not divergence.allow_nonconvex:
+        raise InvalidInputError(
+            f"divergence {divergence.label!r} is not double-convex (the criterion fails at p={divergence.nonconvexity:.3g}); "
+            "use a double-convex one such as 'l2' or 'kl', or Divergence(..., allow_nonconvex=True) for the slower safe search."
+        )
+    return divergence
+
+
+def _parse(text: str) -> Divergence:
+    match = re.fullmatch(r"(l2|kl|power|exponential)(?::([0-9.eE+-]+))?", text)
+    if match:
+        name, parameter = match.groups()
+        if name in ("l2", "kl") and parameter is None:
+            return _Family(name)
+        if name == "power" and parameter is not None:
+            return Divergence.power(float(parameter))
+        if name == "exponential":
+            return Divergence.exponential(float(parameter or 1.0))
+    raise InvalidInputError(f"divergence={text!r} is unknown; use 'l2', 'kl', 'power:1.5' or 'exponential:1'.")
+
+
+def _compile_generator(phi: Scalar, derivative: Scalar | None, second: Scalar | None) -> CompiledDivergence:
+    from bigcons.kernels.divergences import bregman_functions
+
+    return CompiledDivergence(*bregman_functions(phi, derivative, second), 0.0)

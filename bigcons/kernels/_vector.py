@@ -1,0 +1,82 @@
+"""Vectors of eight doubles for kernels: numba's own loops do not vectorise sums over gathered rows.
+
+``load8`` and ``store8`` move eight consecutive entries of a flat float64 array, from an offset in entries;
+``add8`` adds two vectors. LLVM maps them to whatever the processor has (AVX-512, AVX2, SSE, NEON).
+Offsets are not checked against the array's length: rows are padded to whole vectors by the caller.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, register_model
+
+WIDTH = 8
+
+_VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
+
+
+class Float64x8(types.Type):
+    """The numba type of a vector of eight doubles."""
+
+    def __init__(self) -> None:
+        super().__init__(name="float64x8")
+
+
+float64x8 = Float64x8()
+
+
+@register_model(Float64x8)
+class _Float64x8Model(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, dmm, fe_type):
+        super().__init__(dmm, fe_type, _VECTOR)
+
+
+def _address(context, builder, array_type, array, offset):
+    data = context.make_array(array_type)(context, builder, array).data
+    entry = builder.gep(data, [offset])
+    return builder.bitcast(entry, _VECTOR.as_pointer())
+
+
+@intrinsic
+def zero8(typingctx):
+    """Return a vector of zeros."""
+
+    def generate(context, builder, signature, args):
+        return ir.Constant(_VECTOR, [0.0] * WIDTH)
+
+    return float64x8(), generate
+
+
+@intrinsic
+def load8(typingctx, array, offset):
+    """Return ``array[offset : offset + 8]`` of a flat float64 array."""
+
+    def generate(context, builder, signature, args):
+        value = builder.load(_address(context, builder, signature.args[0], *args))
+        value.align = 8
+        return value
+
+    return float64x8(array, types.uint64), generate
+
+
+@intrinsic
+def store8(typingctx, array, offset, vector):
+    """Set ``array[offset : offset + 8]`` of a flat float64 array."""
+
+    def generate(context, builder, signature, args):
+        store = builder.store(args[2], _address(context, builder, signature.args[0], *args[:2]))
+        store.align = 8
+        return context.get_dummy_value()
+
+    return types.none(array, types.uint64, float64x8), generate
+
+
+@intrinsic
+def add8(typingctx, a, b):
+    """Return the sum of two vectors."""
+
+    def generate(context, builder, signature, args):
+        return builder.fadd(*args)
+
+    return float64x8(a, b), generate

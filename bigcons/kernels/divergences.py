@@ -1,0 +1,174 @@
+"""Double-convex Bregman divergences as compiled scalar functions.
+
+For a generator ``phi`` on pairs ``(x, 1 - x)`` with ``F(x) = phi(x) + phi(1 - x)`` (Lourenço et al. 2015, section 3.2):
+
+    value(x, p)     = F(x) - F(p) - (x - p) F'(p)
+    slope(x, p)     = d value / dp     = (p - x) F''(p)
+    curvature(x, p) = d2 value / dp2   = F''(p) + (p - x) F'''(p)
+
+``x`` is the observed share of agreement, ``p`` the co-membership probability; the third argument is the family's
+parameter. Where a generator is infinitely steep at 0 or 1, ``p`` is kept ``EDGE`` away from them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.kernels._jit import jit
+
+EDGE = 1e-12
+
+
+@jit
+def inside(p):
+    """Return ``p`` kept away from 0 and 1."""
+    return min(max(p, EDGE), 1.0 - EDGE)
+
+
+@jit
+def l2_value(x, p, _parameter):
+    """Squared difference. The generator |x|^2 gives twice this; the paper's objective prints it without the 2."""
+    return (x - p) * (x - p)
+
+
+@jit
+def l2_slope(x, p, _parameter):
+    """Slope of the squared difference."""
+    return 2.0 * (p - x)
+
+
+@jit
+def l2_curvature(_x, _p, _parameter):
+    """Curvature of the squared difference."""
+    return 2.0
+
+
+@jit
+def kl_value(x, p, _parameter):
+    """Kullback-Leibler divergence of Bernoulli distributions, in nats; 0 log 0 is 0."""
+    p = inside(p)
+    value = 0.0
+    if x > 0.0:
+        value += x * np.log(x / p)
+    if x < 1.0:
+        value += (1.0 - x) * np.log((1.0 - x) / (1.0 - p))
+    return value
+
+
+@jit
+def kl_slope(x, p, _parameter):
+    """Slope of KL. A term whose numerator is 0 vanishes, also at the edge: 0/0 is 0."""
+    p = inside(p)
+    return (1.0 - x) / (1.0 - p) - x / p
+
+
+@jit
+def kl_curvature(x, p, _parameter):
+    """Curvature of KL."""
+    p = inside(p)
+    return (1.0 - x) / ((1.0 - p) * (1.0 - p)) + x / (p * p)
+
+
+@jit
+def power_value(x, p, a):
+    """Divergence of the generator ``sum x^a``."""
+    return one_sided_power(x, p, a) + one_sided_power(1.0 - x, 1.0 - p, a)
+
+
+@jit
+def one_sided_power(u, v, a):
+    """Return ``u^a + (a-1) v^a - a u v^(a-1)``."""
+    u = max(u, 0.0)
+    v = max(v, 0.0)
+    return u**a + (a - 1.0) * v**a - a * u * v ** (a - 1.0)
+
+
+@jit
+def power_slope(x, p, a):
+    """Slope of the power divergence."""
+    p = inside(p)
+    return a * (a - 1.0) * (p - x) * (p ** (a - 2.0) + (1.0 - p) ** (a - 2.0))
+
+
+@jit
+def power_curvature(x, p, a):
+    """Curvature of the power divergence."""
+    p = inside(p)
+    q = 1.0 - p
+    bend = p ** (a - 2.0) + q ** (a - 2.0)
+    return a * (a - 1.0) * (bend + (p - x) * (a - 2.0) * (p ** (a - 3.0) - q ** (a - 3.0)))
+
+
+@jit
+def exponential_value(x, p, t):
+    """Divergence of the generator ``sum exp(t x)``."""
+    one = np.exp(t * x) - np.exp(t * p) - t * (x - p) * np.exp(t * p)
+    x, p = 1.0 - x, 1.0 - p
+    return one + np.exp(t * x) - np.exp(t * p) - t * (x - p) * np.exp(t * p)
+
+
+@jit
+def exponential_slope(x, p, t):
+    """Slope of the exponential divergence."""
+    return t * t * (p - x) * (np.exp(t * p) + np.exp(t * (1.0 - p)))
+
+
+@jit
+def exponential_curvature(x, p, t):
+    """Curvature of the exponential divergence."""
+    rising, falling = np.exp(t * p), np.exp(t * (1.0 - p))
+    return t * t * (rising + falling + (p - x) * t * (rising - falling))
+
+
+def bregman_functions(phi, derivative=None, second_derivative=None):
+    """Compile value, slope and curvature of a user's generator; missing derivatives become central differences.
+
+    The step shrinks towards 0 and 1, where generators may be infinitely steep.
+    """
+    f = jit(phi)
+    f1 = jit(derivative) if derivative is not None else central_difference(f)
+    f2 = jit(second_derivative) if second_derivative is not None else second_central_difference(f)
+    f3 = central_difference(f2)
+
+    @jit
+    def value(x, p, _parameter):
+        p = min(max(p, 1e-9), 1.0 - 1e-9)
+        q = 1.0 - p
+        return f(x) + f(1.0 - x) - f(p) - f(q) - (x - p) * (f1(p) - f1(q))
+
+    @jit
+    def slope(x, p, _parameter):
+        p = min(max(p, 1e-9), 1.0 - 1e-9)
+        return (p - x) * (f2(p) + f2(1.0 - p))
+
+    @jit
+    def curvature(x, p, _parameter):
+        p = min(max(p, 1e-9), 1.0 - 1e-9)
+        q = 1.0 - p
+        return f2(p) + f2(q) + (p - x) * (f3(p) - f3(q))
+
+    return value, slope, curvature
+
+
+def central_difference(f):
+    """Compile the first derivative of ``f`` by the five-point rule."""
+
+    @jit
+    def first(x):
+        h = min(1e-3, 0.03 * x, 0.03 * (1.0 - x))
+        return (8.0 * (f(x + h) - f(x - h)) - (f(x + 2.0 * h) - f(x - 2.0 * h))) / (12.0 * h)
+
+    return first
+
+
+def second_central_difference(f):
+    """Compile the second derivative of ``f`` by the five-point rule."""
+
+    @jit
+    def second(x):
+        h = min(1e-2, 0.03 * x, 0.03 * (1.0 - x))
+        near = f(x + h) + f(x - h)
+        far = f(x + 2.0 * h) + f(x - 2.0 * h)
+        return (16.0 * near - far - 30.0 * f(x)) / (12.0 * h * h)
+
+    return second

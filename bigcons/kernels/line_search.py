@@ -1,0 +1,105 @@
+"""Line searches along one two-coordinate step, for any divergence. Made for a pair of scalar functions.
+
+``scratch (4, l)`` holds for each neighbour the probability ``p`` now, its change ``b`` per unit of step, the observed
+share ``x`` and the weight ``w``; the derivative along the step is ``sum w b slope(x, p + eps b)``, ``-gap`` at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bigcons.kernels._jit import jit
+
+# Newton converges quadratically: an iterate this close to the last is exact to about the square of it.
+NEWTON_STEP = 1e-6
+GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
+N_SAMPLES = 16
+
+
+@cache
+def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the search for a double-convex divergence: Newton kept inside the paper's shrinking bracket.
+
+    Lourenço et al. 2015, section 4.1 bisect; a Newton iterate that leaves the bracket is replaced by its middle.
+    """
+
+    @jit
+    def search(scratch, m, gap, longest, parameter):
+        low, high = 0.0, longest
+        slope_at_end = 0.0
+        bend = 0.0
+        for e in range(m):
+            p, b, x, w = scratch[0, e], scratch[1, e], scratch[2, e], scratch[3, e]
+            slope_at_end += w * b * slope(x, p + longest * b, parameter)
+            bend += w * b * b * curvature(x, p, parameter)
+        if slope_at_end <= 0.0:
+            return longest
+        length = gap / bend
+        if not 0.0 < length < longest:
+            length = longest * gap / (gap + slope_at_end)  # secant between the ends
+        for _ in range(64):
+            rise = 0.0
+            bend = 0.0
+            for e in range(m):
+                p, b, x, w = scratch[0, e], scratch[1, e], scratch[2, e], scratch[3, e]
+                p += length * b
+                rise += w * b * slope(x, p, parameter)
+                bend += w * b * b * curvature(x, p, parameter)
+            if rise > 0.0:
+                high = length
+            else:
+                low = length
+            proposal = length - rise / bend
+            if not low < proposal < high:
+                proposal = 0.5 * (low + high)
+            if abs(proposal - length) <= NEWTON_STEP:
+                return proposal
+            length = proposal
+        return length
+
+    return search
+
+
+@cache
+def sampling_search(value: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the safeguarded search for a divergence that is not double-convex: sample, then golden section.
+
+    The step never raises the objective: the best of the samples and of the refined point is taken, 0 included.
+    """
+
+    @jit
+    def along(scratch, m, length, parameter):
+        total = 0.0
+        for e in range(m):
+            total += scratch[3, e] * value(scratch[2, e], scratch[0, e] + length * scratch[1, e], parameter)
+        return total
+
+    @jit
+    def search(scratch, m, _gap, longest, parameter):
+        best = 0.0
+        lowest = along(scratch, m, 0.0, parameter)
+        for s in range(1, N_SAMPLES + 1):
+            length = longest * s / N_SAMPLES
+            f = along(scratch, m, length, parameter)
+            if f < lowest:
+                lowest = f
+                best = length
+        low = max(best - longest / N_SAMPLES, 0.0)
+        high = min(best + longest / N_SAMPLES, longest)
+        while high - low > NEWTON_STEP:
+            a = high - GOLDEN * (high - low)
+            b = low + GOLDEN * (high - low)
+            if along(scratch, m, a, parameter) < along(scratch, m, b, parameter):
+                high = b
+            else:
+                low = a
+        middle = 0.5 * (low + high)
+        if along(scratch, m, middle, parameter) < lowest:
+            return middle
+        return best
+
+    return search

@@ -1,0 +1,178 @@
+"""PCC's Algorithm 1 on a pair table: steepest two-coordinate steps, the steepest object from a priority queue.
+
+Lourenço et al. 2015, section 4. An object's row of ``rows (n, 2K)`` holds its membership and then its gradient.
+Departures from the paper, all exact: the probability of a pair is the product of two rows that a step reads anyhow,
+so nothing is kept per pair; and a key that falls is left as an upper bound until its object reaches the top.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.kernels._jit import jit
+from bigcons.kernels.heap import heapify, sift_down, sift_up
+
+
+@jit
+def prepare(rows, indptr, indices, observed, weight, keys, items, position, slope, parameter):
+    """Compute every gradient from the memberships, and build the queue. O(K n_pairs + n)."""
+    n = rows.shape[0]
+    K = rows.shape[1] // 2
+    for i in range(n):
+        for k in range(K):
+            rows[i, K + k] = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            s = np.float64(weight[e]) * slope(np.float64(observed[e]), product(rows, i, j, K), parameter)
+            for k in range(K):
+                rows[i, K + k] += s * rows[j, k]
+        keys[i] = kkt_gap(rows, i, K)
+        items[i] = i
+    heapify(keys, items, position)
+
+
+@jit
+def descend(
+    rows, indptr, indices, observed, weight, keys, items, position, scratch, n_steps, tol, line_search, slope, parameter
+):
+    """Take up to ``n_steps`` steps; return how many were taken and the largest KKT gap left.
+
+    indptr (n+1,), indices (2 n_pairs,) as in a CSR matrix with every pair at both ends; observed and weight
+    (2 n_pairs,) float32: share of agreement and number of partitions behind it; scratch (4, most neighbours).
+    A step costs O(l (K + log n)) for l neighbours, plus the line search.
+    """
+    K = rows.shape[1] // 2
+    for step in range(n_steps):
+        j, gap, u, v = pop_steepest(rows, K, keys, items, position)
+        if gap <= tol:
+            return step, gap
+        start, stop = indptr[j], indptr[j + 1]
+        m = stop - start
+        for e in range(m):
+            i = indices[start + e]
+            scratch[0, e] = product(rows, i, j, K)
+            scratch[1, e] = rows[i, u] - rows[i, v]
+            scratch[2, e] = observed[start + e]
+            scratch[3, e] = weight[start + e]
+        length = line_search(scratch, m, gap, rows[j, v], parameter)
+        if length <= 0.0:  # a local minimum that is no KKT point: sleep until a neighbour moves
+            keys[0] = 0.0
+            sift_down(keys, items, position, 0)
+            continue
+        take_step(rows, j, u, v, length, indices, start, m, scratch, keys, items, position, slope, parameter)
+    return n_steps, pop_steepest(rows, K, keys, items, position)[1]
+
+
+@jit
+def product(rows, i, j, K):
+    """Return the probability that objects ``i`` and ``j`` are together."""
+    p = 0.0
+    for k in range(K):
+        p += rows[i, k] * rows[j, k]
+    return p
+
+
+@jit
+def steepest(rows, i, K):
+    """Return object ``i``'s KKT gap and the clusters ``u`` to gain and ``v`` to lose membership."""
+    u = 0
+    v = -1
+    lowest = rows[i, K]
+    highest = -np.inf
+    for k in range(K):
+        g = rows[i, K + k]
+        if g < lowest:
+            lowest = g
+            u = k
+        if rows[i, k] > 0.0 and g > highest:
+            highest = g
+            v = k
+    return highest - lowest, u, v
+
+
+@jit
+def kkt_gap(rows, i, K):
+    """Return the gap alone, without branches: most calls are for neighbours that will not move now."""
+    lowest = np.inf
+    highest = -np.inf
+    for k in range(K):
+        g = rows[i, K + k]
+        lowest = min(lowest, g)
+        highest = max(highest, g if rows[i, k] > 0.0 else -np.inf)
+    return highest - lowest
+
+
+@jit
+def pop_steepest(rows, K, keys, items, position):
+    """Return the object of the largest gap. Keys are upper bounds: lower the top one until it is true."""
+    while True:
+        j = items[0]
+        gap, u, v = steepest(rows, j, K)
+        if gap >= keys[0]:
+            return j, keys[0], u, v
+        keys[0] = gap
+        sift_down(keys, items, position, 0)
+
+
+@jit
+def take_step(rows, j, u, v, length, indices, start, m, scratch, keys, items, position, slope, parameter):
+    """Move ``length`` of object ``j`` from cluster ``v`` to ``u`` and bring gradients and queue up to date."""
+    K = rows.shape[1] // 2
+    rest = rows[j, v] - length
+    if rest <= 0.0:
+        length = rows[j, v]
+        rest = 0.0  # exactly: the support of a membership is where it is not zero
+    rows[j, u] += length
+    rows[j, v] = rest
+    for k in range(K):
+        rows[j, K + k] = 0.0
+    for e in range(m):
+        i = indices[start + e]
+        p, x, w = scratch[0, e], scratch[2, e], scratch[3, e]
+        before = w * slope(x, p, parameter)
+        after = w * slope(x, p + length * scratch[1, e], parameter)
+        change = after - before
+        for k in range(K):
+            rows[j, K + k] += after * rows[i, k]
+            rows[i, K + k] += change * rows[j, k]
+        # the old product had the old y_j: take out what `change` did not see
+        rows[i, K + u] += before * length
+        rows[i, K + v] -= before * length
+        h = position[i]
+        gap = kkt_gap(rows, i, K)
+        if gap > keys[h]:
+            keys[h] = gap
+            sift_up(keys, items, position, h)
+    h = position[j]
+    gap = kkt_gap(rows, j, K)
+    grew = gap > keys[h]
+    keys[h] = gap
+    if grew:
+        sift_up(keys, items, position, h)
+    else:
+        sift_down(keys, items, position, h)
+
+
+@jit
+def quadratic_search(scratch, m, gap, longest, _parameter):
+    """Return the exact step of the squared divergence: gap over curvature, at most ``longest``."""
+    curvature = 0.0
+    for e in range(m):
+        curvature += scratch[3, e] * scratch[1, e] * scratch[1, e]
+    if 2.0 * curvature * longest <= gap:
+        return longest
+    return gap / (2.0 * curvature)
+
+
+@jit
+def total_value(rows, indptr, indices, observed, weight, value, parameter):
+    """Return the objective over the pairs, each counted once. O(K n_pairs)."""
+    K = rows.shape[1] // 2
+    total = 0.0
+    for i in range(rows.shape[0]):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if j > i:
+                p = product(rows, i, j, K)
+                total += np.float64(weight[e]) * value(np.float64(observed[e]), p, parameter)
+    return total

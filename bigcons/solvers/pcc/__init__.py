@@ -1,0 +1,1 @@
+"""Probabilistic consensus clustering (Lourenço et al. 2015)."""

@@ -1,0 +1,252 @@
+"""PCC, the estimator: checks the parameters and hands over to the solver that they name."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from bigcons.divergences import Divergence, resolve_divergence
+from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import Engine
+from bigcons.memory import format_size, parse_size
+from bigcons.seeding import SeedLike
+from bigcons.solvers.base import ConsensusClusterer
+from bigcons.solvers.pcc.heap import solve_pairs
+from bigcons.solvers.pcc.isolated import place_isolated
+from bigcons.solvers.pcc.solution import Solution
+from bigcons.solvers.pcc.start import Init
+from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
+from bigcons.solvers.survey import Survey, take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.pairs import PairTable
+from bigcons.validation import check_choice, check_int, check_number
+
+logger = logging.getLogger("bigcons")
+
+SOLVERS = ("auto", "all", "heap")
+STARTS = ("auto", "subsample", "uniform", "dirichlet")
+
+DEFAULT_PASSES = 100
+DEFAULT_RESTARTS = 4
+
+# Bytes of a dense run for each of the n (n - 1) ends of pairs: index, two counts, share, weight, and its making.
+DENSE_BYTES_PER_END = 36
+DENSE_MEMORY = 4_000_000_000
+
+
+class PCC(ConsensusClusterer):
+    """Probabilistic consensus clustering using evidence accumulation.
+
+    Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects ``i`` and ``j``
+    are together: it minimises ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` where, of the ``N_ij`` partitions that saw both,
+    ``c_ij`` put them together (Lourenço et al. 2015, equation 4). Missing labels are native.
+
+    Parameters
+    ----------
+    n_clusters
+        The most clusters there can be; clusters that the data do not need stay empty.
+    divergence
+        "l2", "kl", "power:1.5", "exponential" or a Divergence. Over all pairs only "l2" has a linear-cost form.
+    pairs
+        "all": every pair, by one pass over the labels an iteration, never forming a pair. A share such as
+        0.25e-3, or a PairTable or the path of one: these pairs. "dense": every pair, one by one, for small data.
+    solver
+        "auto"; "all" goes with pairs="all", "heap" (the paper's Algorithm 1) with the others.
+    max_iter
+        Passes over the data (default 100); for the heap, single-object steps (default n_objects * n_clusters, and ten
+        times that for pairs="dense").
+    tol
+        Largest KKT gap at which to stop, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to max_iter.
+    n_init
+        Starts, of which the lowest objective is kept. "auto": 4 on the subsample of pairs="all", else 1.
+    init
+        "auto": "subsample" (solve a few thousand objects, extend to all) for pairs="all", "uniform" (perturbed) for the
+        heap; "dirichlet"; or memberships (n_objects, n_clusters) to start from.
+    random_state
+        Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on any engine.
+    memory
+        Budget such as "2GB": refused before the run if the memberships and the blocks under way do not fit.
+    out
+        Path at which ``fit`` stores the result as a Consensus.
+    client
+        None or "threads" (all cores), or "serial".
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    memberships_ : (n_objects, n_clusters) float32, rows sum to 1
+    objective_ : the objective; for pairs="all" less ``sum c_ij^2 / N_ij``, which memberships do not change
+    gap_ : largest relative KKT gap left, the measure that ``tol`` bounds
+    n_clusters_ : clusters that win objects
+    n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether ``gap_ <= tol``, and a list per
+        quantity with an entry per pass
+
+    Notes
+    -----
+    pairs="all": O(n M K + n K^2 M) time a pass, memory 8 n K bytes for memberships. Heap: O(l (K + log n)) a step for l
+    pairs an object; 24 bytes a pair and 24 n K bytes. Objects that a sampled pair table leaves without pairs are placed
+    by the squared divergence over all pairs. The divergence of the generator ``|x|^2`` is twice the "l2" here.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        divergence: str | Divergence = "l2",
+        pairs: str | float | os.PathLike[str] | PairTable = "all",
+        solver: str = "auto",
+        max_iter: int | None = None,
+        tol: float = 1e-3,
+        n_init: int | str = "auto",
+        init: Init = "auto",
+        random_state: SeedLike = None,
+        memory: int | str | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.divergence = divergence
+        self.pairs = pairs
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.init = init
+        self.random_state = random_state
+        self.memory = memory
+        self.out = out
+        self.client = client
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int) -> None:
+        self._check()
+        everything = isinstance(self.pairs, str) and self.pairs == "all"
+        self._check_memory(ensemble, engine)
+        if everything:
+            survey = take_survey(ensemble, engine, seed, SUBSAMPLE)
+            solution = self._solve_all(ensemble, survey, engine, seed)
+        else:
+            survey = take_survey(ensemble, engine, seed, 0)
+            solution = self._solve_pairs(ensemble, engine, seed)
+        if self.tol > 0 and not solution.converged:
+            warnings.warn(
+                f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g} > tol={self.tol:g}; "
+                "raise max_iter or tol if the labels still change.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self._take(solution, survey)
+
+    def _check(self) -> None:
+        resolve_divergence(self.divergence)
+        check_choice("solver", self.solver, SOLVERS)
+        check_number("tol", self.tol, at_least=0.0)
+        if self.max_iter is not None:
+            check_int("max_iter", self.max_iter)
+        if self.n_init != "auto":
+            check_int("n_init", self.n_init)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, STARTS)
+        everything = isinstance(self.pairs, str) and self.pairs == "all"
+        if self.solver == ("heap" if everything else "all"):
+            raise InvalidInputError(
+                f"solver={self.solver!r} does not go with pairs={self.pairs!r}; "
+                "use solver='all' with pairs='all', and 'heap' with sampled or dense pairs."
+            )
+        if everything and resolve_divergence(self.divergence).label != "l2":
+            raise InvalidInputError(
+                f"divergence={self.divergence!r} has no linear-cost form over pairs='all'; use divergence='l2', "
+                "a share of the pairs such as pairs=0.25e-3, or pairs='dense' for small data."
+            )
+        if not everything and isinstance(self.init, str) and self.init == "subsample":
+            raise InvalidInputError("init='subsample' goes with pairs='all'; use 'uniform' or 'dirichlet' here.")
+
+    def _solve_all(self, ensemble: Ensemble, survey: Survey, engine: Engine, seed: int) -> Solution:
+        return solve_all_pairs(
+            ensemble,
+            survey,
+            self.n_clusters,
+            init="subsample" if isinstance(self.init, str) and self.init == "auto" else self.init,
+            n_init=DEFAULT_RESTARTS if self.n_init == "auto" else int(self.n_init),
+            max_passes=self.max_iter or DEFAULT_PASSES,
+            tol=self.tol,
+            seed=seed,
+            engine=engine,
+        )
+
+    def _solve_pairs(self, ensemble: Ensemble, engine: Engine, seed: int) -> Solution:
+        pairs = _resolve_pairs(self.pairs, ensemble, seed, engine)
+        dense = isinstance(self.pairs, str) and self.pairs == "dense"
+        steps = ensemble.n_objects * self.n_clusters * (10 if dense else 1)
+        solution = solve_pairs(
+            pairs,
+            self.n_clusters,
+            resolve_divergence(self.divergence),
+            init="uniform" if isinstance(self.init, str) and self.init == "auto" else self.init,
+            n_init=1 if self.n_init == "auto" else int(self.n_init),
+            max_steps=self.max_iter or steps,
+            tol=self.tol,
+            seed=seed,
+        )
+        isolated = np.flatnonzero(np.diff(pairs.indptr) == 0)
+        if isolated.size:
+            logger.info("%d objects are in no sampled pair; placed by all pairs", isolated.size)
+            place_isolated(ensemble, isolated, solution.memberships, engine)
+        return solution
+
+    def _take(self, solution: Solution, survey: Survey) -> None:
+        self.memberships_ = solution.memberships
+        self.memberships_[survey.unlabelled] = np.float32(1.0 / self.n_clusters)
+        self.labels_ = solution.memberships.argmax(axis=1).astype(np.int32)
+        self.labels_[survey.unlabelled] = -1
+        self.objective_ = solution.objective
+        self.gap_ = solution.gap
+        self.n_passes_ = solution.n_passes
+        self.converged_ = solution.converged
+        self.history_ = solution.history
+
+    def _check_memory(self, ensemble: Ensemble, engine: Engine) -> None:
+        """Refuse what cannot fit: the arrays as long as the data, and the blocks under way."""
+        n, K = ensemble.n_objects, self.n_clusters
+        ends = _n_pair_ends(self.pairs, n)
+        held = 8 * n * K + 16 * n * K * (ends > 0) + 4 * n + DENSE_BYTES_PER_END * ends
+        block = ensemble.chunk_rows * ensemble.n_partitions * ensemble.dtype.itemsize
+        needed = held + 3 * block * engine.in_flight
+        dense = isinstance(self.pairs, str) and self.pairs == "dense"
+        budget = parse_size(self.memory) if self.memory is not None else (DENSE_MEMORY if dense else None)
+        logger.info("PCC plan: %s for the solve", format_size(needed))
+        if budget is not None and needed > budget:
+            raise MemoryBudgetError(
+                f"PCC needs about {format_size(needed)} for n_objects={n}, n_clusters={K}, pairs={self.pairs!r}, over the "
+                f"memory budget of {format_size(budget)}; raise memory= to that"
+                + (", or use pairs='all' or a share." if ends else ".")
+            )
+
+
+def _n_pair_ends(pairs: Any, n_objects: int) -> int:
+    if isinstance(pairs, PairTable):
+        return 2 * pairs.n_pairs
+    if isinstance(pairs, (int, float)):
+        return int(pairs * n_objects * (n_objects - 1))
+    return n_objects * (n_objects - 1) if pairs == "dense" else 0
+
+
+def _resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
+    """Return the pair table that a ``pairs=`` argument means for this ensemble."""
+    from bigcons.coassociation import count, sample
+
+    if isinstance(pairs, str) and pairs == "dense":
+        i, j = np.triu_indices(ensemble.n_objects, 1)
+        return count(ensemble, i, j, client=engine)
+    if isinstance(pairs, (int, float)) and not isinstance(pairs, bool):
+        return sample(ensemble, share=pairs, random_state=seed, client=engine)
+    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+    if table.n_objects != ensemble.n_objects:
+        raise InvalidInputError(
+            f"pairs are of n_objects={table.n_objects} but the ensemble has n_objects={ensemble.n_objects}; "
+            "sample pairs of this ensemble."
+        )
+    return table

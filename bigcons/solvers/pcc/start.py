@@ -1,0 +1,58 @@
+"""Starts of PCC: where the memberships begin.
+
+All-equal memberships are a saddle point, at which every KKT gap is zero, so the paper's "uniform" start returns itself
+unchanged; a small perturbation escapes. On sparse pairs near-uniform starts do much better than random ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.seeding import generator
+
+PERTURBATION = 1e-3
+
+# Added to given memberships as a uniform part: KL is infinite where a crisp start contradicts a pair.
+UNIFORM_PART = 0.1
+
+Init = str | np.ndarray
+
+
+def perturbed_uniform(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarray:
+    """Return rows ``1/K (1 + 0.001 gaussian)``, renormalised; float32."""
+    noise = generator(seed, "pcc.start.uniform", *index).standard_normal((n_rows, n_clusters), np.float32)
+    return _normalised(1.0 + PERTURBATION * noise)
+
+
+def dirichlet(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarray:
+    """Return rows drawn uniformly from the simplex; float32."""
+    draws = generator(seed, "pcc.start.dirichlet", *index).standard_exponential((n_rows, n_clusters), np.float32)
+    return _normalised(draws)
+
+
+def given(init: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarray:
+    """Return checked memberships to start from; rows are renormalised, all-NaN rows and others are refused."""
+    memberships = np.asarray(init, dtype=np.float32)
+    if memberships.shape != (n_objects, n_clusters):
+        raise InvalidInputError(
+            f"init has shape {memberships.shape}; memberships to start from need ({n_objects}, {n_clusters}), "
+            "one row per object and one column per cluster."
+        )
+    sums = memberships.sum(axis=1)
+    bad = ~((memberships >= 0).all(axis=1) & (np.abs(sums - 1.0) < 1e-3))
+    if bad.any():
+        raise InvalidInputError(
+            f"init row {int(np.argmax(bad))} sums to {sums[np.argmax(bad)]:.4g} or is negative; "
+            "every row must be >= 0 and sum to 1."
+        )
+    return _normalised(memberships)
+
+
+def softened(memberships: np.ndarray) -> np.ndarray:
+    """Mix memberships with uniform ones, so that no pair has probability zero."""
+    return _normalised((1.0 - UNIFORM_PART) * memberships + UNIFORM_PART / memberships.shape[1])
+
+
+def _normalised(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True), dtype=np.float32)

@@ -1,0 +1,64 @@
+"""What one reading of the labels tells before any solve: counts, and a uniform sample of rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, UnlabelledObjectsWarning
+from bigcons.execution.engine import Engine
+from bigcons.execution.fold import fold
+from bigcons.execution.progress import progress
+from bigcons.memory import Block
+from bigcons.seeding import generator
+from bigcons.stores.ensemble import Ensemble
+
+
+class Survey(NamedTuple):
+    """Facts of an ensemble that solvers scale and start by."""
+
+    n_objects: int
+    n_seen: np.ndarray
+    """(M,) number of objects with a label in each partition."""
+    unlabelled: np.ndarray
+    """Indices of the objects without any label."""
+    sample: np.ndarray
+    """(sample_size, M) labels of objects drawn uniformly without repetition, in the order of the data."""
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over all pairs."""
+        seen = self.n_seen.astype(np.float64)
+        return max(float((seen * (seen - 1.0)).sum()) / self.n_objects, 1.0)
+
+
+def take_survey(ensemble: Ensemble, engine: Engine, seed: int, sample_size: int) -> Survey:
+    """Read every block once; warn of objects that no partition labelled. O(n M) time."""
+    n = ensemble.n_objects
+    draw = generator(seed, "survey.sample")
+    chosen = np.arange(n) if sample_size >= n else np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
+
+    def block_facts(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        labels = ensemble.read(block.start, block.stop)
+        observed = labels >= 0
+        first, last = np.searchsorted(chosen, (block.start, block.stop))
+        unlabelled = np.flatnonzero(~observed.any(axis=1)) + block.start
+        return observed.sum(axis=0), [unlabelled], [labels[chosen[first:last] - block.start]]
+
+    with progress("survey", n) as listener:
+        seen, unlabelled, sample = fold(
+            engine, ensemble.blocks(), block_facts, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2]), progress=listener
+        )
+    survey = Survey(n, seen, np.concatenate(unlabelled), np.ascontiguousarray(np.concatenate(sample)))
+    if survey.unlabelled.size == n:
+        raise InvalidInputError(f"all {n} objects are unlabelled; at least one partition must label some of them.")
+    if survey.unlabelled.size:
+        warnings.warn(
+            f"{survey.unlabelled.size} of {n} objects have no label in any partition; they get label -1 and "
+            "uniform memberships.",
+            UnlabelledObjectsWarning,
+            stacklevel=2,
+        )
+    return survey
