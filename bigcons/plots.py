@@ -144,7 +144,7 @@ def _draw_coassociation(
     share = _coassociation_share(ensemble.read_rows(rows))
     order = vat_order(1 - share)
     image = axes.imshow(share[np.ix_(order, order)], cmap=_HEAT, vmin=0, vmax=1, interpolation="nearest")
-    axes.figure.colorbar(image, ax=axes, label="share of partitions that join the pair", shrink=0.8)
+    axes.figure.colorbar(image, ax=axes, label="share of partitions that join the pair", shrink=0.7)
     axes.set_xlabel(_sample_words(len(rows), ensemble.n_objects, "in VAT order"))
     axes.set_facecolor(_NEVER_SEEN)
     axes.spines[:].set_visible(True)
@@ -200,7 +200,7 @@ def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
         vmax=colours.N - 0.5,
     )
     strip.set_axis_off()
-    axes.xaxis.labelpad = 14
+    axes.set_xlabel(f"{axes.get_xlabel()}; strip: cluster", labelpad=14)
 
 
 def _coassociation_share(labels: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import click
 
 from bigcons.cli.options import overwrite_option, random_state_option
 from bigcons.cli.output import emit, reporting
-from bigcons.cli.store import refuse_existing
+from bigcons.errors import StoreExistsError
 
 
 @click.command()
@@ -19,7 +19,12 @@ from bigcons.cli.store import refuse_existing
 @click.option("-o", "--out", required=True, metavar="FOLDER", help="Where the figures go.")
 @click.option("--ensemble", help="Its ensemble, for the co-association figure.")
 @click.option(
-    "--format", "suffix", type=click.Choice(["png", "pdf", "svg"]), default="png", show_default=True
+    "--format",
+    "suffix",
+    type=click.Choice(["png", "pdf", "svg"]),
+    default="png",
+    show_default=True,
+    help="Kind of the files.",
 )
 @click.option("--n-objects", type=click.IntRange(min=2), default=500, show_default=True,
               help="Objects in the co-association figure.")  # fmt: skip
@@ -54,8 +59,9 @@ def command(
             random_state=random_state,
         )
     paths = {name: Path(out) / f"{name}.{suffix}" for name in drawings}
-    for path in paths.values():
-        refuse_existing(str(path), overwrite)
+    existing = [str(path) for path in paths.values() if path.exists()]
+    if existing and not overwrite:
+        raise StoreExistsError(f"{existing[0]} exists; pass --overwrite or choose another folder.")
     figures = {name: draw() for name, draw in drawings.items()}
     Path(out).mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():

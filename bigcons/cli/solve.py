@@ -10,7 +10,6 @@ import click
 
 from bigcons.cli.options import Pairs, output_option, overwrite_option, random_state_option
 from bigcons.cli.output import emit, facts, reporting
-from bigcons.cli.store import refuse_existing
 
 
 @click.command()
@@ -18,7 +17,7 @@ from bigcons.cli.store import refuse_existing
 @click.option("-m", "--method", default="pcc", show_default=True, help="One of `bigcons methods`.")
 @click.option("-k", "--n-clusters", type=click.IntRange(min=1), required=True, help="Clusters, at most.")
 @output_option("Where the consensus goes (.zarr).")
-@click.option("--divergence", metavar="l2|kl", help="What a pair's misfit costs.")
+@click.option("--divergence", metavar="l2|kl|power:P|exponential:R", help="What a pair's misfit costs.")
 @click.option("--pairs", type=Pairs(), help="The pairs looked at.")
 @click.option("--solver", metavar="auto|all|blocked|heap", help="How the problem is solved.")
 @click.option("--max-iter", type=click.IntRange(min=1), help="Passes, or for the heap steps, at most.")
@@ -36,9 +35,10 @@ def command(
     ENSEMBLE is an ensemble store, or any table `bigcons import` takes. Options that are not given have
     the method's own defaults; an option the method does not have is refused.
     """
+    from bigcons.stores import manifest
     from bigcons.stores.consensus import Consensus, fit_results
 
-    refuse_existing(out, overwrite)
+    manifest.refuse_existing(out, overwrite)
     given = {name: value for name, value in options.items() if value is not None}
     model = _method(method, given)(n_clusters=n_clusters, random_state=random_state, **given)
     began = time.perf_counter()

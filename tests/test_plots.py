@@ -1,0 +1,153 @@
+"""Figures: what they show can be read back from the artists; no global state is touched."""
+
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bigcons import plots
+from bigcons.errors import InvalidInputError
+from bigcons.metrics.geometry import vat_order
+from bigcons.stores.consensus import Consensus
+
+
+def three_groups(n_objects=60, n_partitions=12, seed=0):
+    """Labels of three planted groups, a fifth of them missing."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=n_objects)
+    labels = np.repeat(truth[:, None], n_partitions, axis=1)
+    labels[rng.random(labels.shape) < 0.2] = -1
+    return truth, labels
+
+
+def some_memberships(n_objects=50, n_clusters=4, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.full(n_clusters, 0.2), n_objects).astype(np.float32)
+
+
+def heat_map(figure):
+    (image,) = figure.axes[0].images
+    return np.ma.filled(image.get_array(), np.nan)
+
+
+def png_bytes(figure):
+    target = io.BytesIO()
+    figure.savefig(target, format="png")
+    return target.getvalue()
+
+
+def naive_vat_order(distances):
+    n = len(distances)
+    order = [max((distances[i][j], -i) for i in range(n) for j in range(n))[1] * -1]
+    while len(order) < n:
+        waiting = [j for j in range(n) if j not in order]
+        order.append(min(waiting, key=lambda j: (min(distances[i][j] for i in order), j)))
+    return order
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_vat_order__equals_the_plain_algorithm(seed):
+    points = np.random.default_rng(seed).random((17, 2))
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.testing.assert_array_equal(vat_order(distances), naive_vat_order(distances))
+
+
+def test_vat_order__keeps_groups_together():
+    truth, _ = three_groups()
+    order = vat_order((truth[:, None] != truth[None]).astype(float))
+    assert sorted(order) == list(range(len(truth)))
+    assert np.count_nonzero(np.diff(truth[order])) == 2
+
+
+def test_vat_order__takes_pairs_never_seen_and_no_objects():
+    distances = np.array([[0.0, 0.1, np.nan], [0.1, 0.0, np.nan], [np.nan, np.nan, 0.0]])
+    assert sorted(vat_order(distances)) == [0, 1, 2]
+    assert len(vat_order(np.empty((0, 0)))) == 0
+
+
+def test_vat_order__refuses_what_is_not_square():
+    with pytest.raises(InvalidInputError, match="square"):
+        vat_order(np.zeros((2, 3)))
+
+
+def test_coassociation__shows_blocks_on_the_diagonal():
+    truth, labels = three_groups()
+    shown = heat_map(plots.coassociation(labels, labels=truth))
+    sizes = np.flatnonzero(np.diff(shown[0] > 0.5))
+    assert shown.shape == (60, 60)
+    assert len(sizes) == 1  # the first row is joined to the first block and to nothing else
+    np.testing.assert_array_equal(shown, shown.T)
+
+
+def test_coassociation__draws_the_sample_it_says():
+    _, labels = three_groups(200)
+    figure = plots.coassociation(labels, n_objects=40)
+    assert heat_map(figure).shape == (40, 40)
+    assert "40 of 200 objects" in figure.axes[0].get_xlabel()
+
+
+def test_memberships__sorts_by_cluster_then_confidence():
+    values = some_memberships()
+    shown = heat_map(plots.memberships(values)).T
+    winners, confidence = shown.argmax(axis=1), shown.max(axis=1)
+    assert (np.diff(winners) >= 0).all()
+    assert all((np.diff(confidence[winners == k]) <= 0).all() for k in range(4))
+    np.testing.assert_allclose(np.sort(shown, axis=0), np.sort(values, axis=0))
+
+
+def test_memberships__reads_a_store_as_it_reads_an_array(tmp_path):
+    values = some_memberships(100)
+    stored = Consensus.write(tmp_path / "c.zarr", values.argmax(axis=1), values, chunk_rows=16)
+    np.testing.assert_array_equal(
+        heat_map(plots.memberships(stored, n_objects=30)), heat_map(plots.memberships(values, n_objects=30))
+    )
+
+
+@pytest.mark.parametrize("unit", ["pass", "step"])
+def test_convergence__draws_objective_and_gap(unit):
+    history = {unit: [1, 2, 3], "objective": [3.0, 2.0, 1.5], "gap": [1.0, None, 0.1]}
+    upper, lower = plots.convergence(history).axes
+    np.testing.assert_array_equal(upper.lines[0].get_ydata(), [3.0, 2.0, 1.5])
+    np.testing.assert_array_equal(lower.lines[0].get_ydata(), [1.0, np.nan, 0.1])
+    assert lower.get_yscale() == "log"
+    assert unit in lower.get_xlabel()
+
+
+def test_convergence__leaves_out_a_gap_nobody_measured():
+    assert len(plots.convergence({"pass": [1], "objective": [1.0]}).axes) == 1
+
+
+@pytest.mark.parametrize("history", [{}, {"pass": [1]}, {"objective": [1.0]}, {"pass": [], "objective": []}])
+def test_convergence__says_what_is_missing(history):
+    with pytest.raises(InvalidInputError, match="needs 'pass' or 'step'"):
+        plots.convergence(history)
+
+
+def test_overview__can_be_saved():
+    truth, labels = three_groups()
+    memberships = np.eye(3, dtype=np.float32)[truth]
+    figure = plots.overview(labels, memberships, [0.5, 0.7, 0.8], {"all pairs": 0.9, "sampled": 0.85})
+    assert png_bytes(figure).startswith(b"\x89PNG")
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert "all pairs: 0.900" in legend
+
+
+@pytest.mark.parametrize(
+    ("draw", "argument"),
+    [(plots.memberships, np.ones(3)), (lambda x: plots.memberships(x, n_objects=1), some_memberships())],
+)
+def test_memberships__refuses_what_it_cannot_draw(draw, argument):
+    with pytest.raises(InvalidInputError):
+        draw(argument)
+
+
+def test_plots__leave_global_state_alone():
+    code = (
+        "import numpy as np, sys\n"
+        "from bigcons import plots\n"
+        "plots.memberships(np.eye(3)).savefig(sys.argv[1], format='png')\n"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, os.devnull], check=True)
