@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -202,7 +203,22 @@ def test_verify__refuses_memberships_off_the_simplex(tmp_path):
 @pytest.mark.parametrize("damage", ["{", "{}", '{"zarr_format": 3}'])
 def test_open__refuses_broken_array_metadata(stored, damage):
     (Path(stored.path) / "labels" / "zarr.json").write_text(damage)
-    with pytest.raises(CorruptStoreError, match="no readable array"):
+    with pytest.raises(CorruptStoreError, match=r"damaged|not Zarr version 3"):
+        Consensus.open(stored.path)
+
+
+def test_open__notices_a_lost_array(stored):
+    shutil.rmtree(Path(stored.path) / "labels")
+    with pytest.raises(CorruptStoreError, match="lost its array 'labels'"):
+        Consensus.open(stored.path)
+
+
+def test_open__refuses_codecs_it_does_not_know(stored):
+    path = Path(stored.path) / "labels" / "zarr.json"
+    metadata = json.loads(path.read_text())
+    metadata["codecs"][1]["name"] = "numcodecs.pickle"
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(CorruptStoreError, match="codecs that are not read"):
         Consensus.open(stored.path)
 
 

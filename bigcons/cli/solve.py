@@ -19,7 +19,7 @@ from bigcons.cli.output import emit, facts, reporting
 @output_option("Where the consensus goes (.zarr).")
 @click.option("--divergence", metavar="l2|kl|power:P|exponential:R", help="What a pair's misfit costs.")
 @click.option("--pairs", type=Pairs(), help="The pairs looked at.")
-@click.option("--solver", metavar="auto|all|blocked|heap", help="How the problem is solved.")
+@click.option("--solver", metavar="auto|all|heap", help="How the problem is solved.")
 @click.option("--max-iter", type=click.IntRange(min=1), help="Passes, or for the heap steps, at most.")
 @click.option("--tol", type=click.FloatRange(min=0), help="Optimality gap to reach.")
 @click.option("--n-init", type=click.IntRange(min=1), help="Starts, of which the best is kept.")

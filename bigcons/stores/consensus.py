@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import CONSENSUS, ArraySpec
 from bigcons.stores import manifest
 from bigcons.stores.facts import facts_table
+from bigcons.stores.zarr_arrays import create_array, create_group, open_array
 
 KIND = "consensus"
 CHUNK_ROWS = 65_536
@@ -206,7 +207,7 @@ class Consensus:
         try:
             rows = np.ascontiguousarray(self._arrays[name][start:stop])
         except Exception as error:  # a codec's own kind of error, whatever the codec
-            raise self._corrupt(start, stop, f"cannot be decoded ({error})") from error
+            raise self._corrupt(start, stop, f"cannot be decoded ({type(error).__name__})") from error
         if (rows == _POISON[name]).any():
             raise self._corrupt(start, stop, "have lost a chunk")
         return rows
@@ -314,36 +315,23 @@ def fit_results(model: Any) -> dict[str, Any]:
 
 def _create_arrays(directory: Path, sizes: Mapping[str, int], chunk_rows: int) -> dict[str, Any]:
     """Create the empty arrays of the schema, cut into chunks of ``chunk_rows`` rows."""
-    import zarr
-    from zarr.codecs import Crc32cCodec, ZstdCodec
-
-    group = zarr.open_group(directory, mode="a", zarr_format=3)
-    return {
-        name: group.create_array(
-            name,
-            shape=_shape(spec, sizes),
-            chunks=(chunk_rows, *_shape(spec, sizes)[1:]),
-            dtype=spec.dtypes[0],
-            fill_value=_POISON[name],
-            compressors=(ZstdCodec(level=1), Crc32cCodec()),
-            dimension_names=spec.dims,
-        )
-        for name, spec in CONSENSUS.items()
-    }
+    create_group(directory)
+    arrays = {}
+    for name, spec in CONSENSUS.items():
+        shape = _shape(spec, sizes)
+        chunks, dtype = (chunk_rows, *shape[1:]), np.dtype(spec.dtypes[0])
+        arrays[name] = create_array(directory / name, shape, chunks, dtype, _POISON[name], spec.dims)
+    return arrays
 
 
 def _open_arrays(directory: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Open the arrays of the schema; raises CorruptStoreError if they are not those of the manifest."""
-    import zarr
-
     arrays = {}
     for name, spec in CONSENSUS.items():
         try:
-            arrays[name] = zarr.open_array(directory / name, mode="r", zarr_format=3)
-        except Exception as error:  # zarr raises many kinds for broken metadata
-            raise CorruptStoreError(
-                f"{directory} has no readable array {name!r} ({type(error).__name__}); {_RESTORE}"
-            ) from error
+            arrays[name] = open_array(directory / name)
+        except StoreNotFoundError as error:
+            raise CorruptStoreError(f"{directory} has lost its array {name!r}; {_RESTORE}") from error
         found = (arrays[name].shape, str(arrays[name].dtype))
         if found != (_shape(spec, sizes), spec.dtypes[0]):
             raise CorruptStoreError(
