@@ -7,13 +7,14 @@ are what is compared.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import format_size, row_blocks
-from bigcons.stores.relabel import Codes, codes_for, plain_column
+from bigcons.stores.relabel import Encoding, Learner
 
 BLOCK_ROWS = 1 << 20
 MAX_TABLE_BYTES = 1 << 30
@@ -27,8 +28,7 @@ def contingency(a: Any, b: Any) -> np.ndarray:
 
     Raises InvalidInputError if the lengths differ or no object is labelled in both.
     """
-    first, second = LabelColumn("the first labels", a), LabelColumn("the second labels", b)
-    return compared_table(first, second)
+    return compared_table(LabelColumn("a", a), LabelColumn("b", b))
 
 
 def truth_table(truth: Any, labels: Any) -> np.ndarray:
@@ -42,28 +42,26 @@ class LabelColumn:
     def __init__(self, name: str, labels: Any) -> None:
         self.name = name
         self._labels = _sliceable(labels)
-        shape = getattr(self._labels, "shape", (len(self._labels),))
+        shape = self._labels.shape if hasattr(self._labels, "shape") else (len(self._labels),)
         if len(shape) != 1:
             raise InvalidInputError(f"{name} has shape {shape}; pass one label per object, (n_objects,).")
-        self.n_objects = len(self._labels)
-        self._codes = self._learn()
-        self.n_clusters = len(self._codes.values())
+        self.n_objects: int = shape[0]
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of different labels."""
+        return len(self._encoding.values)
 
     def codes(self, start: int, stop: int) -> np.ndarray:
         """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
-        return self._codes.encode(self._plain(start, stop)).astype(np.int64, copy=False)
+        return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
 
-    def _learn(self) -> Codes:
-        codes = codes_for(self._plain(0, 0), None, self.name)
+    @cached_property
+    def _encoding(self) -> Encoding:
+        learner = Learner(self.name)
         for block in row_blocks(self.n_objects, BLOCK_ROWS):
-            column = self._plain(block.start, block.stop)
-            if block.index == 0:
-                codes = codes_for(column, None, self.name)
-            codes.learn(column)
-        return codes
-
-    def _plain(self, start: int, stop: int) -> Any:
-        return plain_column(self._labels[start:stop], self.name)
+            learner.learn(self._labels[block.start : block.stop])
+        return learner.finish()
 
 
 def _sliceable(labels: Any) -> Any:

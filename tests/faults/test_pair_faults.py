@@ -1,0 +1,151 @@
+"""Damage to a stored table of pairs ends in an error, never in numbers."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bigcons import PairTable
+from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
+
+N_OBJECTS = 40
+COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setattr("bigcons.stores.pairs.CHUNK_ENTRIES", 16)
+    rng = np.random.default_rng(0)
+    i, j = np.triu_indices(N_OBJECTS, 1)
+    n_seen = rng.integers(1, 100, len(i))
+    table = PairTable.from_arrays(i, j, rng.integers(0, n_seen + 1), n_seen, n_objects=N_OBJECTS)
+    table.save(tmp_path / "pairs.zarr")
+    return tmp_path / "pairs.zarr"
+
+
+def chunk_of(store, name):
+    return sorted((store / name / "c").iterdir())[1]
+
+
+def assert_refused(store, name):
+    """Neither a range of rows, nor a whole array, nor a check may pass."""
+    with pytest.raises(CorruptStoreError):
+        PairTable.open(store).read(0, N_OBJECTS)
+    with pytest.raises(CorruptStoreError):
+        getattr(PairTable.open(store), name)
+    with pytest.raises(CorruptStoreError):
+        PairTable.open(store).verify()
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_read__lost_chunk(store, name):
+    chunk_of(store, name).unlink()
+    assert_refused(store, name)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("length", [0, 3, -1])
+def test_read__truncated_chunk(store, name, length):
+    chunk = chunk_of(store, name)
+    chunk.write_bytes(chunk.read_bytes()[:length])
+    assert_refused(store, name)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_read__flipped_bits(store, name):
+    chunk = chunk_of(store, name)
+    content = chunk.read_bytes()
+    for position in np.random.default_rng(0).integers(8 * len(content), size=10):
+        flipped = bytearray(content)
+        flipped[position // 8] ^= 1 << (position % 8)
+        chunk.write_bytes(flipped)
+        assert_refused(store, name)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_verify__chunks_exchanged(store, name):
+    first, second, *_ = sorted((store / name / "c").iterdir())
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    with pytest.raises(CorruptStoreError):
+        PairTable.open(store).verify()
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("damage", ["lost", "cut", "reshaped"])
+def test_open__damaged_metadata(store, name, damage):
+    path = store / name / "zarr.json"
+    if damage == "lost":
+        shutil.rmtree(store / name)
+    elif damage == "cut":
+        path.write_text(path.read_text()[:40])
+    else:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"shape": [10**12]}))
+    with pytest.raises(CorruptStoreError, match=f"{name!r}"):
+        PairTable.open(store)
+
+
+def test_open__another_kind_of_store(store):
+    manifest = store / "manifest.json"
+    with pytest.raises(StoreNotFoundError):
+        PairTable.open(store.parent)
+    manifest.write_text(manifest.read_text().replace('"kind": "pairs"', '"kind": "ensemble"'))
+    with pytest.raises(CorruptStoreError):
+        PairTable.open(store)
+
+
+def test_save__failure_leaves_nothing_and_loses_nothing(store, monkeypatch):
+    before = PairTable.open(store).edges()
+    smaller = PairTable.from_arrays([0], [1], [1], [1], n_objects=2)
+
+    def fails(*_):
+        raise RuntimeError("the power went")
+
+    monkeypatch.setattr(PairTable, "_write", fails)
+    for path in (store, store.parent / "new.zarr"):
+        with pytest.raises(RuntimeError):
+            smaller.save(path, overwrite=True)
+    assert [entry.name for entry in store.parent.iterdir()] == [store.name]
+    np.testing.assert_array_equal(PairTable.open(store).edges(), before)
+
+
+def test_verify__pair_with_one_end(store):
+    table = PairTable.open(store)
+    n_agree = table.n_agree.copy()
+    place = np.flatnonzero(n_agree < table.n_seen)[0]
+    n_agree[place] += 1
+    one_sided = PairTable(table.indptr, table.indices, n_agree, table.n_seen)
+    with pytest.raises(CorruptStoreError, match="both ends"):
+        one_sided.verify()
+
+
+def test_from_parquet__flipped_bits(store):
+    path = store.parent / "pairs.parquet"
+    table = PairTable.open(store)
+    table.to_parquet(path)
+    content = path.read_bytes()
+    outcomes = []
+    for position in np.random.default_rng(0).integers(8 * len(content), size=60):
+        flipped = bytearray(content)
+        flipped[position // 8] ^= 1 << (position % 8)
+        path.write_bytes(flipped)
+        try:
+            edges = PairTable.from_parquet(path).edges()
+        except BigconsError:
+            outcomes.append("refused")
+        else:  # the bit was in a name, a statistic or a header that nobody needs
+            np.testing.assert_array_equal(np.stack(edges), np.stack(table.edges()))
+            outcomes.append("harmless")
+    assert outcomes.count("refused") > len(outcomes) / 2
+
+
+def test_from_parquet__truncated(store):
+    path = store.parent / "pairs.parquet"
+    PairTable.open(store).to_parquet(path)
+    content = path.read_bytes()
+    for length in (0, 4, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(CorruptStoreError):
+            PairTable.from_parquet(path)

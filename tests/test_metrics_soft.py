@@ -1,0 +1,70 @@
+"""The J criterion of memberships: against enumeration of all matchings, and its bounds."""
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons.errors import InvalidInputError
+from bigcons.metrics import jensen_shannon
+from tests.naive import metrics as naive
+
+
+def memberships(rng, n_objects, n_clusters):
+    """Rows on the simplex, some of them crisp."""
+    rows = rng.dirichlet(np.full(n_clusters, 0.5), n_objects)
+    rows[::3] = np.eye(n_clusters)[rng.integers(n_clusters, size=len(rows[::3]))]
+    return rows
+
+
+@given(ky=st.integers(1, 6), kz=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_jensen_shannon__equals_brute_force(ky, kz, seed):
+    rng = np.random.default_rng(seed)
+    y, z = memberships(rng, 3, ky), memberships(rng, 3, kz)
+    assert jensen_shannon(y, z) == pytest.approx(naive.jensen_shannon(y.tolist(), z.tolist()), abs=1e-12)
+
+
+@given(ky=st.integers(1, 8), kz=st.integers(1, 8), seed=st.integers(0, 1000))
+def test_jensen_shannon__symmetric_bounded_and_blind_to_names(ky, kz, seed):
+    rng = np.random.default_rng(seed)
+    y, z = memberships(rng, 20, ky), memberships(rng, 20, kz)
+    value = jensen_shannon(y, z)
+    assert -1e-12 <= value <= 1 + 1e-12
+    assert jensen_shannon(z, y) == pytest.approx(value, abs=1e-12)
+    assert jensen_shannon(y[:, rng.permutation(ky)], z) == pytest.approx(value, abs=1e-12)
+    assert jensen_shannon(y, y[:, ::-1]) == 0
+
+
+def test_jensen_shannon__worst_case_is_one_bit_short_of_a_matching():
+    one_cluster, alone = np.ones((4, 1)), np.eye(4)
+    assert jensen_shannon(one_cluster, alone) == pytest.approx(3 / 4)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1000, 1 << 24])
+def test_jensen_shannon__blocks_engines_and_stores(block_bytes, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    y, z = memberships(rng, 50, 3).astype(np.float32), memberships(rng, 50, 4)
+    expected = jensen_shannon(y, z)
+    monkeypatch.setattr("bigcons.metrics.soft.BLOCK_BYTES", block_bytes)
+    stored = zarr.create_array(tmp_path / "memberships", data=y, chunks=(7, 3))
+    values = {jensen_shannon(x, z, client=client) for x in (y, stored) for client in ("serial", "threads")}
+    assert len(values) == 1
+    assert values.pop() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("y", "z", "message"),
+    [
+        ([[1.0]], [[1.0], [1.0]], "y is for 1 objects but z for 2"),
+        ([[0.5, 0.4]], [[1.0]], "row 0 of y has sum 0.9"),
+        ([[1.0]], [[1.5, -0.5]], "row 0 of z"),
+        ([[1.0]], [[float("nan")]], "row 0 of z"),
+        ([1.0], [[1.0]], "y has shape"),
+        (np.empty((0, 2)), [[1.0]], "y has shape"),
+    ],
+)
+def test_jensen_shannon__refuses_in_one_line(y, z, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        jensen_shannon(y, z)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,247 @@
+"""PairTable: symmetric rows from pairs in any order, and the same table back from disk."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import PairTable
+from bigcons.errors import InvalidInputError, StoreExistsError, StoreNotFoundError
+
+COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
+N_OBJECTS = 12
+
+
+@st.composite
+def pair_lists(draw, most=300):
+    """Distinct pairs of N_OBJECTS objects, either way round and in any order, with their counts."""
+    two = st.tuples(st.integers(0, N_OBJECTS - 1), st.integers(0, N_OBJECTS - 1))
+    pairs = draw(st.lists(two.filter(lambda p: p[0] != p[1]), unique_by=frozenset))
+    counts = [sorted(draw(st.tuples(st.integers(0, most), st.integers(0, most)))) for _ in pairs]
+    return [(*pair, *count) for pair, count in zip(pairs, counts, strict=True)]
+
+
+def table_of(rows, **options):
+    return PairTable.from_arrays(*np.array(rows, dtype=int).reshape(-1, 4).T, n_objects=N_OBJECTS, **options)
+
+
+def a_table():
+    rng = np.random.default_rng(0)
+    i, j = np.triu_indices(N_OBJECTS, 1)
+    n_seen = rng.integers(0, 90, len(i))
+    return PairTable.from_arrays(
+        i, j, rng.integers(0, n_seen + 1), n_seen, n_objects=N_OBJECTS, provenance={"made": "by hand"}
+    )
+
+
+def assert_same_table(table, expected):
+    for name in COLUMNS:
+        np.testing.assert_array_equal(getattr(table, name), getattr(expected, name))
+        assert getattr(table, name).dtype == getattr(expected, name).dtype
+    assert (table.n_objects, table.n_pairs) == (expected.n_objects, expected.n_pairs)
+    assert table.provenance == expected.provenance
+
+
+@given(rows=pair_lists())
+def test_from_arrays__every_seen_pair_at_both_ends_ascending(rows):
+    table = table_of(rows)
+    expected = [[] for _ in range(N_OBJECTS)]
+    for i, j, n_agree, n_seen in rows:
+        if n_seen:
+            expected[i].append((j, n_agree, n_seen))
+            expected[j].append((i, n_agree, n_seen))
+    for r, row in enumerate(expected):
+        part = slice(table.indptr[r], table.indptr[r + 1])
+        got = zip(table.indices[part], table.n_agree[part], table.n_seen[part], strict=True)
+        assert list(got) == sorted(row)
+    table.verify()
+
+
+@given(rows=pair_lists())
+def test_from_arrays__order_and_direction_do_not_matter(rows):
+    expected = table_of(sorted((min(i, j), max(i, j), *counts) for i, j, *counts in rows))
+    assert_same_table(table_of(rows), expected)
+
+
+@given(rows=pair_lists())
+def test_edges__give_the_table_back(rows):
+    table = table_of(rows)
+    edges = table.edges()
+    seen = sorted((min(i, j), max(i, j), a, s) for i, j, a, s in rows if s)
+    assert list(zip(*(column.tolist() for column in edges), strict=True)) == seen
+    assert_same_table(PairTable.from_arrays(*edges, n_objects=N_OBJECTS), table)
+
+
+@given(rows=pair_lists(), ends=st.tuples(st.integers(0, N_OBJECTS), st.integers(0, N_OBJECTS)))
+def test_read__is_a_range_of_rows(rows, ends):
+    table, (start, stop) = table_of(rows), sorted(ends)
+    part = table.read(start, stop)
+    np.testing.assert_array_equal(part.indptr, table.indptr[start : stop + 1] - table.indptr[start])
+    entries = slice(table.indptr[start], table.indptr[stop])
+    for name in COLUMNS[1:]:
+        np.testing.assert_array_equal(getattr(part, name), getattr(table, name)[entries])
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=pair_lists(), chunk_entries=st.sampled_from([1, 5, 1 << 20]))
+def test_save__round_trip(rows, chunk_entries, tmp_path_factory):
+    path = tmp_path_factory.mktemp("pairs") / "pairs.zarr"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bigcons.stores.pairs.CHUNK_ENTRIES", chunk_entries)
+        table = table_of(rows, provenance={"seed": 3})
+        table.save(path)
+    stored = PairTable.open(path)
+    for block in stored.blocks(5):
+        for got, expected in zip(
+            stored.read(block.start, block.stop), table.read(block.start, block.stop), strict=True
+        ):
+            np.testing.assert_array_equal(got, expected)
+    stored.verify()
+    assert_same_table(stored, table)
+    assert_same_table(pickle.loads(pickle.dumps(stored)), table)
+    assert_same_table(stored.save(path, overwrite=True), table)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=pair_lists())
+def test_parquet__round_trip(rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("pairs") / "pairs.parquet"
+    table = table_of(rows, provenance={"seed": 3})
+    table.to_parquet(path)
+    assert_same_table(PairTable.from_parquet(path), table)
+    assert_same_table(PairTable.from_parquet(path, N_OBJECTS), table)
+
+
+@pytest.mark.parametrize(("largest", "dtype"), [(1, np.uint8), (254, np.uint8), (255, np.uint16)])
+def test_from_arrays__smallest_counts(largest, dtype):
+    table = PairTable.from_arrays([0], [1], [largest], [largest], n_objects=2)
+    assert table.n_seen.dtype == table.n_agree.dtype == dtype
+    assert table.n_seen.tolist() == table.n_agree.tolist() == [largest, largest]
+
+
+@pytest.mark.parametrize("n_objects", [0, 1, 5])
+def test_save__without_pairs(n_objects, tmp_path):
+    table = PairTable.from_arrays([], [], [], [], n_objects=n_objects).save(tmp_path / "pairs.zarr")
+    table.verify()
+    assert table.n_pairs == len(table.edges().i) == 0
+    assert table.indptr.tolist() == [0] * (n_objects + 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([(0, 0, 1, 1)], "pair 0 has i=0, j=0, but a pair is of two different objects"),
+        (
+            [(0, 1, 1, 1), (0, N_OBJECTS, 1, 1)],
+            f"pair 1 has i=0, j={N_OBJECTS}, but objects are numbered 0 to",
+        ),
+        ([(-1, 1, 1, 1)], "i=-1, j=1"),
+        ([(0, 1, 2, 1)], "n_agree=2, n_seen=1"),
+        ([(0, 1, -1, 1)], "n_agree=-1"),
+        ([(0, 1, 1, 70_000)], "n_seen=70000"),
+        ([(3, 7, 1, 1), (0, 1, 1, 1), (7, 3, 1, 1)], "i=3, j=7, but this pair was given before"),
+    ],
+)
+def test_from_arrays__refuses_in_one_line(rows, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        table_of(rows)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (([0], [1], [1], [1, 1]), "differ in length"),
+        (([0], [1], [0.5], [1]), "n_agree .* integers"),
+        (([0], [1], [[1]], [1]), "n_agree .* one dimension"),
+        ((["a"], [1], [1], [1]), "i has .* integers"),
+    ],
+)
+def test_from_arrays__refuses_columns(columns, message):
+    with pytest.raises(InvalidInputError, match=message):
+        PairTable.from_arrays(*columns, n_objects=5)
+
+
+@pytest.mark.parametrize("ends", [(-1, 2), (3, 2), (0, N_OBJECTS + 1)])
+def test_read__refuses_rows_outside(ends):
+    with pytest.raises(InvalidInputError, match="do not lie in a table of n_objects=12"):
+        a_table().read(*ends)
+
+
+def test_save__never_replaces_unasked(tmp_path):
+    table = a_table()
+    table.save(tmp_path / "pairs.zarr")
+    table.to_parquet(tmp_path / "pairs.parquet")
+    other = table_of([(0, 1, 1, 1)])
+    with pytest.raises(StoreExistsError, match="overwrite=True"):
+        other.save(tmp_path / "pairs.zarr")
+    with pytest.raises(StoreExistsError, match="overwrite=True"):
+        other.to_parquet(tmp_path / "pairs.parquet")
+    assert_same_table(PairTable.open(tmp_path / "pairs.zarr"), table)
+    assert_same_table(PairTable.from_parquet(tmp_path / "pairs.parquet"), table)
+    other.to_parquet(tmp_path / "pairs.parquet", overwrite=True)
+    assert PairTable.from_parquet(tmp_path / "pairs.parquet").n_pairs == 1
+
+
+@pytest.mark.parametrize("read", [PairTable.open, PairTable.from_parquet])
+def test_open__nothing_there(read, tmp_path):
+    with pytest.raises(StoreNotFoundError, match="check the path"):
+        read(tmp_path / "absent")
+
+
+def test_from_parquet__of_other_programs(tmp_path):
+    path = tmp_path / "pairs.parquet"
+    rows = {"n_seen": [3, 2], "j": [0, 2], "i": [1, 1], "n_agree": [1, 2], "weight": [0.5, 0.5]}
+    pq.write_table(pa.table(rows), path)
+    with pytest.raises(InvalidInputError, match="pass n_objects"):
+        PairTable.from_parquet(path)
+    edges = PairTable.from_parquet(path, 4).edges()
+    assert [column.tolist() for column in edges] == [[0, 1], [1, 2], [1, 2], [3, 2]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_seen": None}, "integer columns i, j, n_agree, n_seen"),
+        ({"n_seen": [1.5]}, "integer columns i, j, n_agree, n_seen"),
+        ({"j": ["1"]}, "integer columns i, j, n_agree, n_seen"),
+        ({"j": pa.array([None], pa.int32())}, "1 nulls"),
+        ({"j": [9]}, "0 to 3"),
+    ],
+)
+def test_from_parquet__refuses_other_columns(change, message, tmp_path):
+    columns = {"i": [0], "j": [1], "n_agree": [1], "n_seen": [1]} | change
+    path = tmp_path / "pairs.parquet"
+    pq.write_table(pa.table({name: column for name, column in columns.items() if column is not None}), path)
+    with pytest.raises(InvalidInputError, match=message):
+        PairTable.from_parquet(path, 4)
+
+
+def test_from_parquet__refuses_another_number_of_objects(tmp_path):
+    a_table().to_parquet(tmp_path / "pairs.parquet")
+    with pytest.raises(InvalidInputError, match="n_objects=12, not 13"):
+        PairTable.from_parquet(tmp_path / "pairs.parquet", 13)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_info__says_what_there_is(stored, tmp_path):
+    table = a_table().save(tmp_path / "pairs.zarr") if stored else a_table()
+    info = table.info()
+    assert (info["n_objects"], info["n_pairs"]) == (N_OBJECTS, table.n_pairs)
+    assert info["provenance"] == {"made": "by hand"}
+    assert info["n_bytes"] > 0
+    for text in (repr(table), table._repr_html_()):
+        assert f"{table.n_pairs:,}" in text
+
+
+def test_open__reads_nothing_until_asked(tmp_path, monkeypatch):
+    a_table().save(tmp_path / "pairs.zarr")
+    monkeypatch.setattr("zarr.Array.__getitem__", lambda *_: pytest.fail("read an array"))
+    table = PairTable.open(tmp_path / "pairs.zarr")
+    assert table.n_pairs > 0
+    table.info()
+    repr(table)
