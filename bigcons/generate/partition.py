@@ -1,0 +1,181 @@
+"""The task that makes one partition: scikit-learn's k-means on a random subset of the objects."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.generate.plan import Plan, Settings
+from bigcons.generate.scratch import Scratch
+from bigcons.generate.subsets import Subset
+from bigcons.memory import row_blocks
+from bigcons.seeding import generator
+from bigcons.stores.feature_sources import NpyFile
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
+
+Matrix = np.ndarray | NpyFile
+
+_STREAM = "generate.kmeans"
+_START_SEGMENTS = 256
+
+
+@dataclass(frozen=True)
+class PartitionTask:
+    """Makes partition ``u`` of the scaled features ``matrix (n_objects, n_features)``, float32.
+
+    The labels go to ``scratch`` if there is one, else they are returned. Doing it again gives the
+    same labels.
+    """
+
+    matrix: Matrix
+    settings: Settings
+    plan: Plan
+    seed: int
+    scratch: Scratch | None
+
+    def __call__(self, u: int) -> np.ndarray | None:
+        """Make partition ``u``."""
+        rng = generator(self.seed, _STREAM, u)
+        low, high = self.settings.n_clusters
+        n_clusters = int(rng.integers(low, high + 1))
+        subset = Subset(
+            n_objects=self.matrix.shape[0],
+            share=self.settings.sample,
+            segment_rows=self.plan.segment_rows,
+            seed=self.seed,
+            stream=f"{_STREAM}.subset",
+            index=u,
+        )
+        cluster = self._lloyd if self.plan.algorithm == "lloyd" else self._minibatch
+        with _controller().limit(limits=1, user_api="openmp"):
+            column = LabelColumn(subset.n_objects, n_clusters, self.settings.label_dtype)
+            for rows, labels in cluster(subset, n_clusters, rng):
+                column.put(rows, labels)
+        labels = column.dense()
+        if self.scratch is None:
+            return labels
+        self.scratch.write_partition(u, labels)
+        return None
+
+    def _lloyd(self, subset: Subset, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
+        rows = subset.rows(0, subset.n_objects)
+        model = self._model(n_clusters, rng).fit(self._gather(rows))
+        yield rows, model.labels_
+
+    def _minibatch(self, subset: Subset, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
+        """Lloyd's algorithm on a sample, one pass of mini-batches, one pass that assigns.
+
+        A mini-batch mixes segments from everywhere, for neighbouring rows are often alike.
+        """
+        from sklearn.cluster import MiniBatchKMeans
+
+        segments = rng.permutation(-(-subset.n_objects // subset.segment_rows))
+        start = self._model(n_clusters, rng).fit(self._start(subset, segments, rng))
+        model = MiniBatchKMeans(n_clusters, init=start.cluster_centers_, n_init=1, reassignment_ratio=0)
+        del start
+        rng.shuffle(segments)
+        for first in range(0, len(segments), self.plan.batch_segments):
+            batch = segments[first : first + self.plan.batch_segments]
+            points = [self._gather(rows) for rows in map(subset.segment, batch) if len(rows)]
+            if points:
+                model.partial_fit(np.concatenate(points))
+        for block in row_blocks(subset.n_objects, self.plan.chunk_rows):
+            rows = subset.rows(block.start, block.stop)
+            if len(rows):
+                yield rows, model.predict(self._gather(rows))
+
+    def _model(self, n_clusters: int, rng: np.random.Generator) -> KMeans:
+        from sklearn.cluster import KMeans
+
+        return KMeans(
+            n_clusters,
+            init=self.settings.init,
+            n_init=self.settings.n_init,
+            max_iter=self.settings.max_iter,
+            tol=self.settings.tol,
+            random_state=int(rng.integers(2**31)),
+            copy_x=False,
+        )
+
+    def _start(self, subset: Subset, segments: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Points of the subset from up to 256 of the segments, the same number from each."""
+        quota = -(-self.plan.start_rows // min(len(segments), _START_SEGMENTS))
+        points: list[np.ndarray] = []
+        n_points = 0
+        for segment in segments:
+            rows = subset.segment(segment)
+            if len(rows) > quota:
+                rows = np.sort(rng.choice(rows, size=quota, replace=False, shuffle=False))
+            if len(rows):
+                points.append(self._gather(rows))
+            n_points += len(rows)
+            if n_points >= self.plan.start_rows:
+                break
+        return np.concatenate(points)
+
+    def _gather(self, rows: np.ndarray) -> np.ndarray:
+        """The points of ascending ``rows``; of a file, by way of the blocks that hold them."""
+        if isinstance(self.matrix, np.ndarray):
+            return self.matrix[rows]
+        points = np.empty((len(rows), self.matrix.shape[1]), dtype=np.float32)
+        step = self.plan.chunk_rows
+        done = 0
+        while done < len(rows):
+            first = int(rows[done])
+            until = int(np.searchsorted(rows, first + step))
+            block = self.matrix[first : int(rows[until - 1]) + 1]
+            points[done:until] = block[rows[done:until] - first]
+            done = until
+        return points
+
+
+class LabelColumn:
+    """The labels of one partition as they come: -1 until put, dense in the end."""
+
+    def __init__(self, n_objects: int, n_clusters: int, dtype: np.dtype) -> None:
+        self._labels = np.full(n_objects, -1, dtype=dtype)
+        self._sizes = np.zeros(n_clusters, dtype=np.int64)
+
+    def put(self, rows: np.ndarray, labels: np.ndarray) -> None:
+        """Set the labels of ``rows``."""
+        self._labels[rows] = labels
+        self._sizes += np.bincount(labels, minlength=len(self._sizes))
+
+    def dense(self) -> np.ndarray:
+        """Return all labels, renumbered so that no cluster is empty."""
+        if (self._sizes == 0).any():
+            new = np.append(np.cumsum(self._sizes > 0) - 1, -1).astype(self._labels.dtype)
+            for block in row_blocks(len(self._labels), 1 << 16):
+                rows = slice(block.start, block.stop)
+                self._labels[rows] = new[self._labels[rows]]
+        return self._labels
+
+
+@contextmanager
+def calm_scikit_learn() -> Iterator[None]:
+    """Hold scikit-learn back while tasks run: one BLAS thread each, no warnings of empty clusters.
+
+    Both settings are of the whole process, so they are made once around all tasks.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings(), _controller().limit(limits=1, user_api="blas"):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+@cache
+def _controller() -> Any:
+    """The thread pools of this process, looked up once scikit-learn has loaded its own."""
+    import sklearn.cluster  # noqa: F401
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()

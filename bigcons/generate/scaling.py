@@ -1,0 +1,108 @@
+"""Standardisation of features in one pass over blocks, and constant columns left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.progress import progress
+from bigcons.stores.features import Features
+
+LARGEST = 1e15
+"""Largest distance from the mean whose square sums to a float32 over thousands of columns."""
+
+
+@dataclass
+class Moments:
+    """Count, mean, sum of squared deviations, minimum and maximum of every column, all float64."""
+
+    n: int
+    mean: np.ndarray
+    squares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Moments:
+        """Return the moments of the rows of a block, by two passes over it."""
+        values = values.astype(np.float64, copy=False)
+        mean = values.mean(axis=0)
+        deviations = values - mean
+        squares = np.einsum("ij,ij->j", deviations, deviations)
+        return cls(len(values), mean, squares, values.min(axis=0), values.max(axis=0))
+
+    def merge(self, other: Moments) -> Moments:
+        """Return the moments of both sets of rows (Chan, Golub and LeVeque 1983)."""
+        n = self.n + other.n
+        gap = other.mean - self.mean
+        return Moments(
+            n,
+            self.mean + gap * (other.n / n),
+            self.squares + other.squares + gap**2 * (self.n * other.n / n),
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What turns features into the float32 numbers that are clustered.
+
+    Attributes
+    ----------
+    kept
+        Positions of the columns that vary.
+    mean, scale
+        What is subtracted from them, and what they are divided by.
+    """
+
+    kept: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """Return ``(rows, len(kept))`` float32, C-contiguous."""
+        scaled = values[:, self.kept] - self.mean
+        scaled /= self.scale
+        return scaled.astype(np.float32, order="C")
+
+
+def measure(features: Features, *, standardize: bool) -> Scaling:
+    """Return the scaling of ``features`` in one pass over its blocks.
+
+    With ``standardize`` columns get mean 0 and variance 1 over all objects (divided by n, as
+    scikit-learn does), otherwise they are only centred, which no distance notices. The blocks depend
+    on the number of columns alone, so the result is bit for bit the same under any budget.
+
+    Raises InvalidInputError if no column varies, or if one has values too large for float32.
+    """
+    moments = _moments(features)
+    deviation = np.sqrt(moments.squares / moments.n)
+    kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
+    if len(kept) == 0:
+        raise InvalidInputError(
+            f"{features.where} has {features.n_features} columns, all constant; give features that vary."
+        )
+    mean = moments.mean[kept]
+    scale = deviation[kept] if standardize else np.ones(len(kept))
+    farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
+    if not (farthest < LARGEST).all():
+        column = kept[int(np.argmin(farthest < LARGEST))]
+        raise InvalidInputError(
+            f"column {features.names[column]!r} of {features.where} ranges from {moments.low[column]:g} to "
+            f"{moments.high[column]:g}, too far for float32; rescale it, or pass standardize=True."
+        )
+    return Scaling(kept, mean, scale)
+
+
+def _moments(features: Features) -> Moments:
+    total: Moments | None = None
+    with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
+        for block, values in features.iterate():
+            moments = Moments.of(values)
+            total = moments if total is None else total.merge(moments)
+            listener.advance(block.n_rows)
+    assert total is not None  # noqa: S101 - features have at least one row
+    return total
