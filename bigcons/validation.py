@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+
+import numpy as np
 
 from bigcons.errors import InvalidInputError
 
 
 def check_int(name: str, value: object, *, at_least: int = 1, at_most: int | None = None) -> int:
     """Return ``value`` as int if it is a whole number in ``[at_least, at_most]``."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         number = int(value)
         if number >= at_least and (at_most is None or number <= at_most):
             return number
@@ -26,9 +27,9 @@ def check_number(
     at_most: float = math.inf,
 ) -> float:
     """Return ``value`` as float if it is finite, in ``[at_least, at_most]`` and greater than ``above``."""
-    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
         number = float(value)
-        if at_least <= number <= at_most and (above is None or number > above):
+        if math.isfinite(number) and at_least <= number <= at_most and (above is None or number > above):
             return number
     low = f"> {above}" if above is not None else _range(at_least, None if at_most == math.inf else at_most)
     high = f" and <= {at_most}" if above is not None and at_most < math.inf else ""

@@ -1,0 +1,417 @@
+"""Ensemble: the label matrix of many partitions, in memory or in a store, read block by block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.schema import FORMAT_VERSION
+from bigcons.stores import growing, manifest
+from bigcons.stores.importing import (
+    Learnt,
+    chunk_rows_within,
+    default_chunk_rows,
+    encode,
+    label_dtype,
+    learn,
+    partition_names,
+    rows_per_read,
+)
+from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, sweep
+from bigcons.stores.locks import writer_lock
+from bigcons.stores.sources import ColumnsSource, LabelSource, open_source
+from bigcons.validation import check_choice, check_int
+
+StorePath = manifest.StorePath
+
+
+class Ensemble:
+    """Partitions of the same objects: dense labels ``(n_objects, n_partitions)``, -1 where missing.
+
+    Make one with ``from_labels``, ``open`` or ``import_labels``. Labels ``0 .. n_clusters[u] - 1`` of
+    partition ``u`` stand for the original values ``categories[u]``.
+    """
+
+    def __init__(self, labels: np.ndarray | StoredLabels, head: Head, categories: Categories | None) -> None:
+        self._labels = labels
+        self._head = head
+        self._categories = categories
+        self._mode = "a" if isinstance(labels, np.ndarray) else "r"
+
+    @classmethod
+    def from_labels(cls, x: Any, *, names: Sequence[str] | None = None) -> Ensemble:
+        """Read a label matrix into memory; rows are objects, columns are partitions.
+
+        ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table, a
+        dask array or dataframe, or a path to .npy, .npz, .csv, .parquet or .zarr. NaN, None, pd.NA and
+        negative numbers are missing labels. Raises InvalidInputError for labels that are neither whole
+        numbers nor text, for an empty or ragged matrix and for a partition without any label.
+        """
+        source = open_source(x)
+        learnt = learn(source, partition_names(source, names))
+        head = _head(learnt, {"made_by": "from_labels", "source": _describe(x)})
+        return cls(growing.gather(source, learnt), head, [e.categories for e in learnt.encodings])
+
+    @classmethod
+    def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
+        """Open a stored ensemble for reading ("r"), or also for appending ("a").
+
+        Raises StoreNotFoundError if there is none, CorruptStoreError if the store is damaged.
+        """
+        check_choice("mode", mode, ("r", "a"))
+        stored = StoredLabels(manifest.local_path(path))
+        ensemble = cls(stored, stored.head, None)
+        ensemble._mode = mode
+        return ensemble
+
+    @property
+    def n_objects(self) -> int:
+        """Number of objects."""
+        return self._head.n_objects
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions."""
+        return len(self._head.names)
+
+    @property
+    def n_clusters(self) -> np.ndarray:
+        """Number of clusters of each partition: ``(n_partitions,)`` int64."""
+        return self._head.n_clusters
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where the base clusters of each partition begin: ``(n_partitions + 1,)`` int64.
+
+        The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
+        """
+        return np.concatenate([[0], np.cumsum(self._head.n_clusters)])
+
+    @property
+    def n_base_clusters(self) -> int:
+        """Number of clusters of all partitions together."""
+        return int(self._head.n_clusters.sum())
+
+    @property
+    def missing_share(self) -> float:
+        """Share of the labels that are missing, counted when they were written."""
+        return 1.0 - int(self._head.n_labelled.sum()) / (self.n_objects * self.n_partitions)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the labels: the smallest signed integer that holds them."""
+        return self._labels.dtype
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows per chunk of the store; in memory those that ``save`` would choose."""
+        return self._head.chunk_rows
+
+    @property
+    def path(self) -> str | None:
+        """Where the ensemble is stored, None in memory."""
+        return str(self._labels.path) if isinstance(self._labels, StoredLabels) else None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the partitions."""
+        return list(self._head.names)
+
+    @property
+    def categories(self) -> Categories:
+        """Original value of each dense label, per partition; None where the labels were 0 .. k-1 already."""
+        if self._categories is None:
+            assert isinstance(self._labels, StoredLabels)  # noqa: S101 - in memory they are always set
+            self._categories = self._labels.categories()
+        return list(self._categories)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What made the ensemble, from what and with which parameters."""
+        return dict(self._head.provenance)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return the labels of objects ``start`` to ``stop``: ``(stop - start, n_partitions)``, C order.
+
+        In memory this is a view, not to be changed. Raises CorruptStoreError for damaged chunks.
+        """
+        if not 0 <= start <= stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} are not within the {self.n_objects} objects; "
+                f"use 0 <= start <= stop <= {self.n_objects}."
+            )
+        if isinstance(self._labels, np.ndarray):
+            return self._labels[start:stop]
+        return self._labels.read(start, stop)
+
+    def read_rows(self, indices: Any) -> np.ndarray:
+        """Return the labels of the objects ``indices``, in their order: ``(len(indices), n_partitions)``.
+
+        Costs one read of every chunk that holds one of them.
+        """
+        indices = np.asarray(indices)
+        if indices.size == 0:
+            return np.empty((0, self.n_partitions), self.dtype)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"indices has shape {indices.shape} and type {indices.dtype}; give whole numbers, shape (n,)."
+            )
+        if indices.min() < 0 or indices.max() >= self.n_objects:
+            raise InvalidInputError(
+                f"indices go from {indices.min()} to {indices.max()}; use 0 to {self.n_objects - 1}."
+            )
+        if isinstance(self._labels, np.ndarray):
+            return self._labels[indices]
+        return self._gather_rows(indices)
+
+    def blocks(self, rows: int | None = None) -> list[Block]:
+        """Cut the objects into blocks of about ``rows`` rows, never more (unless below one chunk row).
+
+        ``rows`` is rounded down to a multiple or a divisor of ``chunk_rows``, so that no chunk is
+        touched by two blocks in part; by default it is ``chunk_rows``.
+        """
+        rows = self.chunk_rows if rows is None else check_int("rows", rows)
+        if rows >= self.chunk_rows:
+            return row_blocks(self.n_objects, rows - rows % self.chunk_rows)
+        while self.chunk_rows % rows:
+            rows -= 1
+        return row_blocks(self.n_objects, rows)
+
+    def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
+        """Store the ensemble at ``path`` and return it opened from there.
+
+        Raises StoreExistsError if there is something at ``path``; with ``overwrite`` a store there is
+        replaced in one step, once the new one is whole.
+        """
+        rows = self.chunk_rows if chunk_rows is None else check_int("chunk_rows", chunk_rows)
+        blocks = (self.read(block.start, block.stop) for block in self.blocks())
+        head = self._head._replace(chunk_rows=rows)
+        growing.write_store(path, blocks, head, self.categories, self.dtype, overwrite)
+        return Ensemble.open(path)
+
+    def append_objects(self, labels: Any) -> Ensemble:
+        """Append rows, in the order of the partitions (tables: by their names), and return this ensemble.
+
+        New label values extend the categories. A stored ensemble must be open with mode "a".
+        """
+        source = open_source(labels)
+        if isinstance(self._labels, np.ndarray):
+            self._labels, self._head, self._categories = growing.memory_objects(
+                self._labels, self._head, self.categories, source
+            )
+        else:
+            with self._writing() as stored:
+                growing.store_objects(stored, source)
+        return self
+
+    def append_partitions(self, labels: Any, names: Sequence[str] | None = None) -> Ensemble:
+        """Append columns for the same objects, in the same order, and return this ensemble.
+
+        ``labels`` is a matrix, or ``(n_objects,)`` for one partition. A stored ensemble must be open
+        with mode "a".
+        """
+        source = open_source(_as_matrix(labels))
+        if isinstance(self._labels, np.ndarray):
+            self._labels, self._head, self._categories = growing.memory_partitions(
+                self._labels, self._head, self.categories, source, names
+            )
+        else:
+            with self._writing() as stored:
+                growing.store_partitions(stored, source, names)
+        return self
+
+    def info(self) -> dict[str, Any]:
+        """Return what is known without reading labels, as JSON values; sizes in bytes."""
+        clusters = self.n_clusters
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "format_version": FORMAT_VERSION,
+            "n_objects": self.n_objects,
+            "n_partitions": self.n_partitions,
+            "n_base_clusters": self.n_base_clusters,
+            "clusters_min": int(clusters.min()),
+            "clusters_median": float(np.median(clusters)),
+            "clusters_max": int(clusters.max()),
+            "missing_share": self.missing_share,
+            "dtype": self.dtype.name,
+            "chunk_rows": self.chunk_rows,
+            "n_chunks": len(self.blocks()),
+            "n_bytes": self._n_bytes,
+            "provenance": self.provenance,
+        }
+
+    def verify(self) -> dict[str, Any]:
+        """Read every label and compare it with what the manifest promises.
+
+        Returns the counts of what was checked; raises CorruptStoreError at the first thing that is
+        wrong. In memory there is nothing to compare with.
+        """
+        n_chunks = self._labels.verify() if isinstance(self._labels, StoredLabels) else 0
+        return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
+
+    def __repr__(self) -> str:
+        low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
+        where = f"{self.path!r}" if self.path else "in memory"
+        return (
+            f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} partitions of "
+            f"{low}-{high} clusters, {self.missing_share:.1%} missing, {format_size(self._n_bytes)} {where})"
+        )
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        clusters = f"{info['clusters_min']} / {info['clusters_median']:g} / {info['clusters_max']}"
+        where = "on disk" if self.path else "in memory"
+        rows = {
+            "objects": f"{self.n_objects:,}",
+            "partitions": f"{self.n_partitions:,}",
+            "missing labels": f"{self.missing_share:.1%}",
+            "clusters per partition (min / median / max)": clusters,
+            "size": f"{format_size(info['n_bytes'])} {where}, {info['dtype']}",
+            "chunks": f"{info['n_chunks']:,} of {self.chunk_rows:,} rows",
+        }
+        title = f"Ensemble {escape(self.path)}" if self.path else "Ensemble"
+        body = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
+        return f"<table><caption>{title}</caption>{body}</table>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is not None:
+            return Ensemble.open, (self.path, self._mode)
+        return Ensemble, (self._labels, self._head, self._categories)
+
+    @property
+    def _n_bytes(self) -> int:
+        return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
+
+    @contextmanager
+    def _writing(self) -> Iterator[StoredLabels]:
+        """Hold the writer's lock, yield the store as it is now, and open what was made of it."""
+        assert self.path is not None  # noqa: S101 - only stored ensembles are written to
+        if self._mode != "a":
+            raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
+        with writer_lock(self.path), manifest.plain_disk_errors(self.path):
+            stored = StoredLabels(manifest.local_path(self.path))
+            sweep(stored.path, stored.generation)
+            try:
+                yield stored
+            except BaseException:
+                sweep(stored.path, stored.generation)
+                raise
+            self._labels = StoredLabels(stored.path)
+            self._head = self._labels.head
+            self._categories = None
+
+    def _gather_rows(self, indices: np.ndarray) -> np.ndarray:
+        order = np.argsort(indices, kind="stable")
+        ascending = indices[order]
+        rows = np.empty((len(indices), self.n_partitions), self.dtype)
+        for chunk in np.unique(ascending // self.chunk_rows):
+            start = int(chunk) * self.chunk_rows
+            stop = min(start + self.chunk_rows, self.n_objects)
+            low, high = np.searchsorted(ascending, [start, stop])
+            rows[order[low:high]] = self.read(start, stop)[ascending[low:high] - start]
+        return rows
+
+
+def as_ensemble(x: Any) -> Ensemble:
+    """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory."""
+    if isinstance(x, Ensemble):
+        return x
+    if isinstance(x, (str, os.PathLike)) and manifest.is_store(x):
+        return Ensemble.open(x)
+    return Ensemble.from_labels(x)
+
+
+def import_labels(
+    source: Any,
+    out: StorePath,
+    *,
+    overwrite: bool = False,
+    memory: int | str = "1GB",
+    chunk_rows: int | None = None,
+) -> Ensemble:
+    """Store the labels of ``source``, which is what ``Ensemble.from_labels`` takes, without holding them.
+
+    Reads the source twice (once for the values, once to write) by blocks that keep within ``memory``;
+    a dask collection is computed twice, chunk by chunk. Raises MemoryBudgetError if a chunk of the
+    source, or the distinct labels, do not fit.
+    """
+    provenance = {"made_by": "import_labels", "source": _describe(source)}
+    return _import(open_source(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
+
+
+def write_partitions(
+    out: StorePath,
+    columns: Sequence[Any],
+    *,
+    n_objects: int,
+    names: Sequence[str] | None = None,
+    provenance: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    chunk_rows: int | None = None,
+    memory: int | str = "1GB",
+) -> Ensemble:
+    """Store partitions that were made one by one: arrays ``(n_objects,)`` or paths of .npy files of them.
+
+    Files are mapped and read by blocks of rows, so that the labels are never in memory as a whole.
+    """
+    source = ColumnsSource(columns, check_int("n_objects", n_objects))
+    made_by = {"made_by": "write_partitions"} if provenance is None else provenance
+    return _import(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
+
+
+def _import(
+    source: LabelSource,
+    out: StorePath,
+    names: Sequence[str] | None,
+    provenance: dict[str, Any],
+    overwrite: bool,
+    budget: int,
+    chunk_rows: int | None,
+) -> Ensemble:
+    manifest.refuse_existing(out, overwrite)
+    rows = rows_per_read(source, budget)
+    learnt = learn(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
+    dtype = label_dtype([len(encoding.values) for encoding in learnt.encodings])
+    if chunk_rows is None:
+        chunk_rows = chunk_rows_within(learnt.n_objects, dtype.itemsize * source.n_partitions, budget)
+    head = _head(learnt, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    categories = [encoding.categories for encoding in learnt.encodings]
+    blocks = encode(source, learnt.encodings, dtype, rows)
+    growing.write_store(out, blocks, head, categories, dtype, overwrite)
+    return Ensemble.open(out)
+
+
+def _head(learnt: Learnt, provenance: dict[str, Any]) -> Head:
+    return Head(
+        learnt.n_objects,
+        [encoding.name for encoding in learnt.encodings],
+        np.array([len(encoding.values) for encoding in learnt.encodings], np.int64),
+        np.array([encoding.n_labelled for encoding in learnt.encodings], np.int64),
+        default_chunk_rows(learnt.n_objects),
+        provenance,
+    )
+
+
+def _describe(x: Any) -> str:
+    return os.fspath(x) if isinstance(x, (str, os.PathLike)) else type(x).__name__
+
+
+def _as_matrix(labels: Any) -> Any:
+    """Return one column ``(n_objects,)`` as a matrix, and anything else as it is."""
+    if len(getattr(labels, "shape", (0, 0))) == 1:
+        return np.asarray(labels).reshape(-1, 1)
+    if (
+        isinstance(labels, (list, tuple))
+        and labels
+        and (isinstance(labels[0], str) or not hasattr(labels[0], "__len__"))
+    ):
+        return np.array(labels, dtype=object).reshape(-1, 1)
+    return labels

@@ -1,0 +1,214 @@
+"""Writing and growing ensembles: whole stores, more objects, more partitions; on disk and in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.memory import row_blocks
+from bigcons.stores import manifest
+from bigcons.stores.importing import (
+    Learnt,
+    check_distinct,
+    default_chunk_rows,
+    encode,
+    label_dtype,
+    learn,
+    partition_names,
+    rechunk,
+)
+from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, LabelWriter, StoredLabels
+from bigcons.stores.relabel import Encoding
+from bigcons.stores.sources import LabelSource, ReorderedSource
+
+
+class Growth(NamedTuple):
+    """What an ensemble is after an append, and what to add to it."""
+
+    head: Head
+    categories: Categories
+    dtype: np.dtype
+    encodings: list[Encoding]
+
+
+def write_store(
+    path: manifest.StorePath,
+    blocks: Iterable[np.ndarray],
+    head: Head,
+    categories: Categories,
+    dtype: np.dtype,
+    overwrite: bool,
+) -> None:
+    """Store consecutive blocks of labels as a new ensemble at ``path``."""
+    with manifest.new_store(path, overwrite) as directory:
+        shape = (head.n_objects, len(head.names))
+        chunks = (head.chunk_rows, min(shape[1], MAX_CHUNK_COLUMNS))
+        writer = LabelWriter(directory, 1, shape, dtype, chunks)
+        writer.write(rechunk(blocks, head.chunk_rows))
+        writer.commit(head, categories)
+
+
+def gather(source: LabelSource, learnt: Learnt) -> np.ndarray:
+    """Return the codes of all objects of ``source`` in one array ``(n_objects, n_partitions)``."""
+    dtype = label_dtype([len(encoding.values) for encoding in learnt.encodings])
+    labels = np.empty((learnt.n_objects, source.n_partitions), dtype)
+    start = 0
+    for block in encode(source, learnt.encodings, dtype):
+        labels[start : start + len(block)] = block
+        start += len(block)
+    return labels
+
+
+def more_objects(head: Head, categories: Categories, source: LabelSource) -> Growth:
+    """Learn the labels of further objects, behind the values that are known."""
+    if source.n_partitions != len(head.names):
+        raise InvalidInputError(
+            f"labels has {source.n_partitions} partitions but the ensemble has {len(head.names)}; "
+            "give one column for each."
+        )
+    known = [
+        np.arange(k) if values is None else values
+        for k, values in zip(head.n_clusters, categories, strict=True)
+    ]
+    learnt = learn(source, head.names, known=known)
+    encodings = learnt.encodings
+    grown = head._replace(
+        n_objects=head.n_objects + learnt.n_objects,
+        n_clusters=np.array([len(encoding.values) for encoding in encodings]),
+        n_labelled=head.n_labelled + [encoding.n_labelled for encoding in encodings],
+        provenance=_appended(head, objects=learnt.n_objects),
+    )
+    return Growth(grown, [e.categories for e in encodings], label_dtype(grown.n_clusters), encodings)
+
+
+def more_partitions(
+    head: Head, categories: Categories, source: LabelSource, names: Sequence[str] | None
+) -> Growth:
+    """Learn the labels of further partitions of the same objects."""
+    if names is None and source.names is not None and _generic(source.names):
+        names = [f"p{len(head.names) + u}" for u in range(source.n_partitions)]
+    names = partition_names(source, names, first=len(head.names))
+    check_distinct([*head.names, *names])
+    learnt = learn(source, names)
+    if learnt.n_objects != head.n_objects:
+        raise InvalidInputError(
+            f"labels has {learnt.n_objects} objects but the ensemble has {head.n_objects}; "
+            "give one row for each, -1 where the label is missing."
+        )
+    encodings = learnt.encodings
+    grown = head._replace(
+        names=[*head.names, *names],
+        n_clusters=np.append(head.n_clusters, [len(encoding.values) for encoding in encodings]),
+        n_labelled=np.append(head.n_labelled, [encoding.n_labelled for encoding in encodings]),
+        provenance=_appended(head, partitions=source.n_partitions),
+    )
+    categories = [*categories, *(encoding.categories for encoding in encodings)]
+    return Growth(grown, categories, label_dtype(grown.n_clusters), encodings)
+
+
+def in_order_of(head: Head, source: LabelSource) -> LabelSource:
+    """Return ``source`` with its columns in the order of the partitions, if it names them.
+
+    Raises InvalidInputError if both have names of their own and these differ.
+    """
+    if source.names is None or source.names == head.names:
+        return source
+    if sorted(source.names) == sorted(head.names):
+        return ReorderedSource(source, head.names)
+    if _generic(source.names) or _generic(head.names):
+        return source
+    stranger = next((name for name in source.names if name not in head.names), source.names[-1])
+    raise InvalidInputError(
+        f"labels has a partition {stranger!r} that the ensemble has not; "
+        "give columns of the same names, or an array in the order of the partitions."
+    )
+
+
+def store_objects(stored: StoredLabels, source: LabelSource) -> None:
+    """Append objects to a store; chunks that are full stay as they are unless the type grows."""
+    head, rows = stored.head, stored.head.chunk_rows
+    growth = more_objects(head, stored.categories(), in_order_of(head, source))
+    kept_rows = head.n_objects // rows if growth.dtype == stored.dtype else 0
+    writer = LabelWriter(
+        stored.path,
+        stored.generation + 1,
+        (growth.head.n_objects, len(head.names)),
+        growth.dtype,
+        (rows, stored.chunk_columns),
+        kept=stored,
+        kept_rows=kept_rows,
+    )
+    old = (
+        stored.read(kept_rows * rows + block.start, kept_rows * rows + block.stop).astype(growth.dtype)
+        for block in row_blocks(head.n_objects - kept_rows * rows, rows)
+    )
+    new = encode(in_order_of(head, source), growth.encodings, growth.dtype)
+    writer.write(rechunk(chain(old, new), rows))
+    writer.commit(growth.head, growth.categories)
+
+
+def store_partitions(stored: StoredLabels, source: LabelSource, names: Sequence[str] | None) -> None:
+    """Append partitions to a store; columns of chunks that are full stay, unless the type grows."""
+    head = stored.head
+    growth = more_partitions(head, stored.categories(), source, names)
+    full = len(head.names) // MAX_CHUNK_COLUMNS if stored.chunk_columns == MAX_CHUNK_COLUMNS else 0
+    kept_columns = full if growth.dtype == stored.dtype else 0
+    n_partitions = len(growth.head.names)
+    writer = LabelWriter(
+        stored.path,
+        stored.generation + 1,
+        (head.n_objects, n_partitions),
+        growth.dtype,
+        (head.chunk_rows, min(n_partitions, MAX_CHUNK_COLUMNS)),
+        kept=stored,
+        kept_columns=kept_columns,
+    )
+    new = rechunk(encode(source, growth.encodings, growth.dtype), head.chunk_rows)
+    writer.write(_beside(stored, kept_columns * MAX_CHUNK_COLUMNS, new))
+    writer.commit(growth.head, growth.categories)
+
+
+def memory_objects(
+    labels: np.ndarray, head: Head, categories: Categories, source: LabelSource
+) -> tuple[np.ndarray, Head, Categories]:
+    """Return labels, head and categories with further objects."""
+    source = in_order_of(head, source)
+    growth = more_objects(head, categories, source)
+    new = encode(source, growth.encodings, growth.dtype)
+    head = growth.head._replace(chunk_rows=default_chunk_rows(growth.head.n_objects))
+    return np.concatenate([labels.astype(growth.dtype, copy=False), *new]), head, growth.categories
+
+
+def memory_partitions(
+    labels: np.ndarray,
+    head: Head,
+    categories: Categories,
+    source: LabelSource,
+    names: Sequence[str] | None,
+) -> tuple[np.ndarray, Head, Categories]:
+    """Return labels, head and categories with further partitions."""
+    growth = more_partitions(head, categories, source, names)
+    new = np.concatenate([*encode(source, growth.encodings, growth.dtype)])
+    return np.hstack([labels.astype(growth.dtype, copy=False), new]), growth.head, growth.categories
+
+
+def _beside(stored: StoredLabels, first_column: int, new: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    start = 0
+    for block in new:
+        old = stored.read(start, start + len(block), first_column)
+        yield np.hstack([old.astype(block.dtype, copy=False), block])
+        start += len(block)
+
+
+def _appended(head: Head, **what: int) -> dict[str, Any]:
+    return head.provenance | {"appended": [*head.provenance.get("appended", []), what]}
+
+
+def _generic(names: Sequence[str]) -> bool:
+    """Tell whether names only count: ``p0, p1, ...`` or ``0, 1, ...``."""
+    return all(re.fullmatch(r"p?\d+", name) for name in names)

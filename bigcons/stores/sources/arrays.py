@@ -1,0 +1,40 @@
+"""Arrays as sources of labels: in memory, mapped from a file, or in a Zarr store."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bigcons.memory import row_blocks
+from bigcons.stores.relabel import RawColumn
+from bigcons.stores.sources.base import LabelSource, check_two_dimensions, columns_of
+
+
+class ArraySource(LabelSource):
+    """Anything with a shape and row slices: a numpy array, a memory map, a Zarr array."""
+
+    def __init__(self, array: Any) -> None:
+        check_two_dimensions(array.shape)
+        self._array = array
+        self._n_rows, self.n_partitions = array.shape
+        self.row_bytes = 2.0 * array.dtype.itemsize * self.n_partitions
+
+    def blocks(self, rows: int) -> Iterator[Sequence[RawColumn]]:
+        """Yield all rows in order, as columns of ``rows`` rows."""
+        for block in row_blocks(self._n_rows, rows):
+            yield columns_of(np.asarray(self._array[block.start : block.stop]))
+            _release_pages(self._array)
+
+
+def _release_pages(array: Any) -> None:
+    """Let the system take back what was read of a memory map, which otherwise counts as ours."""
+    pages = getattr(array, "_mmap", None)
+    if (
+        isinstance(pages, mmap.mmap)
+        and getattr(array, "mode", "") in ("r", "r+")
+        and hasattr(pages, "madvise")
+    ):
+        pages.madvise(mmap.MADV_DONTNEED)

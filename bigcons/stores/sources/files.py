@@ -1,0 +1,228 @@
+"""Sources of labels on disk: .npy, .npz, .csv, .parquet and .zarr. Nothing in them is ever unpickled."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, StoreNotFoundError
+from bigcons.memory import row_blocks
+from bigcons.stores.relabel import RawColumn
+from bigcons.stores.sources.arrays import ArraySource
+from bigcons.stores.sources.base import LabelSource, check_two_dimensions, columns_of
+from bigcons.stores.zarr_arrays import open_matrix
+
+_CSV_BLOCK_BYTES = 1 << 22
+_CSV_MISSING = ["", "NA", "N/A", "<NA>", "NaN", "nan", "None", "none", "NULL", "null", "#N/A"]
+
+
+class NpySource(LabelSource):
+    """A label matrix in ``.npy`` layout: a file, or the member of an archive."""
+
+    def __init__(self, what: str, open_bytes: Callable[[], IO[bytes]]) -> None:
+        self._what = what
+        self._open = open_bytes
+        with open_bytes() as file:
+            (self._n_rows, self.n_partitions), self._fortran, self._dtype = _read_header(file, what)
+            self._first_byte = file.tell()
+        self.row_bytes = 2.0 * self._dtype.itemsize * self.n_partitions
+
+    def blocks(self, rows: int) -> Iterator[Sequence[RawColumn]]:
+        """Yield all rows in order, as columns of ``rows`` rows."""
+        with self._open() as file:
+            file.seek(self._first_byte)
+            for block in row_blocks(self._n_rows, rows):
+                if self._fortran:
+                    yield [self._part_of_column(file, u, block.start, block.n_rows) for u in self._columns]
+                else:
+                    labels = self._read(file, block.n_rows * self.n_partitions)
+                    yield columns_of(labels.reshape(block.n_rows, self.n_partitions))
+
+    @property
+    def _columns(self) -> range:
+        return range(self.n_partitions)
+
+    def _part_of_column(self, file: IO[bytes], column: int, start: int, n_rows: int) -> np.ndarray:
+        file.seek(self._first_byte + (column * self._n_rows + start) * self._dtype.itemsize)
+        return self._read(file, n_rows)
+
+    def _read(self, file: IO[bytes], n_labels: int) -> np.ndarray:
+        data = file.read(n_labels * self._dtype.itemsize)
+        if len(data) < n_labels * self._dtype.itemsize:
+            raise InvalidInputError(f"{self._what} ends before its last row; write the file again.")
+        return np.frombuffer(data, self._dtype)
+
+
+class CsvSource(LabelSource):
+    """A table of comma separated values, with or without a line of names."""
+
+    untyped = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with path.open(encoding="utf-8", errors="replace") as file:
+            first = file.readline().strip("\r\n")
+        cells = [cell.strip().strip('"') for cell in first.split(",")] if first else []
+        headed = not all(_is_number_or_missing(cell) for cell in cells) or (len(cells) > 1 and not cells[0])
+        if headed and "" in cells:
+            raise InvalidInputError(
+                f"{path} has no name over column {cells.index('')} (an index of rows?); "
+                "write it without the index, or name the column."
+            )
+        self.names = cells if headed else None
+        self.n_partitions = len(cells)
+        self.row_bytes = 64.0 * self.n_partitions
+
+    def blocks(self, rows: int) -> Iterator[Sequence[RawColumn]]:
+        """Yield all rows in order, as columns of at most ``rows`` rows of text."""
+        import pyarrow as pa
+        import pyarrow.csv
+
+        names = self.names or [str(u) for u in range(self.n_partitions)]
+        try:
+            reader = pyarrow.csv.open_csv(
+                self._path,
+                read_options=pyarrow.csv.ReadOptions(
+                    block_size=_CSV_BLOCK_BYTES, column_names=names, skip_rows=int(self.names is not None)
+                ),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.large_string()),
+                    null_values=_CSV_MISSING,
+                    strings_can_be_null=True,
+                ),
+            )
+            for batch in reader:
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows).columns
+        except pa.ArrowInvalid as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidInputError(
+                f"{self._path} is no table of labels ({reason}); repair the file."
+            ) from None
+
+
+class ParquetSource(LabelSource):
+    """One ``.parquet`` file, or a directory of them in the order of the numbers in their names."""
+
+    def __init__(self, path: Path) -> None:
+        self._files = sorted(path.glob("*.parquet"), key=_by_numbers) if path.is_dir() else [path]
+        if not self._files:
+            raise InvalidInputError(f"{path} holds no .parquet file; check the path.")
+        self.names = self._open(self._files[0]).schema_arrow.names
+        self.n_partitions = len(self.names)
+        self.row_bytes = 24.0 * self.n_partitions
+
+    def blocks(self, rows: int) -> Iterator[Sequence[RawColumn]]:
+        """Yield all rows in order, as columns of at most ``rows`` rows."""
+        import pyarrow as pa
+
+        for path in self._files:
+            file = self._open(path)
+            if file.schema_arrow.names != self.names:
+                raise InvalidInputError(
+                    f"{path} has other columns than {self._files[0].name}; give all files the same columns."
+                )
+            try:
+                for batch in file.iter_batches(batch_size=rows, use_threads=False):
+                    yield batch.columns
+            except (pa.ArrowException, OSError) as error:
+                raise _broken_parquet(path, error) from None
+
+    def _open(self, path: Path) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            # a small buffer: column chunks are streamed, not loaded whole
+            return pq.ParquetFile(
+                path, buffer_size=1 << 16, pre_buffer=False, page_checksum_verification=True
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise _broken_parquet(path, error) from None
+
+
+def open_file(path: str | os.PathLike[str]) -> LabelSource:
+    """Return the source that reads the file or directory at ``path``, by its suffix."""
+    path = Path(path)
+    if not path.exists():
+        raise StoreNotFoundError(f"{path} does not exist; check the path.")
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        return NpySource(str(path), lambda: path.open("rb"))
+    if suffix == ".npz":
+        return _open_npz(path)
+    if suffix == ".csv":
+        return CsvSource(path)
+    if suffix in (".parquet", ".pq"):
+        return ParquetSource(path)
+    if (path / "zarr.json").is_file():
+        return ArraySource(open_matrix(path))
+    raise InvalidInputError(
+        f"{path} has suffix {suffix!r}; give .npy, .npz, .csv, .parquet or .zarr (version 3)."
+    )
+
+
+def map_npy(path: Path) -> np.ndarray:
+    """Map a ``.npy`` file of any shape into memory."""
+    try:
+        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise StoreNotFoundError(f"{path} does not exist; check the path.") from None
+    except (ValueError, EOFError):
+        raise InvalidInputError(f"{path} is no .npy file of numbers; write it with numpy.save.") from None
+    return mapped
+
+
+def _open_npz(path: Path) -> LabelSource:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [name for name in archive.namelist() if name.endswith(".npy")]
+    except zipfile.BadZipFile:
+        raise InvalidInputError(f"{path} is no .npz archive; write it with numpy.savez.") from None
+    chosen = ["labels.npy"] if "labels.npy" in members else members
+    if len(chosen) != 1:
+        raise InvalidInputError(
+            f"{path} holds {len(members)} arrays; keep one, or name the one to take 'labels'."
+        )
+    return NpySource(f"{path}[{chosen[0][:-4]}]", lambda: zipfile.ZipFile(path).open(chosen[0]))
+
+
+def _read_header(file: IO[bytes], what: str) -> tuple[tuple[int, int], bool, np.dtype]:
+    try:
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, fortran, dtype = read(file)
+    except ValueError:
+        raise InvalidInputError(f"{what} is no .npy file; write it with numpy.save.") from None
+    if dtype.hasobject:
+        raise InvalidInputError(
+            f"{what} holds pickled objects, which are never read; save whole numbers or fixed-width text."
+        )
+    check_two_dimensions(shape)
+    return (shape[0], shape[1]), fortran, dtype
+
+
+def _is_number_or_missing(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return cell in _CSV_MISSING
+    return True
+
+
+def _by_numbers(path: Path) -> list[tuple[int, str]]:
+    """Sort ``part.10`` behind ``part.9``."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", path.name)]
+
+
+def _broken_parquet(path: Path, error: Exception) -> InvalidInputError:
+    reason = (str(error).splitlines() or ["unknown"])[0][:120]
+    return InvalidInputError(f"{path} is no whole Parquet file ({reason}); write it again.")
