@@ -7,7 +7,6 @@ decode and each with its own checksum; Parquet is for exchange with other progra
 
 from __future__ import annotations
 
-import html
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -17,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import PAIRS
 from bigcons.stores import manifest
+from bigcons.stores.facts import facts_table
 from bigcons.stores.symmetric import (
     MAX_OBJECTS,
     Edges,
@@ -29,6 +29,7 @@ from bigcons.stores.symmetric import (
     checked_counts,
     symmetric_rows,
 )
+from bigcons.validation import check_choice, check_int
 
 KIND = "pairs"
 CHUNK_ENTRIES = 1 << 20
@@ -100,12 +101,16 @@ class PairTable:
         """
         directory = manifest.local_path(path)
         body = manifest.load(directory, KIND)
-        arrays = {name: _open_array(directory, name, _expected(directory, body, name)) for name in PAIRS}
+        expected = _expected(directory, body)
+        arrays = {name: _open_array(directory / name, expected[name]) for name in PAIRS}
         return cls(**arrays, path=str(directory), provenance=body["provenance"], stored=body)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return it opened from there."""
+        from bigcons.stores.zarr_arrays import create_group
+
         with manifest.new_store(path, overwrite) as directory:
+            create_group(directory)
             body = {
                 "n_objects": self.n_objects,
                 "n_pairs": self.n_pairs,
@@ -314,12 +319,7 @@ class PairTable:
             "size": format_size(info["n_bytes"]),
             **self.provenance,
         }
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
-            f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
-            for name, value in facts.items()
-        )
-        return f"<table><caption>PairTable {html.escape(self.path or 'in memory')}</caption>{rows}</table>"
+        return facts_table(f"PairTable {self.path or 'in memory'}", facts)
 
 
 def _scramble(x: np.ndarray) -> np.ndarray:
@@ -358,30 +358,34 @@ def _poison(dtype: np.dtype) -> int:
     return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
 
 
-def _expected(directory: Path, body: Mapping[str, Any], name: str) -> tuple[tuple[int], str]:
-    """Return shape and type of an array from the manifest."""
-    n_objects, n_pairs, counts = body["n_objects"], body["n_pairs"], body["counts_dtype"]
-    if not 0 <= n_objects <= MAX_OBJECTS or n_pairs < 0 or counts not in PAIRS["n_seen"].dtypes:
+def _expected(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return shape and type of each array from the manifest's body."""
+    try:
+        n_objects = check_int("n_objects", body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
+        n_entries = 2 * check_int("n_pairs", body["n_pairs"], at_least=0)
+        counts = check_choice("counts_dtype", body["counts_dtype"], PAIRS["n_seen"].dtypes)
+        chunk_entries = check_int("chunk_entries", body["chunk_entries"])
+        n_checksums = {name: len(body["checksums"][name]) for name in PAIRS}
+        dict(body["provenance"])
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptStoreError(
-            f"{directory} says n_objects={n_objects}, n_pairs={n_pairs}, counts {counts!r}; {_RESTORE}"
-        )
-    if name == "indptr":
-        return (n_objects + 1,), "int64"
-    return (2 * n_pairs,), "int32" if name == "indices" else counts
+            f"{path} has a manifest that does not add up ({error}); {_RESTORE}"
+        ) from error
+    lengths = {"indptr": n_objects + 1, "indices": n_entries, "n_agree": n_entries, "n_seen": n_entries}
+    if n_checksums != {name: -(-length // chunk_entries) for name, length in lengths.items()}:
+        raise CorruptStoreError(f"{path} has a manifest with too few or too many checksums; {_RESTORE}")
+    dtypes = {"indptr": "int64", "indices": "int32", "n_agree": counts, "n_seen": counts}
+    return {name: ((lengths[name],), dtypes[name]) for name in PAIRS}
 
 
-def _open_array(directory: Path, name: str, expected: tuple[tuple[int], str]) -> Any:
-    import zarr
+def _open_array(path: Path, expected: tuple[tuple[int, ...], str]) -> Any:
+    from bigcons.stores.zarr_arrays import open_array
 
     try:
-        array = zarr.open_array(directory / name, mode="r", zarr_format=3)
-    except Exception as error:  # zarr raises many kinds for broken metadata
-        raise CorruptStoreError(
-            f"{directory} has no readable array {name!r} ({type(error).__name__}); {_RESTORE}"
-        ) from error
+        array = open_array(path)
+    except StoreNotFoundError as error:
+        raise CorruptStoreError(f"{path} is gone; {_RESTORE}") from error
     found = (array.shape, str(array.dtype))
     if found != expected:
-        raise CorruptStoreError(
-            f"{directory}: array {name!r} has shape and type {found}, not {expected}; {_RESTORE}"
-        )
+        raise CorruptStoreError(f"{path} has shape and type {found}, not {expected}; {_RESTORE}")
     return array

@@ -8,6 +8,7 @@ import pytest
 
 from bigcons import PairTable
 from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
+from bigcons.stores import manifest
 
 N_OBJECTS = 40
 COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
@@ -17,7 +18,7 @@ COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
 def store(tmp_path, monkeypatch):
     monkeypatch.setattr("bigcons.stores.pairs.CHUNK_ENTRIES", 16)
     rng = np.random.default_rng(0)
-    i, j = np.triu_indices(N_OBJECTS, 1)
+    i, j = (ends[::13] for ends in np.triu_indices(N_OBJECTS, 1))
     n_seen = rng.integers(1, 100, len(i))
     table = PairTable.from_arrays(i, j, rng.integers(0, n_seen + 1), n_seen, n_objects=N_OBJECTS)
     table.save(tmp_path / "pairs.zarr")
@@ -83,16 +84,44 @@ def test_open__damaged_metadata(store, name, damage):
         path.write_text(path.read_text()[:40])
     else:
         path.write_text(json.dumps(json.loads(path.read_text()) | {"shape": [10**12]}))
-    with pytest.raises(CorruptStoreError, match=f"{name!r}"):
+    with pytest.raises(CorruptStoreError, match=name):
+        PairTable.open(store)
+
+
+def test_open__codec_outside_the_list(store):
+    path = store / "indices" / "zarr.json"
+    metadata = json.loads(path.read_text())
+    metadata["codecs"].append({"name": "numcodecs.pickle", "configuration": {}})
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(CorruptStoreError, match=r"numcodecs\.pickle"):
+        PairTable.open(store)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_objects": -1},
+        {"n_objects": 2**40},
+        {"n_pairs": "many"},
+        {"counts_dtype": "object"},
+        {"chunk_entries": 0},
+        {"chunk_entries": 1000},
+        {"checksums": {}},
+        {"provenance": None},
+    ],
+    ids=str,
+)
+def test_open__manifest_that_does_not_add_up(store, change):
+    manifest.commit(store, "pairs", manifest.load(store, "pairs") | change)
+    with pytest.raises(CorruptStoreError, match="manifest"):
         PairTable.open(store)
 
 
 def test_open__another_kind_of_store(store):
-    manifest = store / "manifest.json"
     with pytest.raises(StoreNotFoundError):
         PairTable.open(store.parent)
-    manifest.write_text(manifest.read_text().replace('"kind": "pairs"', '"kind": "ensemble"'))
-    with pytest.raises(CorruptStoreError):
+    manifest.commit(store, "ensemble", manifest.load(store, "pairs"))
+    with pytest.raises(StoreNotFoundError, match="an ensemble of partitions; a table of pairs is needed"):
         PairTable.open(store)
 
 
