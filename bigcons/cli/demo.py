@@ -44,11 +44,11 @@ COLUMNS = ["", "H", "ARI", "clusters", "seconds", "peak memory", "paper: H", "pa
 def command(
     data: str, data_dir: str | None, size: int, n_clusters: int, out: str, overwrite: bool, random_state: int
 ) -> None:
-    """Run the large-scale experiment of the paper on probabilistic consensus clustering.
+    """Run the main job on simulated or real data.
 
-    Makes 100 k-means partitions of random halves of 120,000 objects, finds their consensus over all
-    pairs and over a sample of the pairs, and prints the result beside the published figures (Lourenço
-    et al. 2015). Run again, it replaces its own results.
+    It is the large-scale experiment of Lourenço et al. 2015: 100 k-means partitions of random halves of
+    120,000 objects, their consensus over a sample of the pairs, as in the paper, and over all pairs, and
+    a table beside the published figures. Run again, it replaces its own results.
     """
     folder = _folder(Path(out), overwrite)
     settings = Settings(data, data_dir, size, n_clusters, random_state)
@@ -112,6 +112,7 @@ def _notes(result: dict[str, Any]) -> str:
     labels = "the same labels" if agreement == 1 else f"labels that agree on {agreement:.2%} of the objects"
     return (
         f"All pairs, {N_STARTS} random starts: {labels}, up to the clusters' names.\n"
+        "Sampled pairs: Algorithm 1 of the paper, stopped after objects x clusters steps as there.\n"
         "H: share of objects in the right cluster (for base partitions: of the objects they saw, on\n"
         "average). ARI: adjusted Rand index. Peak memory: of the whole process while the step ran,\n"
         "sampled every 10 ms. Paper: Lourenço et al. 2015, on KDD Cup 1999 with sampled pairs, one\n"

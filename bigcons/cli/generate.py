@@ -48,10 +48,10 @@ def command(
     memory: str,
     overwrite: bool,
 ) -> None:
-    """Cluster FEATURES many times by k-means and store the partitions as an ensemble.
+    """Cluster FEATURES many times by k-means.
 
-    FEATURES is a .parquet, .csv, .npy or .zarr of one row per object; it is read in blocks and need not
-    fit in memory.
+    The partitions, each of a random sample of the objects, are stored as an ensemble. FEATURES is a
+    .parquet, .csv, .npy or .zarr of one row per object; it is read in blocks and need not fit in memory.
     """
     from bigcons import generate
 

@@ -12,6 +12,9 @@ from bigcons.cli.store import open_store
 @click.argument("store")
 @reporting
 def command(store: str) -> None:
-    """Describe STORE (an ensemble, a table of pairs or a consensus) without reading its data."""
+    """Describe STORE without reading its data.
+
+    STORE is an ensemble, a table of pairs or a consensus.
+    """
     result = open_store(store).info()
     emit(result, facts(result))

@@ -12,7 +12,7 @@ from bigcons.cli.output import emit, reporting
 @click.command()
 @reporting
 def command() -> None:
-    """List the consensus methods and what each of them takes."""
+    """List the consensus methods."""
     from bigcons.solvers import METHODS
 
     methods = {

@@ -40,7 +40,10 @@ def command(
     random_state: int,
     overwrite: bool,
 ) -> None:
-    """Draw the memberships, the convergence and, with --ensemble, the co-association of CONSENSUS."""
+    """Draw figures of CONSENSUS.
+
+    The memberships, the convergence and, with --ensemble, the co-association of a sample of objects.
+    """
     from bigcons import plots
     from bigcons.stores.consensus import Consensus
 

@@ -36,9 +36,10 @@ def command(
     memory: str,
     overwrite: bool,
 ) -> None:
-    """Draw random pairs of objects of ENSEMBLE and count how often each is joined.
+    """Draw random pairs of objects and count them.
 
-    The pairs serve `bigcons solve --pairs` again and again.
+    Counts, for each pair, the partitions of ENSEMBLE that see and that join it. The pairs serve `bigcons
+    solve --pairs` again and again.
     """
     from bigcons import coassociation
 

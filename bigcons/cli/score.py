@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--ensemble", metavar="STORE", help="Its ensemble, for the criteria that need no truth.")
 @reporting
 def command(consensus: str, truth: str | None, column: str | None, ensemble: str | None) -> None:
-    """Judge CONSENSUS by the truth, by the ensemble it was made from, or by both.
+    """Judge CONSENSUS by a truth or by its ensemble.
 
     The truth is a .parquet, .csv, .npy, .npz or .zarr. Objects without a class in it, or without a label
     in the consensus, are left out.

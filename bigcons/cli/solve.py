@@ -30,10 +30,11 @@ from bigcons.cli.output import emit, facts, reporting
 def command(
     ensemble: str, method: str, n_clusters: int, out: str, random_state: int, overwrite: bool, **options: Any
 ) -> None:
-    """Find the consensus of ENSEMBLE and store its labels and memberships.
+    """Find the consensus of ENSEMBLE.
 
-    ENSEMBLE is an ensemble store, or any table `bigcons import` takes. Options that are not given have
-    the method's own defaults; an option the method does not have is refused.
+    Stores its labels and memberships. ENSEMBLE is an ensemble store, or any table `bigcons import` takes.
+    Options that are not given have the method's own defaults; an option the method does not have is
+    refused.
     """
     from bigcons.stores import manifest
     from bigcons.stores.consensus import Consensus, fit_results

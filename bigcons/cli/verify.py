@@ -12,6 +12,9 @@ from bigcons.cli.store import open_store
 @click.argument("store")
 @reporting
 def command(store: str) -> None:
-    """Read all of STORE and compare it with its checksums; fails at the first difference."""
+    """Compare all of STORE with its checksums.
+
+    STORE is an ensemble, a table of pairs or a consensus. Fails at the first difference.
+    """
     result = open_store(store).verify()
     emit({"ok": True, **result}, f"{store} is whole.\n{facts(result)}")
