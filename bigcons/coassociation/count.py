@@ -37,7 +37,8 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
     of the table if no partition labels both objects.
 
     Labels within ``memory`` are read once and held; larger stored ensembles are visited tile by tile,
-    two row blocks for each task in flight within ``memory``. Costs O(n_pairs n_partitions).
+    two row blocks for each task in flight within ``memory``. The pairs come on top: about 110 bytes each
+    on the way, 12 in the table. Costs O(n_pairs n_partitions).
     """
     from bigcons.stores.ensemble import as_ensemble
 

@@ -58,7 +58,7 @@ def sample_pairs(
     permille), ``n_pairs``, or ``per_object``, the mean number of pairs an object is in.
 
     Returns ``(i, j)``, both ``(n_pairs,)`` int32, in ascending order of i, then j. Takes O(n_pairs)
-    memory, about 40 bytes a pair, and O(n_pairs log n_pairs) time, however many objects there are.
+    memory, about 30 bytes a pair, and O(n_pairs log n_pairs) time, however many objects there are.
     """
     total = count_all_pairs(n_objects)
     wanted = _number_of_pairs(n_objects, total, share, n_pairs, per_object)
