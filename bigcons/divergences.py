@@ -75,7 +75,9 @@ class Divergence:
     def power(cls, exponent: float) -> Divergence:
         """Generator ``sum x^exponent``, ``exponent > 1``; double-convex for 1 < exponent <= 2 and 3 <= exponent <= 5."""
         if not exponent > 1:
-            raise InvalidInputError(f"power exponent={exponent} is not above 1; 1 < exponent <= 2 is double-convex.")
+            raise InvalidInputError(
+                f"power exponent={exponent} is not above 1; 1 < exponent <= 2 is double-convex."
+            )
         return _Family("power", float(exponent))
 
     @classmethod
@@ -153,7 +155,9 @@ def resolve_divergence(divergence: str | Divergence) -> Divergence:
     if isinstance(divergence, str):
         divergence = _parse(divergence)
     if not isinstance(divergence, Divergence):
-        raise InvalidInputError(f"divergence={divergence!r}; use 'l2', 'kl', 'power:1.5', 'exponential' or a Divergence.")
+        raise InvalidInputError(
+            f"divergence={divergence!r}; use 'l2', 'kl', 'power:1.5', 'exponential' or a Divergence."
+        )
     if not divergence.is_double_convex and not divergence.allow_nonconvex:
         raise InvalidInputError(
             f"divergence {divergence.label!r} is not double-convex (the criterion fails at p={divergence.nonconvexity:.3g}); "
@@ -172,7 +176,9 @@ def _parse(text: str) -> Divergence:
             return Divergence.power(float(parameter))
         if name == "exponential":
             return Divergence.exponential(float(parameter or 1.0))
-    raise InvalidInputError(f"divergence={text!r} is unknown; use 'l2', 'kl', 'power:1.5' or 'exponential:1'.")
+    raise InvalidInputError(
+        f"divergence={text!r} is unknown; use 'l2', 'kl', 'power:1.5' or 'exponential:1'."
+    )
 
 
 def _compile_generator(phi: Scalar, derivative: Scalar | None, second: Scalar | None) -> CompiledDivergence:

@@ -12,7 +12,9 @@ History = dict[str, list[float]]
 """One list per quantity, one entry per pass, for plots and stored results."""
 
 
-def run_passes(one_pass: Callable[[int], dict[str, float]], *, max_passes: int, what: str) -> Iterator[dict[str, float]]:
+def run_passes(
+    one_pass: Callable[[int], dict[str, float]], *, max_passes: int, what: str
+) -> Iterator[dict[str, float]]:
     """Yield the record of pass 1, 2, ... with its ``seconds``, until ``max_passes`` or the caller stops iterating."""
     for number in range(1, max_passes + 1):
         began = time.perf_counter()

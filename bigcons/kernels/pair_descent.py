@@ -33,7 +33,20 @@ def prepare(rows, indptr, indices, observed, weight, keys, items, position, slop
 
 @jit
 def descend(
-    rows, indptr, indices, observed, weight, keys, items, position, scratch, n_steps, tol, line_search, slope, parameter
+    rows,
+    indptr,
+    indices,
+    observed,
+    weight,
+    keys,
+    items,
+    position,
+    scratch,
+    n_steps,
+    tol,
+    line_search,
+    slope,
+    parameter,
 ):
     """Take up to ``n_steps`` steps; return how many were taken and the largest KKT gap left.
 

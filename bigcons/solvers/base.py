@@ -35,7 +35,9 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     out: str | os.PathLike[str] | None
     client: object
 
-    def fit(self, x: Any, y: object = None, *, out: str | os.PathLike[str] | None = None) -> ConsensusClusterer:
+    def fit(
+        self, x: Any, y: object = None, *, out: str | os.PathLike[str] | None = None
+    ) -> ConsensusClusterer:
         """Find the consensus of ``x``; ``y`` is there for scikit-learn and not used.
 
         With ``out``, here or as a parameter, the result is also stored there.

@@ -38,7 +38,11 @@ def take_survey(ensemble: Ensemble, engine: Engine, seed: int, sample_size: int)
     """Read every block once; warn of objects that no partition labelled. O(n M) time."""
     n = ensemble.n_objects
     draw = generator(seed, "survey.sample")
-    chosen = np.arange(n) if sample_size >= n else np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
+    chosen = (
+        np.arange(n)
+        if sample_size >= n
+        else np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
+    )
 
     def block_facts(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
         labels = ensemble.read(block.start, block.stop)
@@ -49,11 +53,17 @@ def take_survey(ensemble: Ensemble, engine: Engine, seed: int, sample_size: int)
 
     with progress("survey", n) as listener:
         seen, unlabelled, sample = fold(
-            engine, ensemble.blocks(), block_facts, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2]), progress=listener
+            engine,
+            ensemble.blocks(),
+            block_facts,
+            lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2]),
+            progress=listener,
         )
     survey = Survey(n, seen, np.concatenate(unlabelled), np.ascontiguousarray(np.concatenate(sample)))
     if survey.unlabelled.size == n:
-        raise InvalidInputError(f"all {n} objects are unlabelled; at least one partition must label some of them.")
+        raise InvalidInputError(
+            f"all {n} objects are unlabelled; at least one partition must label some of them."
+        )
     if survey.unlabelled.size:
         warnings.warn(
             f"{survey.unlabelled.size} of {n} objects have no label in any partition; they get label -1 and "

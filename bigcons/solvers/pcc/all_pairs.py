@@ -34,7 +34,9 @@ class State(NamedTuple):
 
     def scaled(self, factor: float) -> State:
         """Return the state of ``factor`` times as many objects of the same kind."""
-        return State(self.n_clusters, self.S * factor, self.T * factor, self.squares * factor, self.quartics * factor)
+        return State(
+            self.n_clusters, self.S * factor, self.T * factor, self.squares * factor, self.quartics * factor
+        )
 
     @property
     def objective(self) -> float:
@@ -139,7 +141,11 @@ def line_search(state: State, change: Change) -> tuple[float, float]:
         [
             0.5 * _inner(K, change.T_step, change.T_step) - 0.5 * mcc,
             _inner(K, T_cross, change.T_step) - 2.0 * mbc,
-            0.5 * _inner(K, T_cross, T_cross) + _inner(K, T, change.T_step) - mquad - np.vdot(change.S, change.S) + mc,
+            0.5 * _inner(K, T_cross, T_cross)
+            + _inner(K, T, change.T_step)
+            - mquad
+            - np.vdot(change.S, change.S)
+            + mc,
             _inner(K, T, T_cross) - 2.0 * mab - 2.0 * np.vdot(S, change.S) + 2.0 * mb,
             0.0,
         ]
@@ -161,7 +167,9 @@ def apply_change(state: State, change: Change, step: float) -> State:
         state.S + step * change.S,
         state.T + step * T_cross + step**2 * change.T_step,
         float(state.squares + 2.0 * step * mb + step**2 * mc),
-        float(state.quartics + 4.0 * step * mab + 2.0 * step**2 * mquad + 4.0 * step**3 * mbc + step**4 * mcc),
+        float(
+            state.quartics + 4.0 * step * mab + 2.0 * step**2 * mquad + 4.0 * step**3 * mbc + step**4 * mcc
+        ),
     )
 
 

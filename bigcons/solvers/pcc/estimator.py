@@ -31,7 +31,7 @@ SOLVERS = ("auto", "all", "heap")
 STARTS = ("auto", "subsample", "uniform", "dirichlet")
 
 DEFAULT_PASSES = 100
-DEFAULT_RESTARTS = 4
+DEFAULT_RESTARTS = 8
 
 # Bytes of a dense run for each of the n (n - 1) ends of pairs: index, two counts, share, weight, and its making.
 DENSE_BYTES_PER_END = 36
@@ -62,7 +62,7 @@ class PCC(ConsensusClusterer):
     tol
         Largest KKT gap at which to stop, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to max_iter.
     n_init
-        Starts, of which the lowest objective is kept. "auto": 4 on the subsample of pairs="all", else 1.
+        Starts, of which the lowest objective is kept. "auto": 8 on the subsample of pairs="all", else 1.
     init
         "auto": "subsample" (solve a few thousand objects, extend to all) for pairs="all", "uniform" (perturbed) for the
         heap; "dirichlet"; or memberships (n_objects, n_clusters) to start from.
@@ -100,7 +100,7 @@ class PCC(ConsensusClusterer):
         pairs: str | float | os.PathLike[str] | PairTable = "all",
         solver: str = "auto",
         max_iter: int | None = None,
-        tol: float = 1e-3,
+        tol: float = 1e-4,
         n_init: int | str = "auto",
         init: Init = "auto",
         random_state: SeedLike = None,
@@ -162,7 +162,9 @@ class PCC(ConsensusClusterer):
                 "a share of the pairs such as pairs=0.25e-3, or pairs='dense' for small data."
             )
         if not everything and isinstance(self.init, str) and self.init == "subsample":
-            raise InvalidInputError("init='subsample' goes with pairs='all'; use 'uniform' or 'dirichlet' here.")
+            raise InvalidInputError(
+                "init='subsample' goes with pairs='all'; use 'uniform' or 'dirichlet' here."
+            )
 
     def _solve_all(self, ensemble: Ensemble, survey: Survey, engine: Engine, seed: int) -> Solution:
         return solve_all_pairs(

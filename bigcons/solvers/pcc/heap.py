@@ -68,7 +68,10 @@ def solve_pairs(
     else:
         draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
         starts = [draw(pairs.n_objects, n_clusters, seed, 0, number) for number in range(n_init)]
-    runs = [_descend(graph, memberships, divergence, isinstance(init, str), max_steps, tol) for memberships in starts]
+    runs = [
+        _descend(graph, memberships, divergence, isinstance(init, str), max_steps, tol)
+        for memberships in starts
+    ]
     return min(runs, key=lambda run: run.objective)
 
 
@@ -111,7 +114,9 @@ def _descend(
                 break
     last = records[-1]
     found = rows[:, :K].astype(np.float32)
-    return Solution(found, last["objective"], last["gap"], last["gap"] <= tol, len(records), as_history(records))
+    return Solution(
+        found, last["objective"], last["gap"], last["gap"] <= tol, len(records), as_history(records)
+    )
 
 
 def _line_search(divergence: Divergence):  # type: ignore[no-untyped-def] # numba dispatchers have no useful type

@@ -27,7 +27,9 @@ def perturbed_uniform(n_rows: int, n_clusters: int, seed: int, *index: int) -> n
 
 def dirichlet(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarray:
     """Return rows drawn uniformly from the simplex; float32."""
-    draws = generator(seed, "pcc.start.dirichlet", *index).standard_exponential((n_rows, n_clusters), np.float32)
+    draws = generator(seed, "pcc.start.dirichlet", *index).standard_exponential(
+        (n_rows, n_clusters), np.float32
+    )
     return _normalised(draws)
 
 

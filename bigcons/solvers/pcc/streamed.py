@@ -25,11 +25,16 @@ from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 
-SUBSAMPLE = 4096
-SUBSAMPLE_PASSES = 25
+SUBSAMPLE = 2048
+SUBSAMPLE_PASSES = 50
+SUBSAMPLE_TOL = 1e-7
 
 # Below every gap: all objects move. A near-uniform start has gaps near zero although it is a saddle.
 MOVE_ALL = -1.0
+
+# While the largest gap is above the tolerance, objects down to this share of it move too: those just below would
+# otherwise wait at the threshold for one another, pass after pass.
+MOVE_SHARE = 0.25
 
 
 def solve_all_pairs(
@@ -75,11 +80,13 @@ def solve_all_pairs(
 
         for record in run_passes(one_pass, max_passes=max_passes, what="all-pairs PCC"):
             records.append(record)
-            threshold = tol * survey.mean_weight
+            threshold = tol * survey.mean_weight * (1.0 if record["gap"] <= tol else MOVE_SHARE)
             if record["moved"] == 0:
                 break
     last = records[-1]
-    return Solution(memberships, state.objective, last["gap"], last["moved"] == 0, len(records), as_history(records))
+    return Solution(
+        memberships, state.objective, last["gap"], last["moved"] == 0, len(records), as_history(records)
+    )
 
 
 def _start(
@@ -105,7 +112,9 @@ def _start(
 
             def place(block: Block) -> State:
                 rows = slice(block.start, block.stop)
-                return place_block(estimate, ensemble.read(block.start, block.stop), offsets, memberships[rows])
+                return place_block(
+                    estimate, ensemble.read(block.start, block.stop), offsets, memberships[rows]
+                )
 
             return memberships, fold(engine, blocks, place, add_states), threshold
     else:
@@ -123,16 +132,23 @@ def _start(
 def solve_subsample(
     labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
 ) -> tuple[State, np.ndarray]:
-    """Solve a few thousand objects from ``n_init`` near-uniform starts; return the best state and memberships."""
+    """Solve a few thousand objects from ``n_init`` random starts; return the state and memberships of the best.
+
+    Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same optimum, which
+    need not be the lowest.
+    """
 
     def restart(number: int) -> tuple[State, np.ndarray]:
-        memberships = start.perturbed_uniform(labels.shape[0], n_clusters, seed, number)
+        memberships = start.dirichlet(labels.shape[0], n_clusters, seed, number)
         updated = np.empty_like(memberships)
         state = state_of_block(labels, offsets, memberships)
         for _ in range(SUBSAMPLE_PASSES):
+            before = state.objective
             change = update_block(state, labels, offsets, memberships, updated, MOVE_ALL)
             state = apply_change(state, change, 1.0)
             memberships, updated = updated, memberships
+            if before - state.objective <= SUBSAMPLE_TOL * abs(before):
+                break
         return state, memberships
 
     return min(engine.map(restart, range(n_init)), key=lambda result: result[0].objective)
