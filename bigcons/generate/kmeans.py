@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons import __version__
-from bigcons.errors import InvalidInputError, StoreExistsError
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, resolve_engine
 from bigcons.execution.progress import progress
 from bigcons.generate.partition import Matrix, PartitionTask, calm_scikit_learn
@@ -118,14 +118,16 @@ def kmeans(
     check_choice("algorithm", algorithm, ("auto", "lloyd", "minibatch"))
     budget = parse_size(memory)
     engine = resolve_engine(client)
-    target = None if out is None else _check_target(out, overwrite=overwrite)
+    seed = resolve_seed(random_state)
+    target = None if out is None else manifest.local_path(out)
+    if target is not None:
+        manifest.refuse_existing(target, overwrite)
     data = open_features(features)
     _check_subset(data.n_objects, settings)
     scaling = measure(data, standardize=standardize)
     plan = make_plan(data, len(scaling.kept), settings, budget, algorithm)
     _log.info("k-means of %s: %s", data.where, plan.reason)
     engine = plan.limit(engine)
-    seed = resolve_seed(random_state)
     if target is None:
         with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
             matrix = _scaled_matrix(data, scaling, plan, Path(directory))
@@ -164,15 +166,6 @@ def _check_clusters(n_clusters: int | tuple[int, int]) -> tuple[int, int]:
         return low, check_int("n_clusters[1]", n_clusters[1], at_least=low)
     number = check_int("n_clusters", n_clusters)
     return number, number
-
-
-def _check_target(out: str | os.PathLike[str], *, overwrite: bool) -> Path:
-    path = manifest.local_path(out)
-    if path.exists() and not overwrite:
-        raise StoreExistsError(f"{path} exists; pass overwrite=True (--overwrite) or choose another path.")
-    if path.exists() and not manifest.is_store(path):
-        raise StoreExistsError(f"{path} exists and is not a bigcons store; choose another path.")
-    return path
 
 
 def _check_subset(n_objects: int, settings: Settings) -> None:

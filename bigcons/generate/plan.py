@@ -83,7 +83,7 @@ def make_plan(data: Features, n_kept: int, settings: Settings, budget: int, algo
     matrix = 4 * data.n_objects * n_kept
     segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
     start_rows = min(size, max(_START_VALUES // n_kept, 20 * settings.n_clusters[1]))
-    batch_rows = max(_BATCH_VALUES // n_kept, 20 * settings.n_clusters[1])
+    batch_rows = min(size, max(_BATCH_VALUES // n_kept, 20 * settings.n_clusters[1]))
     minibatch = column + start_rows * (8 * n_kept + 64) + 16 * (batch_rows + segment_rows) * n_kept
     if budget < prepare + column:
         raise _too_little("a block of the features and the labels of a partition", budget, prepare + column)

@@ -88,11 +88,12 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
     mean = moments.mean[kept]
     scale = deviation[kept] if standardize else np.ones(len(kept))
     farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
-    if not (farthest < LARGEST).all():
-        column = kept[int(np.argmin(farthest < LARGEST))]
+    fits = (farthest < LARGEST) & np.isfinite(scale)
+    if not fits.all():
+        column = kept[int(fits.argmin())]
         raise InvalidInputError(
             f"column {features.names[column]!r} of {features.where} ranges from {moments.low[column]:g} to "
-            f"{moments.high[column]:g}, too far for float32; rescale it, or pass standardize=True."
+            f"{moments.high[column]:g}, too far for float32; rescale or clip it."
         )
     return Scaling(kept, mean, scale)
 

@@ -89,7 +89,7 @@ def _join(directory: Path, parameters: dict[str, Any], seed: int, *, seed_is_giv
     old_seed = int(found.pop(_SEED))
     if seed_is_given:
         wanted[_SEED], found[_SEED] = seed, old_seed
-    for name in sorted(wanted.keys() | found.keys()):
+    for name in {**found, **wanted}:
         old, new = found.get(name), wanted.get(name)
         if old != new:
             raise StoreError(
