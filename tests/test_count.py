@@ -31,6 +31,7 @@ def assert_same_table(table, expected):
         assert getattr(table, name).dtype == getattr(expected, name).dtype
 
 
+@settings(deadline=None)
 @given(data=st.data(), labels=label_matrices(min_objects=2, max_objects=20))
 def test_count__equals_naive(data, labels):
     every = list(itertools.combinations(range(len(labels)), 2))
@@ -43,6 +44,7 @@ def test_count__equals_naive(data, labels):
     assert table.n_objects == len(labels)
 
 
+@settings(deadline=None)
 @given(labels=label_matrices(min_objects=2, max_objects=20))
 def test_dense__equals_naive(labels):
     n_agree, n_seen = dense(labels)
@@ -66,7 +68,7 @@ def test_dense__refuses_what_does_not_fit():
         dense(np.zeros((1000, 2), dtype=int), memory="1MB")
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), labels=label_matrices(min_objects=30, max_objects=80))
 def test_count__stored_tiles_equal_memory(data, labels, tmp_path_factory):
     seed = data.draw(st.integers(0, 10))

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import zarr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
@@ -31,6 +31,7 @@ def with_none(labels):
     return [None if label < 0 else label for label in labels.tolist()]
 
 
+@settings(deadline=None)
 @given(pair=clusterings())
 def test_criteria__equal_naive(pair):
     truth, labels = map(with_none, pair)
@@ -41,6 +42,7 @@ def test_criteria__equal_naive(pair):
     assert adjusted_rand(*pair) == pytest.approx(1 if expected is None else expected, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(pair=clusterings(6))
 def test_criteria__equal_scikit_learn(pair):
     truth, labels = pair[:, (pair >= 0).all(axis=0)]
@@ -50,6 +52,7 @@ def test_criteria__equal_scikit_learn(pair):
         assert nmi(*pair) == pytest.approx(expected, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(pair=clusterings(), seed=st.integers(0, 1000))
 def test_criteria__names_do_not_matter(pair, seed):
     rng = np.random.default_rng(seed)
@@ -62,6 +65,7 @@ def test_criteria__names_do_not_matter(pair, seed):
         assert 0 <= value <= 1 or criterion is adjusted_rand
 
 
+@settings(deadline=None)
 @given(pair=clusterings())
 def test_criteria__perfect_if_equal(pair):
     labels = pair[0] if (pair[0] >= 0).any() else pair[1]
@@ -70,6 +74,7 @@ def test_criteria__perfect_if_equal(pair):
         assert criterion(labels, labels) == pytest.approx(1.0 if several or criterion is not nmi else 0.0)
 
 
+@settings(deadline=None)
 @given(pair=clusterings())
 def test_contingency__counts_objects_labelled_in_both(pair):
     table = contingency(*pair)

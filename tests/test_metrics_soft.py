@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons.errors import InvalidInputError
@@ -18,6 +18,7 @@ def memberships(rng, n_objects, n_clusters):
     return rows
 
 
+@settings(deadline=None)
 @given(ky=st.integers(1, 6), kz=st.integers(1, 6), seed=st.integers(0, 1000))
 def test_jensen_shannon__equals_brute_force(ky, kz, seed):
     rng = np.random.default_rng(seed)
@@ -25,6 +26,7 @@ def test_jensen_shannon__equals_brute_force(ky, kz, seed):
     assert jensen_shannon(y, z) == pytest.approx(naive.jensen_shannon(y.tolist(), z.tolist()), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(ky=st.integers(1, 8), kz=st.integers(1, 8), seed=st.integers(0, 1000))
 def test_jensen_shannon__symmetric_bounded_and_blind_to_names(ky, kz, seed):
     rng = np.random.default_rng(seed)

@@ -46,6 +46,7 @@ def assert_same_table(table, expected):
     assert table.provenance == expected.provenance
 
 
+@settings(deadline=None)
 @given(rows=pair_lists())
 def test_from_arrays__every_seen_pair_at_both_ends_ascending(rows):
     table = table_of(rows)
@@ -61,12 +62,14 @@ def test_from_arrays__every_seen_pair_at_both_ends_ascending(rows):
     table.verify()
 
 
+@settings(deadline=None)
 @given(rows=pair_lists())
 def test_from_arrays__order_and_direction_do_not_matter(rows):
     expected = table_of(sorted((min(i, j), max(i, j), *counts) for i, j, *counts in rows))
     assert_same_table(table_of(rows), expected)
 
 
+@settings(deadline=None)
 @given(rows=pair_lists())
 def test_edges__give_the_table_back(rows):
     table = table_of(rows)
@@ -76,6 +79,7 @@ def test_edges__give_the_table_back(rows):
     assert_same_table(PairTable.from_arrays(*edges, n_objects=N_OBJECTS), table)
 
 
+@settings(deadline=None)
 @given(rows=pair_lists(), ends=st.tuples(st.integers(0, N_OBJECTS), st.integers(0, N_OBJECTS)))
 def test_read__is_a_range_of_rows(rows, ends):
     table, (start, stop) = table_of(rows), sorted(ends)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -20,6 +20,7 @@ def numbers_of_pairs(i, j, n_objects):
     ]
 
 
+@settings(deadline=None)
 @given(data=st.data(), n_objects=st.integers(2, 40), seed=st.integers(0, 1000))
 def test_sample_pairs__distinct_and_ascending(data, n_objects, seed):
     n_pairs = data.draw(st.integers(1, n_objects * (n_objects - 1) // 2))
@@ -64,6 +65,7 @@ def test_sample_pairs__seed_decides():
     assert not np.array_equal(first, other)
 
 
+@settings(deadline=None)
 @given(data=st.data(), n_objects=st.one_of(st.integers(2, 1000), st.integers(10**8, 2**31 - 1)))
 def test_pairs_of_numbers__exact_at_any_size(data, n_objects):
     last = count_all_pairs(n_objects) - 1
