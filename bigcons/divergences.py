@@ -1,7 +1,8 @@
 """Divergences between an observed share of agreement and a co-membership probability.
 
-PCC minimises ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` for a Bregman divergence ``d`` that is convex in its second argument
-too, "double-convex" (Lourenço et al. 2015, section 3.2). Squared Euclidean and Kullback-Leibler are the paper's two.
+PCC minimises ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` for a Bregman divergence ``d`` that is convex in its
+second argument too, "double-convex" (Lourenço et al. 2015, section 3.2). Squared Euclidean and
+Kullback-Leibler are the paper's two.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class CompiledDivergence(NamedTuple):
 class Divergence:
     """A Bregman divergence made from a generator ``phi`` on [0, 1].
 
-    The divergence of ``x`` and ``p`` is that of the distributions ``(x, 1 - x)`` and ``(p, 1 - p)`` under the generator
-    ``phi(x) + phi(1 - x)``. ``phi`` takes and returns a float and must be compilable by numba. Missing derivatives
-    are taken numerically, to about eight digits.
+    The divergence of ``x`` and ``p`` is that of the distributions ``(x, 1 - x)`` and ``(p, 1 - p)`` under
+    the generator ``phi(x) + phi(1 - x)``. ``phi`` takes and returns a float and must be compilable by numba.
+    Missing derivatives are taken numerically, to about eight digits.
 
     A generator that is not double-convex is refused, because a line search could then stop anywhere; with
-    ``allow_nonconvex=True`` it is accepted, and steps are found by sampling and golden section, at about ten times
-    the cost. ``name`` is for messages.
+    ``allow_nonconvex=True`` it is accepted, and steps are found by sampling and golden section, at about ten
+    times the cost. ``name`` is for messages.
 
     >>> Divergence(lambda x: x * x, name="twice l2").is_double_convex
     True
@@ -63,7 +64,7 @@ class Divergence:
 
     @classmethod
     def l2(cls) -> Divergence:
-        """Squared difference ``(x - p)^2``; half the Bregman divergence of ``|x|^2``, as the paper's objective has it."""
+        """Squared difference ``(x - p)^2``: half the divergence of ``|x|^2``, as the paper prints it."""
         return _Family("l2")
 
     @classmethod
@@ -73,7 +74,7 @@ class Divergence:
 
     @classmethod
     def power(cls, exponent: float) -> Divergence:
-        """Generator ``sum x^exponent``, ``exponent > 1``; double-convex for 1 < exponent <= 2 and 3 <= exponent <= 5."""
+        """Generator ``sum x^exponent``; double-convex for 1 < exponent <= 2 and 3 <= exponent <= 5."""
         if not exponent > 1:
             raise InvalidInputError(
                 f"power exponent={exponent} is not above 1; 1 < exponent <= 2 is double-convex."
@@ -96,8 +97,9 @@ class Divergence:
     def nonconvexity(self) -> float | None:
         """Where the double-convexity criterion first fails, or None if it holds.
 
-        ``d`` is convex in ``p`` for every ``x`` if and only if ``p F''(p)`` never falls and ``(1 - p) F''(p)`` never
-        rises; tested on a grid, finer near 0 and 1. Numerical derivatives are too noisy to test nearer than 1e-3.
+        ``d`` is convex in ``p`` for every ``x`` if and only if ``p F''(p)`` never falls and ``(1 - p)
+        F''(p)`` never rises; tested on a grid, finer near 0 and 1. Numerical derivatives are too noisy to
+        test nearer than 1e-3.
         """
         edge = np.geomspace(1e-6 if self._analytic else 1e-3, 0.01, 200)
         p = np.unique(np.concatenate([edge, np.linspace(0.01, 0.99, 2001), 1 - edge]))
@@ -160,8 +162,9 @@ def resolve_divergence(divergence: str | Divergence) -> Divergence:
         )
     if not divergence.is_double_convex and not divergence.allow_nonconvex:
         raise InvalidInputError(
-            f"divergence {divergence.label!r} is not double-convex (the criterion fails at p={divergence.nonconvexity:.3g}); "
-            "use a double-convex one such as 'l2' or 'kl', or Divergence(..., allow_nonconvex=True) for the slower safe search."
+            f"divergence {divergence.label!r} is not double-convex (the criterion fails at "
+            f"p={divergence.nonconvexity:.3g}); use a double-convex one such as 'l2' or 'kl', "
+            "or Divergence(..., allow_nonconvex=True) for the slower safe search."
         )
     return divergence
 

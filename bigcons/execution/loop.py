@@ -15,7 +15,7 @@ History = dict[str, list[float]]
 def run_passes(
     one_pass: Callable[[int], dict[str, float]], *, max_passes: int, what: str
 ) -> Iterator[dict[str, float]]:
-    """Yield the record of pass 1, 2, ... with its ``seconds``, until ``max_passes`` or the caller stops iterating."""
+    """Yield the record of pass 1, 2, ... with its ``seconds``, until ``max_passes`` or the caller stops."""
     for number in range(1, max_passes + 1):
         began = time.perf_counter()
         record = {"pass": number, **one_pass(number), "seconds": time.perf_counter() - began}

@@ -1,12 +1,12 @@
 """All-pairs PCC with the squared divergence: one sweep of exact object updates over a block of rows.
 
-The identities behind it: with ``S_b`` the summed memberships of base cluster ``b`` and ``T_u`` the summed outer
-products of the objects seen in partition ``u``, the objective over all n(n-1)/2 pairs is
+The identities behind it: with ``S_b`` the summed memberships of base cluster ``b`` and ``T_u`` the summed
+outer products of the objects seen in partition ``u``, the objective over all n(n-1)/2 pairs is
 
     f(Y) = const - (sum_b |S_b|^2 - sum_i m_i |y_i|^2) + (sum_u |T_u|^2 - sum_i m_i |y_i|^4) / 2
 
-and, as a function of one object, the quadratic ``y'A y - 2 b'y`` with ``b`` and ``A`` gathered from the rows of
-``S`` and ``T`` that the object's labels point at. Rows are padded to whole vectors, and ``T`` keeps
+and, as a function of one object, the quadratic ``y'A y - 2 b'y`` with ``b`` and ``A`` gathered from the rows
+of ``S`` and ``T`` that the object's labels point at. Rows are padded to whole vectors, and ``T`` keeps
 the upper triangle only, so that gathering and scattering are vector instructions.
 """
 
@@ -35,18 +35,20 @@ def triangle(n_clusters: int) -> int:
 
 @jit
 def sweep(labels, offsets, S, T, S_out, T_out, T_step, y_old, y_new, threshold, fresh, totals):
-    """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``T_step``, ``totals``.
+    """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``T_step``,
+    ``totals``.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; S, S_out (B, padded K) float64; T, T_out, T_step
     (M, padded K(K+1)/2) float64; y_old, y_new (rows, K) float32; totals (N_TOTALS,) float64.
 
-    With ``S_out is S`` and ``T_out is T`` later objects see what earlier ones did (Gauss-Seidel). An object whose
-    KKT gap is at most ``threshold`` stays as it is. With ``fresh`` the objects are new: ``y_old`` is not read,
-    counts as zero, and nothing of theirs is in S and T yet.
+    With ``S_out is S`` and ``T_out is T`` later objects see what earlier ones did (Gauss-Seidel). An object
+    whose KKT gap is at most ``threshold`` stays as it is. With ``fresh`` the objects are new: ``y_old`` is
+    not read, counts as zero, and nothing of theirs is in S and T yet.
 
-    T_step sums ``d d'`` over the changes ``d``. totals[0:6] sum, over the objects that moved and times their number
-    of labels m, with a = |y|^2, b = y.d, c = |d|^2 of the move: b, c, ab, ac + 2b^2, bc, c^2: what the exact line
-    search along all changes of a pass needs. totals[MAX_GAP] is the largest KKT gap met, totals[N_MOVED] a count.
+    T_step sums ``d d'`` over the changes ``d``. totals[0:6] sum, over the objects that moved and times their
+    number of labels m, with a = |y|^2, b = y.d, c = |d|^2 of the move: b, c, ab, ac + 2b^2, bc, c^2: what
+    the exact line search along all changes of a pass needs. totals[MAX_GAP] is the largest KKT gap met,
+    totals[N_MOVED] a count.
     """
     n_rows, M = labels.shape
     K = y_new.shape[1]
@@ -199,7 +201,7 @@ def record_move(y_old, y_new, i, y, fresh, m, d, t_change, step_change, totals):
 
 @jit
 def accumulate(labels, offsets, y, S, T, sums):
-    """Add the rows ``y (rows, K)`` float32 of a block to S and T; add sum m|y|^2 and sum m|y|^4 to ``sums (2,)``."""
+    """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and sum m|y|^4 to ``sums (2,)``."""
     K = y.shape[1]
     s_at = np.empty(labels.shape[1], np.uint64)
     t_at = np.empty(labels.shape[1], np.uint64)

@@ -1,13 +1,14 @@
 """Double-convex Bregman divergences as compiled scalar functions.
 
-For a generator ``phi`` on pairs ``(x, 1 - x)`` with ``F(x) = phi(x) + phi(1 - x)`` (Lourenço et al. 2015, section 3.2):
+For a generator ``phi`` on pairs ``(x, 1 - x)`` with ``F(x) = phi(x) + phi(1 - x)`` (Lourenço et al. 2015,
+section 3.2):
 
     value(x, p)     = F(x) - F(p) - (x - p) F'(p)
     slope(x, p)     = d value / dp     = (p - x) F''(p)
     curvature(x, p) = d2 value / dp2   = F''(p) + (p - x) F'''(p)
 
-``x`` is the observed share of agreement, ``p`` the co-membership probability; the third argument is the family's
-parameter. Where a generator is infinitely steep at 0 or 1, ``p`` is kept ``EDGE`` away from them.
+``x`` is the observed share of agreement, ``p`` the co-membership probability; the third argument is the
+family's parameter. Where a generator is infinitely steep at 0 or 1, ``p`` is kept ``EDGE`` away from them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def inside(p):
 
 @jit
 def l2_value(x, p, _parameter):
-    """Squared difference. The generator |x|^2 gives twice this; the paper's objective prints it without the 2."""
+    """Squared difference. The generator |x|^2 gives twice this; the paper's objective has no 2."""
     return (x - p) * (x - p)
 
 
@@ -121,7 +122,8 @@ def exponential_curvature(x, p, t):
 
 
 def bregman_functions(phi, derivative=None, second_derivative=None):
-    """Compile value, slope and curvature of a user's generator; missing derivatives become central differences.
+    """Compile value, slope and curvature of a user's generator; missing derivatives become central
+    differences.
 
     The step shrinks towards 0 and 1, where generators may be infinitely steep.
     """

@@ -1,7 +1,8 @@
 """Line searches along one two-coordinate step, for any divergence. Made for a pair of scalar functions.
 
-``scratch (4, l)`` holds for each neighbour the probability ``p`` now, its change ``b`` per unit of step, the observed
-share ``x`` and the weight ``w``; the derivative along the step is ``sum w b slope(x, p + eps b)``, ``-gap`` at 0.
+``scratch (4, l)`` holds for each neighbour the probability ``p`` now, its change ``b`` per unit of step, the
+observed share ``x`` and the weight ``w``; the derivative along the step is ``sum w b slope(x, p + eps b)``,
+``-gap`` at 0.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ N_SAMPLES = 16
 def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> Callable[..., Any]:
     """Return the search for a double-convex divergence: Newton kept inside the paper's shrinking bracket.
 
-    Lourenço et al. 2015, section 4.1 bisect; a Newton iterate that leaves the bracket is replaced by its middle.
+    Lourenço et al. 2015, section 4.1 bisect; a Newton iterate that leaves the bracket is replaced by its
+    middle.
     """
 
     @jit
@@ -68,7 +70,8 @@ def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> C
 def sampling_search(value: Callable[..., Any]) -> Callable[..., Any]:
     """Return the safeguarded search for a divergence that is not double-convex: sample, then golden section.
 
-    The step never raises the objective: the best of the samples and of the refined point is taken, 0 included.
+    The step never raises the objective: the best of the samples and of the refined point is taken, 0
+    included.
     """
 
     @jit

@@ -1,8 +1,10 @@
-"""PCC's Algorithm 1 on a pair table: steepest two-coordinate steps, the steepest object from a priority queue.
+"""PCC's Algorithm 1 on a pair table: steepest two-coordinate steps, the steepest object from a priority
+queue.
 
-Lourenço et al. 2015, section 4. An object's row of ``rows (n, 2K)`` holds its membership and then its gradient.
-Departures from the paper, all exact: the probability of a pair is the product of two rows that a step reads anyhow,
-so nothing is kept per pair; and a key that falls is left as an upper bound until its object reaches the top.
+Lourenço et al. 2015, section 4. An object's row of ``rows (n, 2K)`` holds its membership and then its
+gradient. Departures from the paper, all exact: the probability of a pair is the product of two rows that a
+step reads anyhow, so nothing is kept per pair; and a key that falls is left as an upper bound until its
+object reaches the top.
 """
 
 from __future__ import annotations
@@ -129,7 +131,7 @@ def pop_steepest(rows, K, keys, items, position):
 
 @jit
 def take_step(rows, j, u, v, length, indices, start, m, scratch, keys, items, position, slope, parameter):
-    """Move ``length`` of object ``j`` from cluster ``v`` to ``u`` and bring gradients and queue up to date."""
+    """Move ``length`` of object ``j`` from cluster ``v`` to ``u``; bring gradients and queue up to date."""
     K = rows.shape[1] // 2
     rest = rows[j, v] - length
     if rest <= 0.0:

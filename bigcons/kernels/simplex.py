@@ -16,10 +16,10 @@ def minimise_on_simplex(A, b, y, support, work):
     """Minimise ``y'Ay - 2b'y`` over the simplex, in place, from the face that ``y`` lies on.
 
     ``A (K, K)`` symmetric positive semidefinite, ``b (K,)``, ``y (K,)`` feasible. ``support (K,) int64`` and
-    ``work (K, K + 2)`` are scratch. Primal active-set method (Nocedal and Wright 2006, section 16.5): minimise
-    on the current face, walk there until a coordinate reaches zero, and when the face is exhausted admit the
-    coordinate of steepest descent. Coordinates off the final face are exactly zero. O(K |face|^2) a round,
-    with as many rounds as coordinates change; the objective never rises.
+    ``work (K, K + 2)`` are scratch. Primal active-set method (Nocedal and Wright 2006, section 16.5):
+    minimise on the current face, walk there until a coordinate reaches zero, and when the face is exhausted
+    admit the coordinate of steepest descent. Coordinates off the final face are exactly zero. O(K |face|^2)
+    a round, with as many rounds as coordinates change; the objective never rises.
     """
     K = b.shape[0]
     largest = 0.0
@@ -50,7 +50,8 @@ def minimise_on_simplex(A, b, y, support, work):
 
 @jit
 def minimise_on_face(A, b, ridge, support, m, work):
-    """Minimise over ``{y : sum y = 1, y = 0 off the face}`` ignoring ``y >= 0``; the result is ``work[:m, 0]``.
+    """Minimise over ``{y : sum y = 1, y = 0 off the face}`` ignoring ``y >= 0``; the result is ``work[:m,
+    0]``.
 
     With ``LL' = A`` on the face, ``y = A^-1 b + lam A^-1 1`` where ``lam`` makes the sum one.
     """
@@ -91,7 +92,7 @@ def minimise_on_face(A, b, ridge, support, m, work):
 
 @jit
 def walk_to(y, support, m, work):
-    """Move ``y`` towards ``work[:m, 0]`` as far as the simplex allows; return the rank that hit zero, or -1."""
+    """Move ``y`` to ``work[:m, 0]`` or the simplex' edge; return the rank that hit zero, or -1."""
     step = 1.0
     blocking = -1
     for r in range(m):

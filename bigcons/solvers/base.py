@@ -23,11 +23,11 @@ from bigcons.validation import check_int
 class ConsensusClusterer(ClusterMixin, BaseEstimator):
     """Base of the methods that combine an ensemble into one clustering.
 
-    ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects, columns
-    partitions, so scikit-learn's checks that feed real-valued features do not apply.
+    ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
+    columns partitions, so scikit-learn's checks that feed real-valued features do not apply.
     A method has the parameters ``n_clusters``, ``random_state``, ``out`` and ``client``, and sets ``labels_``
-    (n_objects,) int32 with -1 for objects that no partition labelled, ``objective_``, ``history_`` and ``n_clusters_``,
-    the number of clusters that win objects.
+    (n_objects,) int32 with -1 for objects that no partition labelled, ``objective_``, ``history_`` and
+    ``n_clusters_``, the number of clusters that win objects.
     """
 
     n_clusters: int
@@ -36,7 +36,11 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     client: object
 
     def fit(
-        self, x: Any, y: object = None, *, out: str | os.PathLike[str] | None = None
+        self,
+        x: Any,
+        y: object = None,  # noqa: ARG002 - scikit-learn's signature
+        *,
+        out: str | os.PathLike[str] | None = None,
     ) -> ConsensusClusterer:
         """Find the consensus of ``x``; ``y`` is there for scikit-learn and not used.
 

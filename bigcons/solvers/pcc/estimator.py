@@ -33,7 +33,8 @@ STARTS = ("auto", "subsample", "uniform", "dirichlet")
 DEFAULT_PASSES = 100
 DEFAULT_RESTARTS = 8
 
-# Bytes of a dense run for each of the n (n - 1) ends of pairs: index, two counts, share, weight, and its making.
+# Bytes of a dense run for each of the n (n - 1) ends of pairs: index, two counts, share, weight, and its
+# making.
 DENSE_BYTES_PER_END = 36
 DENSE_MEMORY = 4_000_000_000
 
@@ -41,33 +42,38 @@ DENSE_MEMORY = 4_000_000_000
 class PCC(ConsensusClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
-    Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects ``i`` and ``j``
-    are together: it minimises ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` where, of the ``N_ij`` partitions that saw both,
-    ``c_ij`` put them together (Lourenço et al. 2015, equation 4). Missing labels are native.
+    Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
+    ``i`` and ``j`` are together: it minimises ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` where, of the ``N_ij``
+    partitions that saw both, ``c_ij`` put them together (Lourenço et al. 2015, equation 4). Missing labels
+    are native.
 
     Parameters
     ----------
     n_clusters
         The most clusters there can be; clusters that the data do not need stay empty.
     divergence
-        "l2", "kl", "power:1.5", "exponential" or a Divergence. Over all pairs only "l2" has a linear-cost form.
+        "l2", "kl", "power:1.5", "exponential" or a Divergence. Over all pairs only "l2" has a linear-cost
+        form.
     pairs
         "all": every pair, by one pass over the labels an iteration, never forming a pair. A share such as
-        0.25e-3, or a PairTable or the path of one: these pairs. "dense": every pair, one by one, for small data.
+        0.25e-3, or a PairTable or the path of one: these pairs. "dense": every pair, one by one, for small
+        data.
     solver
         "auto"; "all" goes with pairs="all", "heap" (the paper's Algorithm 1) with the others.
     max_iter
-        Passes over the data (default 100); for the heap, single-object steps (default n_objects * n_clusters, and ten
-        times that for pairs="dense").
+        Passes over the data (default 100); for the heap, single-object steps (default n_objects *
+        n_clusters, and ten times that for pairs="dense").
     tol
-        Largest KKT gap at which to stop, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to max_iter.
+        Largest KKT gap at which to stop, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
+        max_iter.
     n_init
         Starts, of which the lowest objective is kept. "auto": 8 on the subsample of pairs="all", else 1.
     init
-        "auto": "subsample" (solve a few thousand objects, extend to all) for pairs="all", "uniform" (perturbed) for the
-        heap; "dirichlet"; or memberships (n_objects, n_clusters) to start from.
+        "auto": "subsample" (solve a few thousand objects, extend to all) for pairs="all", "uniform"
+        (perturbed) for the heap; "dirichlet"; or memberships (n_objects, n_clusters) to start from.
     random_state
-        Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on any engine.
+        Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on
+        any engine.
     memory
         Budget such as "2GB": refused before the run if the memberships and the blocks under way do not fit.
     out
@@ -82,14 +88,16 @@ class PCC(ConsensusClusterer):
     objective_ : the objective; for pairs="all" less ``sum c_ij^2 / N_ij``, which memberships do not change
     gap_ : largest relative KKT gap left, the measure that ``tol`` bounds
     n_clusters_ : clusters that win objects
-    n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether ``gap_ <= tol``, and a list per
+    n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether ``gap_ <= tol``, and
+    a list per
         quantity with an entry per pass
 
     Notes
     -----
-    pairs="all": O(n M K + n K^2 M) time a pass, memory 8 n K bytes for memberships. Heap: O(l (K + log n)) a step for l
-    pairs an object; 24 bytes a pair and 24 n K bytes. Objects that a sampled pair table leaves without pairs are placed
-    by the squared divergence over all pairs. The divergence of the generator ``|x|^2`` is twice the "l2" here.
+    pairs="all": O(n M K + n K^2 M) time a pass, memory 8 n K bytes for memberships. Heap: O(l (K + log n)) a
+    step for l pairs an object; 24 bytes a pair and 24 n K bytes. Objects that a sampled pair table leaves
+    without pairs are placed by the squared divergence over all pairs. The divergence of the generator
+    ``|x|^2`` is twice the "l2" here.
     """
 
     def __init__(
@@ -158,8 +166,8 @@ class PCC(ConsensusClusterer):
             )
         if everything and resolve_divergence(self.divergence).label != "l2":
             raise InvalidInputError(
-                f"divergence={self.divergence!r} has no linear-cost form over pairs='all'; use divergence='l2', "
-                "a share of the pairs such as pairs=0.25e-3, or pairs='dense' for small data."
+                f"divergence={self.divergence!r} has no linear-cost form over pairs='all'; use "
+                "divergence='l2', a share of the pairs such as pairs=0.25e-3, or pairs='dense' if small."
             )
         if not everything and isinstance(self.init, str) and self.init == "subsample":
             raise InvalidInputError(
@@ -222,8 +230,8 @@ class PCC(ConsensusClusterer):
         logger.info("PCC plan: %s for the solve", format_size(needed))
         if budget is not None and needed > budget:
             raise MemoryBudgetError(
-                f"PCC needs about {format_size(needed)} for n_objects={n}, n_clusters={K}, pairs={self.pairs!r}, over the "
-                f"memory budget of {format_size(budget)}; raise memory= to that"
+                f"PCC needs about {format_size(needed)} for n_objects={n}, n_clusters={K} and "
+                f"pairs={self.pairs!r}, over the memory budget of {format_size(budget)}; raise memory= to that"
                 + (", or use pairs='all' or a share." if ends else ".")
             )
 

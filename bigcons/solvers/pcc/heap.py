@@ -56,10 +56,11 @@ def solve_pairs(
     tol: float,
     seed: int,
 ) -> Solution:
-    """Minimise the divergence over the pairs by single steps, the steepest first; the best of ``n_init`` runs.
+    """Minimise the divergence over the pairs by single steps, the steepest first; the best of ``n_init``
+    runs.
 
-    The gap is in units of ``Graph.mean_weight``. Time O(steps * l (K + log n)) for l pairs an object; memory 12 bytes
-    for each of the two ends of a pair and O(n K).
+    The gap is in units of ``Graph.mean_weight``. Time O(steps * l (K + log n)) for l pairs an object; memory
+    12 bytes for each of the two ends of a pair and O(n K).
     """
     graph = graph_of(pairs)
     if not isinstance(init, str):
@@ -80,7 +81,7 @@ def _descend(
 ) -> Solution:
     """Run one start. Gradients are rebuilt every n K steps, which bounds the drift of their updates."""
     n, K = memberships.shape
-    value, slope, curvature, parameter = divergence.compiled
+    value, slope, _, parameter = divergence.compiled
     search = _line_search(divergence)
     rows = np.zeros((n, 2 * K))
     rows[:, :K] = memberships

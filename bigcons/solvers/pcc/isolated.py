@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigcons.coassociation.factorised import State, add_states, empty_state, state_of_block
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
-from bigcons.solvers.pcc.all_pairs import State, add_states, empty_state, place_block, state_of_block
+from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.stores.ensemble import Ensemble
 
 
 def place_isolated(ensemble: Ensemble, isolated: np.ndarray, memberships: np.ndarray, engine: Engine) -> None:
-    """Set the rows ``isolated`` (sorted) of ``memberships`` to the all-pairs optimum given all other objects."""
+    """Set the sorted rows ``isolated`` of ``memberships`` to the all-pairs optimum given all others."""
     offsets = ensemble.offsets
     n_clusters = memberships.shape[1]
 

@@ -1,7 +1,8 @@
 """Starts of PCC: where the memberships begin.
 
-All-equal memberships are a saddle point, at which every KKT gap is zero, so the paper's "uniform" start returns itself
-unchanged; a small perturbation escapes. On sparse pairs near-uniform starts do much better than random ones.
+All-equal memberships are a saddle point, at which every KKT gap is zero, so the paper's "uniform" start
+returns itself unchanged; a small perturbation escapes. On sparse pairs near-uniform starts do much better
+than random ones.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def dirichlet(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarra
 
 
 def given(init: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarray:
-    """Return checked memberships to start from; rows are renormalised, all-NaN rows and others are refused."""
+    """Return given memberships, checked and renormalised, as the start."""
     memberships = np.asarray(init, dtype=np.float32)
     if memberships.shape != (n_objects, n_clusters):
         raise InvalidInputError(
-            f"init has shape {memberships.shape}; memberships to start from need ({n_objects}, {n_clusters}), "
+            f"init has shape {memberships.shape}; a start needs ({n_objects}, {n_clusters}): "
             "one row per object and one column per cluster."
         )
     sums = memberships.sum(axis=1)

@@ -1,9 +1,10 @@
-"""The driver of all-pairs PCC: survey, start on a subsample, extend to all objects, then passes to the KKT point."""
+"""The driver of all-pairs PCC: start on a subsample, extend to all objects, passes to the KKT point."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from bigcons.coassociation.factorised import State, add_states, state_of_block
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import as_history, run_passes
@@ -12,13 +13,10 @@ from bigcons.memory import Block
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.all_pairs import (
     Change,
-    State,
     add_changes,
-    add_states,
     apply_change,
     line_search,
     place_block,
-    state_of_block,
     update_block,
 )
 from bigcons.solvers.pcc.solution import Solution
@@ -32,8 +30,8 @@ SUBSAMPLE_TOL = 1e-7
 # Below every gap: all objects move. A near-uniform start has gaps near zero although it is a saddle.
 MOVE_ALL = -1.0
 
-# While the largest gap is above the tolerance, objects down to this share of it move too: those just below would
-# otherwise wait at the threshold for one another, pass after pass.
+# While the largest gap is above the tolerance, objects down to this share of it move too: those just below
+# would otherwise wait at the threshold for one another, pass after pass.
 MOVE_SHARE = 0.25
 
 
@@ -51,9 +49,9 @@ def solve_all_pairs(
 ) -> Solution:
     """Minimise the squared divergence over all pairs.
 
-    The gap is in units of ``survey.mean_weight``. A pass in which no object has a gap above ``tol`` changes nothing, so
-    the gap it reports is that of the memberships returned, exactly; only such a pass counts as convergence.
-    Memory: two copies of the memberships (n, K) float32, and a few states.
+    The gap is in units of ``survey.mean_weight``. A pass in which no object has a gap above ``tol`` changes
+    nothing, so the gap it reports is that of the memberships returned, exactly; only such a pass counts as
+    convergence. Memory: two copies of the memberships (n, K) float32, and a few states.
     """
     blocks = ensemble.blocks()
     offsets = ensemble.offsets
@@ -132,10 +130,11 @@ def _start(
 def solve_subsample(
     labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
 ) -> tuple[State, np.ndarray]:
-    """Solve a few thousand objects from ``n_init`` random starts; return the state and memberships of the best.
+    """Solve a few thousand objects from ``n_init`` random starts; return the state and memberships of the
+    best.
 
-    Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same optimum, which
-    need not be the lowest.
+    Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
+    optimum, which need not be the lowest.
     """
 
     def restart(number: int) -> tuple[State, np.ndarray]:

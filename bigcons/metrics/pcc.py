@@ -1,0 +1,110 @@
+"""The objective of PCC for given memberships, whoever found them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from bigcons.divergences import CompiledDivergence, Divergence, resolve_divergence
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine, resolve_engine
+from bigcons.execution.fold import fold
+from bigcons.memory import Block
+from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.pairs import PairTable
+
+# Visiting every pair takes about 20 ns and M ns for each: a minute or two at this size.
+MOST_OBJECTS_PAIR_BY_PAIR = 50_000
+
+# Rows of one tile of the n x n square, so that two blocks of labels stay in the cache.
+TILE_ROWS = 512
+
+
+def pcc_objective(
+    x: Any,
+    memberships: np.ndarray,
+    *,
+    divergence: str | Divergence = "l2",
+    pairs: str | os.PathLike[str] | PairTable = "all",
+    constant: bool = True,
+    client: object = None,
+) -> float:
+    """Return ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` over the pairs (Lourenço et al. 2015, equation 4).
+
+    memberships (n_objects, n_clusters), rows on the simplex. ``pairs``: "all", or a PairTable or the path of
+    one (``x`` is then not read, and may be None). With ``constant=False`` and the squared divergence over
+    all pairs, ``sum c_ij^2 / N_ij``, which memberships do not change, is left out: one pass over the labels,
+    for any n_objects; it is what ``PCC(pairs="all").objective_`` reports. Otherwise all pairs cost O(n^2 (M
+    + K)).
+    """
+    chosen = resolve_divergence(divergence)
+    memberships = np.ascontiguousarray(memberships)
+    if memberships.ndim != 2:
+        raise InvalidInputError(f"memberships has shape {memberships.shape}; pass (n_objects, n_clusters).")
+    if not (isinstance(pairs, str) and pairs == "all"):
+        table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+        _check_rows(memberships, table.n_objects)
+        return _over_table(table, memberships, chosen.compiled)
+    ensemble = as_ensemble(x)
+    _check_rows(memberships, ensemble.n_objects)
+    engine = resolve_engine(client)
+    if not constant:
+        if chosen.label != "l2":
+            raise InvalidInputError(
+                f"constant=False with divergence={chosen.label!r}; only 'l2' has such a constant."
+            )
+        return _factorised(ensemble, memberships, engine)
+    if ensemble.n_objects > MOST_OBJECTS_PAIR_BY_PAIR:
+        n = ensemble.n_objects
+        raise InvalidInputError(
+            f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs to visit; pass constant=False (l2), "
+            "or a sampled PairTable."
+        )
+    return _pair_by_pair(ensemble, memberships, chosen.compiled, engine)
+
+
+def _check_rows(memberships: np.ndarray, n_objects: int) -> None:
+    if memberships.shape[0] != n_objects:
+        raise InvalidInputError(
+            f"memberships has {memberships.shape[0]} rows but there are n_objects={n_objects}; "
+            "pass one row per object."
+        )
+
+
+def _over_table(table: PairTable, memberships: np.ndarray, divergence: CompiledDivergence) -> float:
+    from bigcons.kernels.objective import over_pairs
+
+    value, _, _, parameter = divergence
+    i, j, n_agree, n_seen = table.edges()
+    return float(over_pairs(i, j, n_agree, n_seen, memberships.astype(np.float64), value, parameter))
+
+
+def _factorised(ensemble: Ensemble, memberships: np.ndarray, engine: Engine) -> float:
+    from bigcons.coassociation.factorised import add_states, state_of_block
+
+    memberships = memberships.astype(np.float32, copy=False)
+
+    def account(block: Block) -> Any:
+        labels = ensemble.read(block.start, block.stop)
+        return state_of_block(labels, ensemble.offsets, memberships[block.start : block.stop])
+
+    return float(fold(engine, ensemble.blocks(), account, add_states).objective)
+
+
+def _pair_by_pair(
+    ensemble: Ensemble, memberships: np.ndarray, divergence: CompiledDivergence, engine: Engine
+) -> float:
+    from bigcons.kernels.objective import over_tile
+
+    value, _, _, parameter = divergence
+    labels = ensemble.read(0, ensemble.n_objects)
+    rows = memberships.astype(np.float64)
+
+    def tile_row(block: Block) -> float:
+        return float(over_tile(labels, rows, block.start, block.stop, TILE_ROWS, value, parameter))
+
+    n = ensemble.n_objects
+    blocks = [Block(b, start, min(start + TILE_ROWS, n)) for b, start in enumerate(range(0, n, TILE_ROWS))]
+    return fold(engine, blocks, tile_row, lambda a, b: a + b)
