@@ -95,10 +95,14 @@ class Divergence:
 
     @cached_property
     def nonconvexity(self) -> float | None:
-        """Where the double-convexity criterion first fails, or None if it holds.
+        """Where the double-convexity criterion first fails, or None if it holds."""
+        return self._first_failure()
+
+    def _first_failure(self) -> float | None:
+        """Test the criterion on a grid.
 
         ``d`` is convex in ``p`` for every ``x`` if and only if ``p F''(p)`` never falls and ``(1 - p)
-        F''(p)`` never rises; tested on a grid, finer near 0 and 1. Numerical derivatives are too noisy to
+        F''(p)`` never rises. The grid is finer near 0 and 1. Numerical derivatives are too noisy to
         test nearer than 1e-3.
         """
         edge = np.geomspace(1e-6 if self._analytic else 1e-3, 0.01, 200)
@@ -142,11 +146,12 @@ class _Family(Divergence):
         from bigcons.kernels import divergences as family
 
         functions = (getattr(family, f"{self.name}_{part}") for part in ("value", "slope", "curvature"))
-        return CompiledDivergence(*functions, self.parameter)
+        value, slope, curvature = functions
+        return CompiledDivergence(value, slope, curvature, self.parameter)
 
     @cached_property
     def nonconvexity(self) -> float | None:
-        return None if self.name in ("l2", "kl") else Divergence.nonconvexity.func(self)
+        return None if self.name in ("l2", "kl") else self._first_failure()
 
 
 def resolve_divergence(divergence: str | Divergence) -> Divergence:
@@ -187,4 +192,5 @@ def _parse(text: str) -> Divergence:
 def _compile_generator(phi: Scalar, derivative: Scalar | None, second: Scalar | None) -> CompiledDivergence:
     from bigcons.kernels.divergences import bregman_functions
 
-    return CompiledDivergence(*bregman_functions(phi, derivative, second), 0.0)
+    value, slope, curvature = bregman_functions(phi, derivative, second)
+    return CompiledDivergence(value, slope, curvature, 0.0)

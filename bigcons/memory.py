@@ -16,7 +16,7 @@ _UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 class Block(NamedTuple):
     """A range of rows: the unit of reading, work, checkpoint and retry."""
 
-    index: int
+    index: int  # type: ignore[assignment] # a block has no use for tuple.index
     start: int
     stop: int
 

@@ -1,8 +1,8 @@
-"""The co-association of all pairs in factorised form: all that the squared divergence asks of it, at linear cost.
+"""The co-association of all pairs in factorised form: what the squared divergence asks of it.
 
 With ``S_b`` the summed memberships of base cluster ``b`` and ``T_u`` the summed outer products of the objects
-seen in partition ``u``, the sums ``sum c_ij y_i.y_j`` and ``sum N_ij (y_i.y_j)^2`` over all pairs are norms of S
-and T less what each object would contribute with itself.
+seen in partition ``u``, the sums ``sum c_ij y_i.y_j`` and ``sum N_ij (y_i.y_j)^2`` over all pairs are norms
+of S and T less what each object would contribute with itself. One pass over the labels, linear cost.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ float64x8 = Float64x8()
 
 
 @register_model(Float64x8)
-class _Float64x8Model(models.PrimitiveModel):  # type: ignore[misc]
+class _Float64x8Model(models.PrimitiveModel):
     def __init__(self, dmm, fe_type):
         super().__init__(dmm, fe_type, _VECTOR)
 

@@ -18,7 +18,7 @@ def over_pairs(i, j, n_agree, n_seen, rows, value, parameter):
 
 @jit
 def over_tile(labels, rows, start, stop, tile, value, parameter):
-    """Return the sum over all ``i < j`` with ``start <= i < stop``, ``tile`` columns at a time for the cache."""
+    """Return the sum over ``i < j`` with ``start <= i < stop``, ``tile`` columns at a time for the cache."""
     total = 0.0
     n = labels.shape[0]
     for first in range(start, n, tile):

@@ -68,7 +68,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int) -> None:
         """Check the method's own parameters, solve, and set the results."""
 
-    def _repr_html_(self) -> str:  # type: ignore[override]
+    def _repr_html_(self) -> str:
         """Show the parameters and, once fitted, what was found."""
         if not hasattr(self, "labels_"):
             return f"<pre>{html.escape(repr(self))}</pre>"

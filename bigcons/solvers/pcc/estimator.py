@@ -230,8 +230,8 @@ class PCC(ConsensusClusterer):
         logger.info("PCC plan: %s for the solve", format_size(needed))
         if budget is not None and needed > budget:
             raise MemoryBudgetError(
-                f"PCC needs about {format_size(needed)} for n_objects={n}, n_clusters={K} and "
-                f"pairs={self.pairs!r}, over the memory budget of {format_size(budget)}; raise memory= to that"
+                f"PCC needs about {format_size(needed)} for n_objects={n}, n_clusters={K}, "
+                f"pairs={self.pairs!r}, over the budget of {format_size(budget)}; raise memory= to that"
                 + (", or use pairs='all' or a share." if ends else ".")
             )
 
