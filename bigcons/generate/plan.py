@@ -76,7 +76,8 @@ class Plan:
 
 def make_plan(data: Features, n_kept: int, settings: Settings, budget: int, algorithm: str) -> Plan:
     """Return the plan for ``n_kept`` columns of ``data``; raise MemoryBudgetError if there is none."""
-    prepare = _PREPARE_BYTES_PER_VALUE * min(data.chunk_rows, data.n_objects) * data.n_features
+    block_values = min(data.chunk_rows, data.n_objects) * data.n_features
+    prepare = _PREPARE_BYTES_PER_VALUE * block_values + data.held_bytes
     column = data.n_objects * settings.label_dtype.itemsize
     size = subset_size(data.n_objects, settings.sample)
     lloyd = column + size * (8 * n_kept + 64)  # the subset, a copy to measure its variance, work per row

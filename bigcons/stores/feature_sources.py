@@ -20,8 +20,10 @@ from bigcons.errors import InvalidInputError, StoreNotFoundError
 Piece = Any
 """ndarray (rows, n_features), or pyarrow Table or RecordBatch of the columns asked for."""
 
-_CSV_BLOCK = 1 << 22
-_READ_BUFFER = 1 << 20
+_CSV_BLOCK = 1 << 20
+_CSV_READ_AHEAD = 64 << 20  # measured: the reader runs some 32 blocks ahead
+_READ_BUFFER = 1 << 16
+_PARQUET_PAGES = 5 << 19  # a data page and a dictionary page, a megabyte each as usually written
 
 
 class Source(Protocol):
@@ -36,6 +38,8 @@ class Source(Protocol):
     """Type of the values of an array; None for tables."""
     n_rows: int | None
     """None until a first pass has counted them."""
+    held_bytes: int
+    """About how much it decodes at a time, beside the piece it yields."""
 
     def pieces(
         self, start: int, stop: int | None, rows: int, columns: Sequence[str] | None = None
@@ -106,6 +110,9 @@ class ArraySource:
         self.dtype = check_matrix(array.shape, array.dtype, where)
         self.n_rows: int | None = int(array.shape[0])
         self.names = default_names(array.shape[1])
+        chunks = getattr(array, "chunks", None) or (0,)
+        chunk_bytes = chunks[0] * array.shape[1] * self.dtype.itemsize
+        self.held_bytes = 6 * chunk_bytes  # a piece may touch two: as stored, decoded and copied
         self._array = array
 
     def pieces(
@@ -193,6 +200,7 @@ class TableSource:
 
     where = "features"
     dtype = None
+    held_bytes = 0
 
     def __init__(self, table: Any, schema: pa.Schema) -> None:
         self.schema: pa.Schema | None = schema
@@ -252,6 +260,7 @@ class PartedSource:
     schema: pa.Schema | None = None
     dtype: np.dtype | None = None
     lengths: list[int | None]
+    held_bytes: int
 
     @property
     def n_rows(self) -> int | None:
@@ -290,6 +299,7 @@ class ParquetSource(PartedSource):
         files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
         self._parts: list[tuple[Path, int]] = []
         self.lengths = []
+        self.held_bytes = 0
         for file in files:
             self._add(file)
         assert self.schema is not None  # noqa: S101 - there was at least one file
@@ -303,22 +313,27 @@ class ParquetSource(PartedSource):
                     f"{path} has other columns than the files before it; make them alike."
                 )
             self.schema = schema
-            groups = file.metadata.num_row_groups
-            self._parts += [(path, group) for group in range(groups)]
-            self.lengths += [file.metadata.row_group(group).num_rows for group in range(groups)]
+            for g in range(file.metadata.num_row_groups):
+                group = file.metadata.row_group(g)
+                self._parts.append((path, g))
+                self.lengths.append(group.num_rows)
+                sizes = (group.column(c).total_uncompressed_size for c in range(group.num_columns))
+                self.held_bytes = max(self.held_bytes, sum(min(size, _PARQUET_PAGES) for size in sizes))
 
     def load(self, part: int, rows: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """Yield record batches of one row group; page checksums are verified where they exist."""
         path, group = self._parts[part]
         with self._open(path) as file:
-            yield from file.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
+            yield from file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
 
     @staticmethod
     def _open(path: Path) -> Any:
         from pyarrow import parquet
 
         try:
-            return parquet.ParquetFile(path, buffer_size=_READ_BUFFER, page_checksum_verification=True)
+            return parquet.ParquetFile(
+                path, buffer_size=_READ_BUFFER, pre_buffer=False, page_checksum_verification=True
+            )
         except (pa.ArrowInvalid, OSError) as error:
             raise InvalidInputError(
                 f"{path} cannot be read as Parquet ({_first_line(error)}); write it anew."
@@ -336,6 +351,7 @@ class CsvSource(PartedSource):
         from pyarrow import csv
 
         self.where = str(path)
+        self.held_bytes = _CSV_READ_AHEAD
         self._path = path
         self._read_options = csv.ReadOptions(block_size=_CSV_BLOCK)
         self._types: dict[str, pa.DataType] = {}
@@ -414,6 +430,12 @@ class DaskSource(PartedSource):
             raise InvalidInputError(
                 f"features has type dask {type(collection).__name__}; give a dask array or dataframe."
             )
+
+    @property
+    def held_bytes(self) -> int:  # type: ignore[override]
+        """The largest partition, as it is computed and as it is yielded."""
+        itemsize = 8 if self.dtype is None else self.dtype.itemsize
+        return 2 * max(length or 0 for length in self.lengths) * len(self.names) * itemsize
 
     def load(
         self,

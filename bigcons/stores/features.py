@@ -34,7 +34,8 @@ def open_features(source: object) -> Features:
 
     Cost: nothing is read but the head of the source, except that a first pass reads the columns of
     categories, and all of a source that does not know how many rows it has (CSV, dask.dataframe).
-    Memory: a block, plus what the source decodes at once (a dask partition, a Parquet page).
+    Memory: a block, plus what the source decodes at once (`Features.held_bytes`): a Zarr chunk, a dask
+    partition, two pages of every Parquet column (2.5 MB each as usually written), 64 MB of CSV.
 
     Raises StoreNotFoundError for a path that is not there, and InvalidInputError, naming the column,
     for what is not a feature: arrays of other than numbers, dates, columns of more than 1,000
@@ -60,6 +61,8 @@ class Features:
         float32 if that holds the values of an array exactly, else float64.
     chunk_rows
         Rows of a block by default; depends on ``n_features`` only.
+    held_bytes
+        About how much the source decodes at a time, beside the block that is read.
     where
         What messages call the source: its path, or "features".
     """
@@ -74,6 +77,7 @@ class Features:
         if not source.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
         self.n_objects = source.n_rows
+        self.held_bytes = source.held_bytes
         exact = source.dtype is not None and np.can_cast(source.dtype, np.float32)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
 

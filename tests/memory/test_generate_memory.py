@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+import zarr
+from pyarrow import csv, parquet
 
 from bigcons import generate
 from bigcons.memory import parse_size, row_blocks
@@ -17,16 +20,19 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak is rea
 
 N_OBJECTS, N_FEATURES = 1_000_000, 40  # 160 MB as float32
 
-CHILD = """
+PEAK = """
 import json, re, sys
 import numpy as np
 from pathlib import Path
 from bigcons import generate
+from bigcons.stores.features import open_features
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 
 options = json.loads(sys.argv[1])
+"""
+GENERATE = """
 generate.kmeans(np.random.default_rng(0).normal(size=(2000, 4)), n_partitions=2, out=options["warm"])
 generate.kmeans(np.eye(9), n_partitions=2, n_clusters=2, algorithm="minibatch")
 Path("/proc/self/clear_refs").write_text("5")  # from here on the peak is ours
@@ -34,6 +40,26 @@ before = peak()
 ensemble = generate.kmeans(options["features"], out=options["out"], **options["arguments"])
 print(json.dumps({"used": peak() - before, "n_objects": ensemble.n_objects}))
 """
+READ = """
+open_features(options["warm"]).read(0, 1)
+Path("/proc/self/clear_refs").write_text("5")
+before = peak()
+features = open_features(options["features"])
+n_objects = sum(block.n_rows for block, _ in features.iterate())
+print(json.dumps({"used": peak() - before, "held": features.held_bytes, "n_objects": n_objects}))
+"""
+
+
+def run(script, options):
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK + script, json.dumps(options)],
+        cwd=Path(generate.__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +90,30 @@ def test_kmeans__keeps_its_memory_promise(features, tmp_path, arguments):
         "warm": str(tmp_path / "warm.zarr"),
         "arguments": {"n_partitions": 4, "n_clusters": 3, "max_iter": 5, "random_state": 0, **arguments},
     }
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, json.dumps(options)],
-        cwd=Path(generate.__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = run(GENERATE, options)
     assert result["n_objects"] == N_OBJECTS
     assert result["used"] <= parse_size(arguments["memory"])
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "csv", "zarr"])
+def test_features__reading_holds_a_block_and_what_the_source_decodes(tmp_path, kind):
+    n_objects, n_features = 400_000, 40  # 128 MB as float64
+    matrix = np.random.default_rng(0).normal(size=(n_objects, n_features))
+    path, warm = tmp_path / f"x.{kind}", tmp_path / f"warm.{kind}"
+    for target, values in ((path, matrix), (warm, matrix[:100])):
+        write(target, kind, values)
+    result = run(READ, {"features": str(path), "warm": str(warm)})
+    assert result["n_objects"] == n_objects
+    assert result["used"] <= result["held"] + 48 * 2**20
+
+
+def write(path, kind, values):
+    table = pa.table({f"x{c}": column for c, column in enumerate(values.T)})
+    if kind == "npy":
+        np.save(path, values)
+    elif kind == "parquet":
+        parquet.write_table(table, path)
+    elif kind == "csv":
+        csv.write_csv(table, path)
+    else:
+        zarr.create_array(store=str(path), data=values, chunks=(20_000, values.shape[1]))
