@@ -123,10 +123,14 @@ def overview(
 
 def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping[str, float]) -> None:
     """Draw the histogram of the base partitions' accuracy and a line for each consensus."""
+    from matplotlib.ticker import MaxNLocator
+
     axes.hist(base_accuracy, bins=np.linspace(0, 1, 51).tolist(), color="#BBBBBB", label="base partitions")
     for (name, value), colour, dashes in zip(accuracy.items(), PALETTE, ("-", "--", ":", "-."), strict=False):
         axes.axvline(value, color=colour, linestyle=dashes, linewidth=1.8, label=f"{name}: {value:.3f}")
     axes.set_xlim(0, 1.02)
+    axes.margins(y=0.15)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_xlabel("share of objects in the right cluster (H)")
     axes.set_ylabel("base partitions")
     axes.legend(loc="upper left")

@@ -57,11 +57,11 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
             overwrite=True,
         )
     del features
+    with Meter() as compiling:
+        _compile(ensemble, settings.n_clusters)
     with Meter() as sampling:
         per_object = min(PAIRS_PER_OBJECT, ensemble.n_objects - 1)
         pairs = coassociation.sample(ensemble, per_object=per_object, random_state=seed)
-    with Meter() as compiling:
-        _compile(ensemble, settings.n_clusters)
     solves = _solve_all(ensemble, pairs, truth, settings)
     best = solves[0].model
     _store(folder, best)
@@ -77,8 +77,8 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
         "starts_agreement": _agreement([solve.model.labels_ for solve in solves[:N_STARTS]]),
         "steps": [
             generating.as_numbers("making the partitions"),
-            sampling.as_numbers("counting the sampled pairs"),
             compiling.as_numbers("compiling, once per process"),
+            sampling.as_numbers("counting the sampled pairs"),
         ],
     }
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bigcons.stores.consensus import Consensus
+    from bigcons.stores.ensemble import Ensemble
 
 
 @click.command()
@@ -68,9 +69,7 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
 
 def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
     """Return the classes in a truth file as integers, -1 where there is none."""
-    from bigcons.stores.ensemble import Ensemble
-
-    table = Ensemble.from_labels(path)
+    table = _table(path)
     names = list(table.names)
     if column is None and len(names) > 1:
         raise InvalidInputError(f"{path} has the columns {', '.join(names)}; choose one with --column.")
@@ -82,3 +81,20 @@ def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
             "give one class per object, in the order of the objects."
         )
     return table.read(0, n_objects)[:, names.index(column) if column else 0]
+
+
+def _table(path: str) -> Ensemble:
+    """Read a truth file as a table of labels; an .npy may also hold one plain vector."""
+    import numpy as np
+
+    from bigcons.stores.ensemble import Ensemble
+
+    if not path.endswith(".npy"):
+        return Ensemble.from_labels(path)
+    try:
+        classes = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidInputError(
+            f"{path} holds no plain array ({error}); save one with numpy.save."
+        ) from error
+    return Ensemble.from_labels(classes[:, None] if classes.ndim == 1 else classes)

@@ -1,0 +1,131 @@
+"""The command line as its own process: exit status, interrupts, terminals."""
+
+import io
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from bigcons.cli import progress as bars
+from bigcons.execution.progress import progress, report_progress_to
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start ``bigcons`` with the given arguments in an empty folder."""
+
+    def start(*arguments):
+        return subprocess.Popen(
+            [sys.executable, "-m", "bigcons", *arguments],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["--version"], 0), (["info", "nowhere.zarr"], 1), (["nonsense"], 2)]
+)
+def test_status__tells_what_happened(start, arguments, status):
+    child = start(*arguments)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == status
+    assert "Traceback" not in errors
+
+
+def test_demo__leaves_other_folders_alone(start, tmp_path):
+    (tmp_path / "letter.txt").write_text("Dear reader")
+    child = start("demo", "--size", "500", "-o", ".")
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert errors.startswith("Error: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
+def test_interrupt__ends_a_running_command(start, tmp_path):
+    child = start("demo", "--size", "120000")
+    begun = tmp_path / "bigcons-demo" / "truth.npy"
+    while not begun.exists():
+        assert child.poll() is None, child.stderr.read()
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode in (130, -signal.SIGINT)  # a shell reports both as 130
+    assert len(errors.strip().splitlines()) == 1
+    assert not (tmp_path / "bigcons-demo" / "ensemble.zarr").exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(bars, "sys", SimpleNamespace(stderr=terminal))
+    monkeypatch.setattr(bars, "QUIET_SECONDS", -1.0)
+    return terminal
+
+
+def test_progress__draws_on_a_terminal(terminal):
+    with bars.progress_on_terminal(), progress("counting", 10) as listener:
+        for _ in range(10):
+            listener.advance(1)
+    assert "counting (10 rows)" in terminal.getvalue()
+    assert "100%" in terminal.getvalue()
+
+
+def test_progress__draws_one_bar_at_a_time(terminal):
+    with bars.progress_on_terminal(), progress("outer", 2, "passes") as outer:
+        outer.advance(1)
+        with progress("inner", 2) as inner:
+            inner.advance(1)
+        outer.advance(1)
+    assert "outer" in terminal.getvalue()
+    assert "inner" not in terminal.getvalue()
+
+
+def test_progress__stays_silent_for_short_work(terminal, monkeypatch):
+    monkeypatch.setattr(bars, "QUIET_SECONDS", 60.0)
+    with bars.progress_on_terminal(), progress("counting", 10) as listener:
+        listener.advance(10)
+    assert terminal.getvalue() == ""
+
+
+def test_progress__stays_silent_without_a_terminal(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(bars, "sys", SimpleNamespace(stderr=stream))
+    monkeypatch.setattr(bars, "QUIET_SECONDS", -1.0)
+    with bars.progress_on_terminal(), progress("counting", 10) as listener:
+        listener.advance(10)
+    assert stream.getvalue() == ""
+
+
+def test_progress__goes_back_to_the_listener_before(terminal):
+    seen = []
+
+    class Remember:
+        def start(self, what, total, unit):
+            seen.append(what)
+
+        def advance(self, n):
+            pass
+
+        def finish(self):
+            pass
+
+    with report_progress_to(Remember):
+        with bars.progress_on_terminal(), progress("drawn", 1):
+            pass
+        with progress("remembered", 1):
+            pass
+    assert seen == ["remembered"]

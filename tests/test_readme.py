@@ -1,0 +1,56 @@
+"""The README's own lines run as they stand, on small data."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from bigcons.cli import main
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def code_blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@pytest.fixture
+def some_files(tmp_path, monkeypatch):
+    """Write the files the README speaks of; returns labels and truth."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=400)
+    features = rng.normal(size=(400, 4)) + 6 * truth[:, None]
+    labels = np.where(rng.random((400, 9)) < 0.4, -1, truth[:, None])
+    for name, table in (("features", features), ("labels", labels), ("truth", truth[:, None])):
+        columns = {f"{name}{column}": table[:, column] for column in range(table.shape[1])}
+        pq.write_table(pa.table(columns), f"{name}.parquet")
+    return labels, truth
+
+
+def test_readme__shell_lines_run(some_files):
+    (block,) = [block for block in code_blocks("sh") if block.startswith("bigcons ")]
+    for line in block.splitlines():
+        command, *arguments = shlex.split(line, comments=True)
+        assert command == "bigcons"
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def test_readme__python_lines_run(some_files):
+    labels, truth = some_files
+    (block,) = code_blocks("python")
+    names = {"labels": labels, "truth": truth}
+    exec(compile(block, str(README), "exec"), names)
+    assert names["model"].labels_.shape == truth.shape
+
+
+def test_readme__has_one_line_to_run_and_one_to_test():
+    lines = [block.strip() for block in code_blocks("sh")]
+    assert sum(line.endswith(".venv/bin/bigcons demo") for line in lines) == 1
+    assert sum(line.endswith(".venv/bin/pytest") for line in lines) == 1
