@@ -1,4 +1,4 @@
-"""The one place that sets numba's options.
+"""The one place that sets numba's options, and keeps compiled kernels on disk.
 
 Kernels release the GIL, so that plain threads run them in parallel, and never use numba's own
 parallel loops: the order of every sum is fixed by the code, hence the result by the input.
@@ -7,15 +7,24 @@ Compilation is lazy (at the first call with given types), never at import.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numba
+
+from bigcons.kernels._cache import keep_on_disk
 
 # Contraction and reassociation are allowed; NaN and infinity keep their meaning, for kernels test for them.
 _FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a kernel: nopython, GIL released, errors as in numpy (1/0 is inf)."""
-    return numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH)(function)
+    """Compile a kernel: nopython, GIL released, errors as in numpy (1/0 is inf).
+
+    With ``BIGCONS_JIT_CACHE=0`` in the environment nothing is kept on disk.
+    """
+    kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH)(function)
+    if os.environ.get("BIGCONS_JIT_CACHE") != "0" and not numba.config.DISABLE_JIT:
+        keep_on_disk(kernel)
+    return kernel

@@ -1,0 +1,109 @@
+"""Compiled kernels kept on disk, safe under several processes.
+
+Numba's own ``cache=True`` numbers its files through an index that processes overwrite for each other, so that
+a process may load the machine code of another signature; it does not notice changes in the kernels that a
+kernel calls; and it never finds a kernel again that takes a function. Here every entry is one file, written
+under a temporary name and renamed, and named by a hash of all that it depends on: nothing is shared, so
+nothing can race. Where a part of numba that this rests on is missing, every process compiles, as without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import pickle
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba import types
+from numba.core.caching import FunctionCache
+
+
+class KernelCache(FunctionCache):
+    """Numba's cache of one kernel, with files of our own in numba's place for them."""
+
+    def __init__(self, kernel: Any) -> None:
+        super().__init__(kernel.py_func)
+        self._kernel_name = _stable_name(kernel)
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        if not _takes_only_ours(sig):
+            return None
+        path = self._entry(sig, target_context.codegen())
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        digest, content = content[:32], content[32:]
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        entry = pickle.loads(content)  # noqa: S301 - the user's own files, as with numba's cache
+        return self._impl.rebuild(target_context, entry)
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        if not _takes_only_ours(sig) or not self._impl.check_cachable(data):
+            return
+        path = self._entry(sig, data.codegen)
+        content = self._cache_file._dump(self._impl.reduce(data))
+        with contextlib.suppress(OSError):  # a full or read-only disk costs a compilation, no more
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+                file.write(hashlib.sha256(content).digest() + content)
+            Path(file.name).replace(path)
+
+    def _entry(self, sig: Any, codegen: Any) -> Path:
+        parts = [
+            self._kernel_name,
+            numba.__version__,
+            *map(_stable_type, sig),
+            str(codegen.magic_tuple()),
+            _sources(),
+        ]
+        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+        return Path(self._cache_path) / f"bigcons-{self._kernel_name.rpartition('.')[2][:40]}-{digest}.nbc"
+
+
+def keep_on_disk(kernel: Any) -> None:
+    """Let a kernel of this package, and functions made of such kernels, be found again by the next process."""
+    if not _is_ours(kernel) or not hasattr(FunctionCache, "_load_overload"):
+        return
+    with contextlib.suppress(AttributeError, RuntimeError):  # another numba, or no place for the files
+        kernel._set_uuid(
+            _stable_name(kernel)
+        )  # a kernel that another takes as argument is the same when reloaded
+        kernel._cache = KernelCache(kernel)
+
+
+def _is_ours(kernel: Any) -> bool:
+    """Return whether a function and all it closes over are of this package: a user's may change."""
+    if not hasattr(kernel, "py_func") or not kernel.py_func.__module__.startswith("bigcons.kernels."):
+        return False
+    return all(_is_ours(part) for part in inspect.getclosurevars(kernel.py_func).nonlocals.values())
+
+
+def _stable_name(kernel: Any) -> str:
+    """Return a name that is the same in every process and tells apart functions made of different ones."""
+    function = kernel.py_func
+    parts = [_stable_name(part) for part in inspect.getclosurevars(function).nonlocals.values()]
+    return f"{function.__module__}.{function.__qualname__}" + (f"[{','.join(parts)}]" if parts else "")
+
+
+def _takes_only_ours(sig: Any) -> bool:
+    return all(_is_ours(argument.dispatcher) for argument in sig if isinstance(argument, types.Dispatcher))
+
+
+def _stable_type(argument: Any) -> str:
+    return _stable_name(argument.dispatcher) if isinstance(argument, types.Dispatcher) else str(argument)
+
+
+@cache
+def _sources() -> str:
+    """Return a hash of all kernels' sources: any of them may be inlined into any other."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

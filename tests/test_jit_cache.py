@@ -1,0 +1,89 @@
+"""Compiled kernels on disk: found again by another process, never mistaken, harmless when damaged."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CALL = """
+import sys
+import numpy as np
+from bigcons.kernels import agreement, divergences, pair_descent
+dtype = np.dtype(sys.argv[1])
+left = np.arange(12, dtype=dtype).reshape(4, 3) % 3 - 1
+right = np.ones((4, 3), dtype=dtype)
+n_agree, n_seen = np.zeros((4, 4), np.int32), np.zeros((4, 4), np.int32)
+agreement.count_tile(left, right, n_agree, n_seen)
+expected = ((left[:, None] == right[None]) & (left[:, None] >= 0)).sum(axis=2)
+assert (n_agree == expected).all(), n_agree
+rows = np.full((2, 4), 0.5)
+csr = np.array([0, 1, 2]), np.array([1, 0], np.int32), np.full(2, 0.25, np.float32), np.ones(2, np.float32)
+assert pair_descent.total_value(rows, *csr, divergences.l2_value, 0.0) == 0.0625
+assert pair_descent.total_value(rows, *csr, divergences.exponential_value, 1.0) > 0
+for kernel in (agreement.count_tile, pair_descent.total_value):
+    print(sum(kernel.stats.cache_hits.values()))
+"""
+
+
+def start(cache: Path, dtype: str = "int8") -> subprocess.Popen[str]:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment.pop("BIGCONS_JIT_CACHE", None)
+    return subprocess.Popen(
+        [sys.executable, "-c", CALL, dtype],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def hits(process: subprocess.Popen[str]) -> list[int]:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return [int(word) for word in out.split()]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that four processes filled at the same time, two signatures each twice."""
+    cache = tmp_path_factory.mktemp("jit")
+    for process in [start(cache, dtype) for dtype in ("int8", "int16", "int8", "int16")]:
+        hits(process)
+    return cache
+
+
+def test_keep_on_disk__next_process_finds_kernels_and_those_that_take_functions(filled: Path) -> None:
+    assert hits(start(filled, "int8")) == [1, 2]
+    assert hits(start(filled, "int16")) == [1, 2]
+
+
+def test_keep_on_disk__damaged_entries_are_compiled_anew(filled: Path) -> None:
+    entries = sorted(filled.rglob("*.nbc"))
+    assert entries
+    for number, entry in enumerate(entries):
+        content = entry.read_bytes()
+        entry.write_bytes(
+            content[: len(content) // 2]
+            if number % 2
+            else content[:100] + bytes([content[100] ^ 255]) + content[101:]
+        )
+    assert hits(start(filled)) == [0, 0]
+    assert hits(start(filled)) == [1, 2]
+
+
+def test_keep_on_disk__leaves_no_temporary_files(filled: Path) -> None:
+    assert not list(filled.rglob("*.tmp"))
+
+
+def test_keep_on_disk__a_users_function_is_never_kept(tmp_path: Path) -> None:
+    from bigcons.kernels import _cache
+    from bigcons.kernels.divergences import bregman_functions
+
+    value, slope, curvature = bregman_functions(lambda x: x * x)
+    for kernel in (value, slope, curvature):
+        assert not _cache._is_ours(kernel)
+        assert not isinstance(kernel._cache, _cache.KernelCache)
