@@ -68,7 +68,7 @@ class KernelCache(FunctionCache):
 
 
 def keep_on_disk(kernel: Any) -> None:
-    """Let a kernel of this package, and functions made of such kernels, be found again by the next process."""
+    """Let a kernel of this package, or a function made of such, be found again by the next process."""
     if not _is_ours(kernel) or not hasattr(FunctionCache, "_load_overload"):
         return
     with contextlib.suppress(AttributeError, RuntimeError):  # another numba, or no place for the files
