@@ -29,7 +29,7 @@ def minimise_on_simplex(A, b, y, support, work):
         if y[k] > 0.0:
             support[n_support] = k
             n_support += 1
-    ridge = RIDGE * largest + 1e-300
+    ridge = RIDGE * largest + 1e-100  # not 0 where A is
     for _ in range(4 * K + 8):  # finite in exact arithmetic; the cap guards against cycling by rounding
         if n_support > 1:
             minimise_on_face(A, b, ridge, support, n_support, work)
