@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito (2008), the order in which neighbours differ most
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+# Okabe and Ito (2008) in the order in which neighbours differ most, then four of Tol's muted colours
+PALETTE = (
+    *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"),
+    *("#999999", "#882255", "#44AA99", "#332288"),
+)
 _HEAT = "Blues"
 _NEVER_SEEN = "#DDDDDD"
 _GUIDE = "#888888"
@@ -73,7 +76,7 @@ def convergence(history: Mapping[str, Sequence[float]]) -> Figure:
     ``history`` is ``history_`` of a fitted clusterer or ``Consensus.history``: lists named ``pass`` or
     ``step``, ``objective`` and, where the method has one, ``gap``.
     """
-    unit = "step" if "step" in history else "pass"
+    unit = "pass" if "pass" in history else "step"
     if not history.get(unit) or not history.get("objective"):
         raise InvalidInputError(
             f"history has the entries {sorted(history)}; a curve needs 'pass' or 'step' and 'objective'."
@@ -204,7 +207,7 @@ def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
         vmax=colours.N - 0.5,
     )
     strip.set_axis_off()
-    axes.set_xlabel(f"{axes.get_xlabel()}; strip: cluster", labelpad=14)
+    axes.set_xlabel(f"{axes.get_xlabel()}; strip: label", labelpad=14)
 
 
 def _coassociation_share(labels: np.ndarray) -> np.ndarray:
