@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -351,6 +352,20 @@ def test_kmeans__refuses_an_existing_output_before_any_work(points, tmp_path):
         make("features that are never read", out=tmp_path / "notes", overwrite=True)
     again = make(points, out=tmp_path / "e.zarr", overwrite=True, n_partitions=2)
     assert again.shape == (N_OBJECTS, 2)
+
+
+def test_kmeans__a_full_disk_is_one_line_and_keeps_what_is_finished(points, tmp_path, monkeypatch):
+    def full(file, labels, save=np.save):
+        if "000002" in file.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(file, labels)
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(StoreError, match="No space left while writing"):
+        make(points, out=tmp_path / "e.zarr", client="serial")
+    monkeypatch.undo()
+    finished = sorted(path.name for path in (tmp_path / "e.zarr.partial").glob("*.npy"))
+    assert finished == ["partition-000000.npy", "partition-000001.npy"]
 
 
 CHILD = """

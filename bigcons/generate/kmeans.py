@@ -192,7 +192,7 @@ def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, directory: Path
         return matrix
     path = directory / "features.npy"
     if not path.exists():
-        with manifest.plain_disk_errors(path), replacing(path) as partial:
+        with replacing(path) as partial:
             _write_scaled(data, scaling, shape, partial)
     return NpyFile(path)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from bigcons.errors import StoreError
 from bigcons.stores.locks import writer_lock
+from bigcons.stores.manifest import plain_disk_errors
 
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
@@ -70,10 +71,11 @@ def open_scratch(
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path to write to; it becomes ``path``, durably, when the ``with`` block succeeds."""
     partial = path.with_name(f"{path.name}.part")
-    yield partial
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with plain_disk_errors(path):
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
 
 
 def _join(directory: Path, parameters: dict[str, Any], seed: int, *, seed_is_given: bool) -> int:
