@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import click
 import numpy as np
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 import bigcons
 from bigcons.cli import main
 from bigcons.cli.group import COMMANDS
+from bigcons.stores import manifest
 
 N_OBJECTS = 300
 
@@ -325,13 +327,14 @@ def test_warnings__are_one_line(ensemble, run):
     assert line.startswith("Warning: ")
 
 
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 37.3 GiB"), OSError(28, "No space left")])
+def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
+    monkeypatch.setattr(manifest, "read", Mock(side_effect=error))
+    assert_fails_in_one_line(run("info e.zarr"), str(error))
+
+
 def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
-    from bigcons.stores import manifest
-
-    def interrupt(path):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(manifest, "read", interrupt)
+    monkeypatch.setattr(manifest, "read", Mock(side_effect=KeyboardInterrupt))
     result = run("info e.zarr")
     assert result.exit_code == 130
     assert len(result.stderr.strip().splitlines()) == 1

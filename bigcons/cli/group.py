@@ -38,7 +38,7 @@ class LazyGroup(click.Group):
         with progress_on_terminal(), _warnings_in_one_line():
             try:
                 return super().invoke(ctx)
-            except (BigconsError, OSError) as error:
+            except (BigconsError, OSError, MemoryError) as error:
                 reason = " ".join(str(error).split())
                 emit_error(ctx, reason)
                 raise click.ClickException(reason) from error
