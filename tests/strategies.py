@@ -42,7 +42,7 @@ def label_values():
 
 @st.composite
 def label_columns(draw, n_objects):
-    """Draw one partition as a list of ``n_objects`` values of one kind, None where missing, not all missing."""
+    """Draw one partition as a list of ``n_objects`` values of one kind, None where missing."""
     values = st.none() | draw(label_values())
     column = st.lists(values, min_size=n_objects, max_size=n_objects)
     return draw(column.filter(lambda labels: any(label is not None for label in labels)))

@@ -343,6 +343,7 @@ def import_labels(
     a dask collection is computed twice, chunk by chunk. Raises MemoryBudgetError if a chunk of the
     source, or the distinct labels, do not fit.
     """
+    manifest.refuse_existing(out, overwrite)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
     return _import(open_source(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
 
@@ -362,6 +363,7 @@ def write_partitions(
 
     Files are mapped and read by blocks of rows, so that the labels are never in memory as a whole.
     """
+    manifest.refuse_existing(out, overwrite)
     source = ColumnsSource(columns, check_int("n_objects", n_objects))
     made_by = {"made_by": "write_partitions"} if provenance is None else provenance
     return _import(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
@@ -376,7 +378,6 @@ def _import(
     budget: int,
     chunk_rows: int | None,
 ) -> Ensemble:
-    manifest.refuse_existing(out, overwrite)
     rows = rows_per_read(source, budget)
     learnt = learn(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
     dtype = label_dtype([len(encoding.values) for encoding in learnt.encodings])

@@ -13,7 +13,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import format_size, rows_within
 from bigcons.schema import ENSEMBLE, MISSING
-from bigcons.stores.relabel import Encoding, Learner
+from bigcons.stores.relabel import Encoding, Learner, RawColumn
 from bigcons.stores.sources import LabelSource
 
 BLOCK_ROWS = 65_536
@@ -49,10 +49,9 @@ def learn(
     ]
     n_objects = 0
     for columns in source.blocks(rows):
-        n_objects += len(columns[0]) if columns else 0
-        for learner, column in zip(learners, columns, strict=True):
-            learner.learn(column)
+        n_objects += _learn_block(learners, columns)
         _check_values_fit(learners, values_budget)
+        del columns  # before the source makes the next ones
     if not n_objects or not source.n_partitions:
         raise InvalidInputError(
             f"labels is empty, shape ({n_objects}, {source.n_partitions}); "
@@ -70,10 +69,9 @@ def encode(
     """
     n_labelled = np.zeros(len(encodings), np.int64)
     for columns in source.blocks(rows):
-        codes = np.empty((len(encodings), len(columns[0])), dtype)
-        for u, (encoding, column) in enumerate(zip(encodings, columns, strict=True)):
-            codes[u] = encoding.encode(column)
+        codes = _encode_block(encodings, columns, dtype)
         n_labelled += np.count_nonzero(codes != MISSING, axis=1)
+        del columns  # before the source makes the next ones
         yield np.ascontiguousarray(codes.T)
     changed = np.flatnonzero(n_labelled != [encoding.n_labelled for encoding in encodings])
     if changed.size:
@@ -116,7 +114,13 @@ def default_chunk_rows(n_objects: int) -> int:
 def rows_per_read(source: LabelSource, budget: int) -> int:
     """Return how many rows of ``source`` to read and encode at a time within half of ``budget`` bytes."""
     per_row = source.row_bytes + 2 * 4 * source.n_partitions + _WORKING_BYTES
-    rows = rows_within(budget // 2, per_row, at_least=source.least_rows, what="one block of the labels")
+    rows = rows_within(
+        budget,
+        2 * per_row,
+        fixed=2 * source.fixed_bytes,
+        at_least=source.least_rows,
+        what="one block of the labels",
+    )
     return min(rows, max(BLOCK_ROWS, source.least_rows))
 
 
@@ -124,7 +128,7 @@ def chunk_rows_within(n_objects: int, bytes_per_row: int, budget: int) -> int:
     """Return the default rows per chunk, halved until four copies of a chunk fit into half of ``budget``."""
     rows = default_chunk_rows(n_objects)
     fitting = rows_within(
-        budget // 2, 4 * bytes_per_row, at_least=MIN_CHUNK_ROWS, what=f"{MIN_CHUNK_ROWS} rows of labels"
+        budget, 8 * bytes_per_row, at_least=MIN_CHUNK_ROWS, what=f"{MIN_CHUNK_ROWS} rows of labels"
     )
     while rows > fitting:
         rows //= 2
@@ -155,6 +159,19 @@ def check_distinct(names: Sequence[str]) -> None:
         if name in seen:
             raise InvalidInputError(f"names has {name!r} twice; give every partition a name of its own.")
         seen.add(name)
+
+
+def _learn_block(learners: Sequence[Learner], columns: Sequence[RawColumn]) -> int:
+    for learner, column in zip(learners, columns, strict=True):
+        learner.learn(column)
+    return len(columns[0]) if columns else 0
+
+
+def _encode_block(encodings: Sequence[Encoding], columns: Sequence[RawColumn], dtype: np.dtype) -> np.ndarray:
+    codes = np.empty((len(encodings), len(columns[0])), dtype)
+    for u, (encoding, column) in enumerate(zip(encodings, columns, strict=True)):
+        codes[u] = encoding.encode(column)
+    return codes
 
 
 def _check_values_fit(learners: Sequence[Learner], budget: int | None) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.stores import manifest
 from bigcons.stores.zarr_arrays import (
@@ -59,7 +59,7 @@ class StoredLabels:
         body = manifest.load(path, KIND)
         try:
             self.head = _read_head(body)
-            self.generation = int(body["generation"])
+            self.generation = _natural(body["generation"])
             self.dtype = np.dtype(_one_of(body["dtype"], ENSEMBLE["labels"].dtypes))
             self.chunk_columns = _natural(body["chunk_columns"])
             self.checksums = np.array(body["checksums"], np.int64)
@@ -77,8 +77,9 @@ class StoredLabels:
 
         Raises CorruptStoreError for a chunk that is damaged, lost, or holds what cannot be a label.
         """
-        if start == stop:
-            return np.empty((0, len(self.head.names) - first_column), self.dtype)
+        shape = (stop - start, len(self.head.names) - first_column)
+        if 0 in shape:
+            return np.empty(shape, self.dtype)
         try:
             block = np.ascontiguousarray(self._array[start:stop, first_column:])
         except OSError:
@@ -143,7 +144,10 @@ class StoredLabels:
 
     def _open_array(self, body: dict[str, Any]) -> Any:
         path = self.path / labels_name(self.generation)
-        array = open_array(path)
+        try:
+            array = open_array(path)
+        except StoreNotFoundError:
+            raise CorruptStoreError(f"{path} is missing; {_RESTORE}") from None
         expected = (self.head.n_objects, len(self.head.names)), (self.head.chunk_rows, self.chunk_columns)
         if (array.shape, array.chunks) != expected or array.dtype != self.dtype:
             raise CorruptStoreError(f"{path} has another shape or type than the manifest says; {_RESTORE}")
@@ -273,7 +277,7 @@ def sweep(directory: Path, generation: int) -> None:
 def tile_checksums(block: np.ndarray, columns: int) -> list[int]:
     """Return the crc32 of the labels of each chunk in a row of chunks."""
     tiles = (block[:, first : first + columns] for first in range(0, block.shape[1], columns))
-    return [zlib.crc32(np.ascontiguousarray(tile)) for tile in tiles]
+    return [zlib.crc32(np.ascontiguousarray(tile).data) for tile in tiles]
 
 
 def _column_maxima(block: np.ndarray) -> np.ndarray:

@@ -260,9 +260,8 @@ def _to_arrow(raw: np.ndarray, name: str) -> Any:
             f"partition {name!r} has labels of type {raw.dtype}; "
             "labels are whole numbers or text: recode them."
         )
-    values: Any = raw.astype(object) if raw.dtype.kind in "UT" else raw
     try:
-        return pa.array(values, from_pandas=True)
+        return pa.array(raw.astype(object) if raw.dtype.kind == "T" else raw, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
         raise InvalidInputError(
             f"partition {name!r} has labels of type {_kinds(raw)}; "

@@ -20,10 +20,14 @@ class ArraySource(LabelSource):
         check_two_dimensions(array.shape)
         self._array = array
         self._n_rows, self.n_partitions = array.shape
-        self.row_bytes = 2.0 * array.dtype.itemsize * self.n_partitions
+        unit = getattr(array, "shards", None) or getattr(array, "chunks", None)
+        self.least_rows = unit[0] if unit else 1
+        copies = 3 if unit else 2  # as decoded, as read, as columns
+        self.row_bytes = float(copies * array.dtype.itemsize * self.n_partitions)
 
     def blocks(self, rows: int) -> Iterator[Sequence[RawColumn]]:
-        """Yield all rows in order, as columns of ``rows`` rows."""
+        """Yield all rows in order, as columns of ``rows`` rows rounded to whole chunks."""
+        rows = max(rows - rows % self.least_rows, self.least_rows)
         for block in row_blocks(self._n_rows, rows):
             yield columns_of(np.asarray(self._array[block.start : block.stop]))
             _release_pages(self._array)

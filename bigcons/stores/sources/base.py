@@ -18,6 +18,8 @@ class LabelSource(ABC):
     n_partitions: int
     row_bytes: float
     """about how much memory one row takes when it is read"""
+    fixed_bytes: int = 0
+    """about how much memory reading takes whatever the number of rows"""
     names: list[str] | None = None
     """names of the partitions, None if the source has none of its own"""
     least_rows: int = 1

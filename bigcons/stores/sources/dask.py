@@ -22,7 +22,8 @@ class DaskArraySource(LabelSource):
             )
         self._array = array
         self.n_partitions = int(array.shape[1])
-        self.row_bytes = 2.0 * array.dtype.itemsize * self.n_partitions
+        copies = 4  # as the graph reads, decodes and cuts it, and as columns
+        self.row_bytes = float(copies * array.dtype.itemsize * self.n_partitions)
         known = [rows for rows in array.chunks[0] if not math.isnan(rows)]
         self.least_rows = int(max(known, default=1))
 

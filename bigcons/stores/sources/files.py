@@ -18,7 +18,10 @@ from bigcons.stores.sources.arrays import ArraySource
 from bigcons.stores.sources.base import LabelSource, check_two_dimensions, columns_of
 from bigcons.stores.zarr_arrays import open_matrix
 
-_CSV_BLOCK_BYTES = 1 << 22
+_CSV_BLOCK_BYTES = 1 << 20
+_PARQUET_PAGE_BYTES = 1 << 20
+_PAGES_PER_COLUMN = 3
+"""compressed, plain and decoded: what a Parquet reader holds of every column"""
 _CSV_MISSING = ["", "NA", "N/A", "<NA>", "NaN", "nan", "None", "none", "NULL", "null", "#N/A"]
 
 
@@ -41,8 +44,9 @@ class NpySource(LabelSource):
                 if self._fortran:
                     yield [self._part_of_column(file, u, block.start, block.n_rows) for u in self._columns]
                 else:
-                    labels = self._read(file, block.n_rows * self.n_partitions)
-                    yield columns_of(labels.reshape(block.n_rows, self.n_partitions))
+                    yield columns_of(
+                        self._read(file, block.n_rows * self.n_partitions).reshape(block.n_rows, -1)
+                    )
 
     @property
     def _columns(self) -> range:
@@ -89,7 +93,10 @@ class CsvSource(LabelSource):
             reader = pyarrow.csv.open_csv(
                 self._path,
                 read_options=pyarrow.csv.ReadOptions(
-                    block_size=_CSV_BLOCK_BYTES, column_names=names, skip_rows=int(self.names is not None)
+                    use_threads=False,
+                    block_size=_CSV_BLOCK_BYTES,
+                    column_names=names,
+                    skip_rows=int(self.names is not None),
                 ),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.large_string()),
@@ -114,9 +121,11 @@ class ParquetSource(LabelSource):
         self._files = sorted(path.glob("*.parquet"), key=_by_numbers) if path.is_dir() else [path]
         if not self._files:
             raise InvalidInputError(f"{path} holds no .parquet file; check the path.")
-        self.names = self._open(self._files[0]).schema_arrow.names
+        first = self._open(self._files[0])
+        self.names = first.schema_arrow.names
         self.n_partitions = len(self.names)
         self.row_bytes = 24.0 * self.n_partitions
+        self.fixed_bytes = _PAGES_PER_COLUMN * sum(_page_bytes(first.metadata))
 
     def blocks(self, rows: int) -> Iterator[Sequence[RawColumn]]:
         """Yield all rows in order, as columns of at most ``rows`` rows."""
@@ -221,6 +230,14 @@ def _is_number_or_missing(cell: str) -> bool:
 def _by_numbers(path: Path) -> list[tuple[int, str]]:
     """Sort ``part.10`` behind ``part.9``."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", path.name)]
+
+
+def _page_bytes(metadata: Any) -> Iterator[int]:
+    """Yield the size of the largest page of each column, which is at most that of the column."""
+    for u in range(metadata.num_columns):
+        groups = (metadata.row_group(g).column(u) for g in range(metadata.num_row_groups))
+        largest = max((group.total_uncompressed_size for group in groups), default=0)
+        yield min(largest, _PARQUET_PAGE_BYTES)
 
 
 def _broken_parquet(path: Path, error: Exception) -> InvalidInputError:

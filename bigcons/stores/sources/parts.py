@@ -117,6 +117,7 @@ class ReorderedSource(LabelSource):
         self.names = list(names)
         self.n_partitions = source.n_partitions
         self.row_bytes = source.row_bytes
+        self.fixed_bytes = source.fixed_bytes
         self.least_rows = source.least_rows
         self.untyped = source.untyped
 

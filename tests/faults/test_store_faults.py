@@ -1,0 +1,321 @@
+"""Damage to stored labels is found and named, never read as labels; a kill leaves the old or the new."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from bigcons import Ensemble
+from bigcons.errors import CorruptStoreError, LockedStoreError, StoreError
+from bigcons.stores import label_store, manifest
+from bigcons.stores.locks import writer_lock
+from tests.stores import names_in
+
+LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))
+WIDE = np.random.default_rng(1).integers(-1, 300, (4000, 30))
+
+
+@pytest.fixture(params=[LABELS, WIDE], ids=["int8", "int16"])
+def store(request, tmp_path):
+    Ensemble.from_labels(request.param).save(tmp_path / "e", chunk_rows=1024)
+    return tmp_path / "e"
+
+
+def chunk(store, row, column=0):
+    return store / "labels-1" / "c" / str(row) / str(column)
+
+
+def assert_found_by_read_and_verify(store, row):
+    """The damaged chunk is named; the others are still read."""
+    ensemble = Ensemble.open(store)
+    for check in (lambda: ensemble.read(row * 1024, row * 1024 + 5), ensemble.verify):
+        with pytest.raises(CorruptStoreError) as caught:
+            check()
+        assert "\n" not in str(caught.value)
+        assert f"rows {row * 1024} to" in str(caught.value)
+        assert "restore" in str(caught.value)
+    other = (row + 1) % 4
+    assert ensemble.read(other * 1024, other * 1024 + 5).shape == (5, 30)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_read__finds_a_flipped_bit(store, seed):
+    rng = np.random.default_rng(seed)
+    row = int(rng.integers(4))
+    data = bytearray(chunk(store, row).read_bytes())
+    place, bit = int(rng.integers(len(data))), int(rng.integers(8))
+    data[place] ^= 1 << bit
+    chunk(store, row).write_bytes(data)
+    assert_found_by_read_and_verify(store, row)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 100, -1, -4])
+def test_read__finds_a_truncated_chunk(store, length):
+    data = chunk(store, 2).read_bytes()
+    chunk(store, 2).write_bytes(data[:length])
+    assert_found_by_read_and_verify(store, 2)
+
+
+def test_read__finds_a_lost_chunk(store):
+    chunk(store, 1).unlink()
+    assert_found_by_read_and_verify(store, 1)
+
+
+def test_read__tells_a_lost_chunk_from_missing_labels(tmp_path):
+    labels = np.full((4096, 2), -1)
+    labels[:10] = 0
+    Ensemble.from_labels(labels).save(tmp_path / "e", chunk_rows=1024)
+    ensemble = Ensemble.open(tmp_path / "e")
+    assert (ensemble.read(1024, 4096) == -1).all()
+    assert ensemble.verify()["n_chunks"] == 4
+    chunk(tmp_path / "e", 3).unlink()
+    with pytest.raises(CorruptStoreError, match="rows 3072 to 4096"):
+        ensemble.read(3072, 4096)
+
+
+def test_verify__finds_swapped_chunks(store):
+    kept = chunk(store, 0).read_bytes()
+    chunk(store, 0).write_bytes(chunk(store, 1).read_bytes())
+    chunk(store, 1).write_bytes(kept)
+    with pytest.raises(CorruptStoreError, match="not the one that was written"):
+        Ensemble.open(store).verify()
+
+
+def test_verify__finds_a_chunk_of_another_store(store, tmp_path):
+    other = np.where(Ensemble.open(store).read(0, 4000) == 0, -1, Ensemble.open(store).read(0, 4000))
+    Ensemble.from_labels(other).save(tmp_path / "other", chunk_rows=1024)
+    shutil.copy(chunk(tmp_path / "other", 0), chunk(store, 0))
+    with pytest.raises(CorruptStoreError):
+        Ensemble.open(store).verify()
+
+
+def test_verify__finds_links(store, tmp_path):
+    shutil.move(chunk(store, 0), tmp_path / "elsewhere")
+    chunk(store, 0).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CorruptStoreError, match="is a link"):
+        Ensemble.open(store).verify()
+
+
+def test_read__refuses_labels_that_no_partition_has(store):
+    """What kernels index with is within bounds, even in a store made to harm."""
+    ensemble = Ensemble.open(store)
+    array = zarr.open_array(str(store / "labels-1"), mode="r+")
+    row = ensemble.read(0, 1)
+    row[0, 3] = ensemble.n_clusters[3]
+    array[0:1] = row
+    with pytest.raises(CorruptStoreError, match="not of its partition"):
+        ensemble.read(0, 10)
+    array[0:1] = np.where(np.arange(30) == 3, -2, row)
+    with pytest.raises(CorruptStoreError, match="rows 0 to 10"):
+        ensemble.read(0, 10)
+
+
+@pytest.fixture
+def named_store(tmp_path):
+    Ensemble.from_labels([["a", 5], ["b", 6], ["a", 5]]).save(tmp_path / "e")
+    return tmp_path / "e"
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_categories__damaged(named_store, damage):
+    file = named_store / "categories-1.json"
+    if damage == "remove":
+        file.unlink()
+    else:
+        data = file.read_bytes()
+        file.write_bytes(data[:-3] if damage == "cut" else data.replace(b"a", b"c", 1))
+    with pytest.raises(CorruptStoreError, match="categories"):
+        _ = Ensemble.open(named_store).categories
+
+
+def change_manifest(store, **changes):
+    """Write a manifest that is whole but says something else."""
+    body = manifest.load(store, "ensemble") | changes
+    manifest.commit(store, "ensemble", {key: value for key, value in body.items() if value is not ...})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"generation": "../x"},
+        {"generation": "1/../../x"},
+        {"generation": -1},
+        {"generation": ...},
+        {"generation": True},
+        {"n_objects": 10**12},
+        {"n_objects": 0},
+        {"n_objects": "3"},
+        {"n_objects": 2.5},
+        {"n_partitions": 10**9},
+        {"names": ["a"]},
+        {"names": 3},
+        {"n_clusters": [2, 10**6]},
+        {"n_clusters": [0, 2]},
+        {"n_clusters": [2, 2**80]},
+        {"n_labelled": [3, 4]},
+        {"dtype": "object"},
+        {"dtype": "float32"},
+        {"dtype": "int64"},
+        {"chunk_rows": 10**12},
+        {"chunk_columns": 0},
+        {"chunk_rows": 1},
+        {"checksums": []},
+        {"checksums": [["x"]]},
+        {"checksums": {"a": 1}},
+        {"provenance": 3},
+        {"n_bytes": None},
+        {"metadata_checksum": 0},
+        {"categories_checksum": 0},
+    ],
+    ids=str,
+)
+def test_open__refuses_hostile_manifests(named_store, changes):
+    change_manifest(named_store, **changes)
+    with pytest.raises(CorruptStoreError) as caught:
+        Ensemble.open(named_store).verify()
+    assert "\n" not in str(caught.value)
+
+
+def test_open__follows_no_link_out_of_the_store(named_store, tmp_path):
+    shutil.move(named_store / "labels-1", tmp_path / "elsewhere")
+    (named_store / "labels-1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CorruptStoreError, match="is a link"):
+        Ensemble.open(named_store)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("shape", [10**12, 2]),
+        ("zarr_format", 2),
+        ("data_type", "float64"),
+        ("fill_value", -1),
+        ("codecs", [{"name": "bytes"}, {"name": "numcodecs.pickle"}]),
+        ("codecs", "pickle"),
+        ("codecs", []),
+        ("node_type", "group"),
+        ("chunk_grid", {"name": "regular", "configuration": {"chunk_shape": [10**12, 2]}}),
+        ("chunk_key_encoding", {"name": "default", "configuration": {"separator": "."}}),
+        ("storage_transformers", [{"name": "x"}]),
+    ],
+    ids=str,
+)
+def test_open__refuses_hostile_metadata(named_store, key, value):
+    file = named_store / "labels-1" / "zarr.json"
+    metadata = json.loads(file.read_text())
+    file.write_text(json.dumps(metadata | {key: value}))
+    with pytest.raises(CorruptStoreError) as caught:
+        Ensemble.open(named_store).verify()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b" " * (1 << 21)])
+def test_open__refuses_broken_metadata(named_store, data):
+    (named_store / "labels-1" / "zarr.json").write_bytes(data)
+    with pytest.raises(CorruptStoreError):
+        Ensemble.open(named_store)
+
+
+def test_read__of_a_store_that_has_changed_says_so(store):
+    reader = Ensemble.open(store)
+    Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
+    with pytest.raises(StoreError, match="changed since it was opened; open it again"):
+        reader.read(0, 10)
+
+
+def test_append__is_refused_while_another_writes(store):
+    ensemble = Ensemble.open(store, "a")
+    with writer_lock(store), pytest.raises(LockedStoreError, match="wait until it is done"):
+        ensemble.append_objects(ensemble.read(0, 5))
+    with writer_lock(store), pytest.raises(LockedStoreError):
+        ensemble.save(store, overwrite=True)
+    assert ensemble.verify()["ok"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("action", ["append_objects", "append_partitions", "save"])
+def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, code):
+    ensemble = Ensemble.open(store, "a")
+    before = ensemble.read(0, 4000)
+    checksums = label_store.tile_checksums
+    calls = iter(range(100))
+
+    def full_at_the_third_chunk(*arguments):
+        if next(calls) == 2:
+            raise OSError(code, os.strerror(code))
+        return checksums(*arguments)
+
+    monkeypatch.setattr(label_store, "tile_checksums", full_at_the_third_chunk)
+    write = {
+        "append_objects": lambda: ensemble.append_objects(Ensemble.from_labels(LABELS)),
+        "append_partitions": lambda: ensemble.append_partitions(Ensemble.from_labels(LABELS)),
+        "save": lambda: ensemble.save(store, overwrite=True),
+    }[action]
+    with pytest.raises(StoreError, match="No space left while writing"):
+        write()
+    monkeypatch.undo()
+    assert names_in(store) == ["labels-1", "manifest.json", "zarr.json"]
+    assert names_in(store.parent) == ["e"]
+    assert np.array_equal(Ensemble.open(store).read(0, 4000), before)
+
+
+CHILD = """
+import sys
+import numpy as np
+from bigcons import Ensemble
+from tests.stores import names_in
+action, path = sys.argv[1:]
+print("ready", flush=True)
+ensemble = Ensemble.open(path, "a")
+labels = ensemble.read(0, 4000)
+for turn in range(10**6):
+    if action == "save":
+        Ensemble.from_labels(np.roll(labels, turn, axis=0)).save(path, chunk_rows=256, overwrite=True)
+    elif action == "append_objects":
+        ensemble.append_objects(labels)
+    else:
+        ensemble.append_partitions(np.tile(labels[:, :1], (ensemble.n_objects // 4000, 5)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
+@pytest.mark.parametrize("action", ["save", "append_objects", "append_partitions"])
+def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
+    """Each kill meets a store with labels in it; what is left passes verify and can be written to."""
+    path = tmp_path / "e"
+    labels = np.arange(4000)[:, None] % [2, 3, 4, 5, 6, 7]
+    rng = np.random.default_rng(0)
+    survivors = []
+    for _ in range(4):
+        Ensemble.from_labels(labels).save(path, chunk_rows=256, overwrite=path.exists())
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, action, str(path)],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        child.stdout.readline()
+        time.sleep(0.2 + 0.5 * rng.random())
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        survivor = Ensemble.open(path, "a")
+        assert survivor.verify()["ok"]
+        assert survivor.n_objects % 4000 == 0
+        assert (survivor.n_partitions - 6) % 5 == 0
+        if action != "save":
+            assert np.array_equal(survivor.read(0, 4000)[:, :6], labels)
+        survivors.append(manifest.load(path, "ensemble"))
+        survivor.append_objects(survivor.read(0, 1))
+        assert survivor.verify()["ok"]
+        survivor.save(path, overwrite=True)
+        assert names_in(tmp_path) == ["e"]
+    assert len({json.dumps(body) for body in survivors}) > 1, "no child came to write anything"

@@ -1,0 +1,20 @@
+"""What the tests of stores share: the labels of an ensemble as its user knows them, the names in a folder."""
+
+from __future__ import annotations
+
+from tests.naive.ensemble import decode
+
+
+def values_of(ensemble):
+    """Return the original labels as a list of rows, None where missing."""
+    codes = ensemble.read(0, ensemble.n_objects)
+    columns = []
+    for u, values in enumerate(ensemble.categories):
+        known = list(range(ensemble.n_clusters[u])) if values is None else values.tolist()
+        columns.append(decode(codes[:, u].tolist(), known))
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def names_in(directory):
+    """Return the names in a directory in ascending order."""
+    return sorted(entry.name for entry in directory.iterdir())
