@@ -110,8 +110,9 @@ class Divergence:
         slope, parameter = self.compiled.slope, self.compiled.parameter
         bend_times_p = np.array([slope(0.0, v, parameter) for v in p])  # (p - 0) F''(p)
         bend_times_q = np.array([-slope(1.0, v, parameter) for v in p])
-        slack = 1e-5 * np.maximum(np.abs(bend_times_p), np.abs(bend_times_q))[1:]
-        fails = (np.diff(bend_times_p) < -slack) | (np.diff(bend_times_q) > slack)
+        slack = 1e-12 if self._analytic else 1e-5
+        fails = np.diff(bend_times_p) < -slack * np.abs(bend_times_p)[1:]
+        fails |= np.diff(bend_times_q) > slack * np.abs(bend_times_q)[1:]
         fails |= ~(np.isfinite(bend_times_p) & np.isfinite(bend_times_q))[1:] | (bend_times_p[1:] < 0)
         return float(p[1:][fails][0]) if fails.any() else None
 
@@ -175,7 +176,7 @@ def resolve_divergence(divergence: str | Divergence) -> Divergence:
 
 
 def _parse(text: str) -> Divergence:
-    match = re.fullmatch(r"(l2|kl|power|exponential)(?::([0-9.eE+-]+))?", text)
+    match = re.fullmatch(r"(l2|kl|power|exponential)(?::([+-]?\d+\.?\d*(?:[eE][+-]?\d+)?))?", text)
     if match:
         name, parameter = match.groups()
         if name in ("l2", "kl") and parameter is None:

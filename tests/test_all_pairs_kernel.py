@@ -13,9 +13,9 @@ from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex
 from tests.strategies import label_matrices
 
-EXACT = dict(rel=1e-9, abs=1e-9)
+EXACT = {"rel": 1e-9, "abs": 1e-9}
 # memberships are rounded to float32 after each object's exact update
-ROUNDED = dict(rel=1e-5, abs=1e-5)
+ROUNDED = {"rel": 1e-5, "abs": 1e-5}
 MOVE_ALL = -1.0
 
 

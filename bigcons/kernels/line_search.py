@@ -15,8 +15,10 @@ import numpy as np
 
 from bigcons.kernels._jit import jit
 
-# Newton converges quadratically: an iterate this close to the last is exact to about the square of it.
-NEWTON_STEP = 1e-6
+# Newton converges quadratically: after a move this small the error is about the square of it. Small against
+# the distance to both ends of the step, where slopes may be infinite and Newton crawls.
+NEWTON_STEP = 1e-4
+GOLDEN_STEP = 1e-6
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 N_SAMPLES = 16
 
@@ -55,12 +57,12 @@ def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> C
                 high = length
             else:
                 low = length
-            proposal = length - rise / bend
-            if not low < proposal < high:
-                proposal = 0.5 * (low + high)
-            if abs(proposal - length) <= NEWTON_STEP:
-                return proposal
-            length = proposal
+            step = rise / bend
+            if abs(step) <= NEWTON_STEP * min(length, longest - length):
+                return length - step
+            length -= step
+            if not low < length < high:
+                length = 0.5 * (low + high)
         return length
 
     return search
@@ -93,7 +95,7 @@ def sampling_search(value: Callable[..., Any]) -> Callable[..., Any]:
                 best = length
         low = max(best - longest / N_SAMPLES, 0.0)
         high = min(best + longest / N_SAMPLES, longest)
-        while high - low > NEWTON_STEP:
+        while high - low > GOLDEN_STEP:
             a = high - GOLDEN * (high - low)
             b = low + GOLDEN * (high - low)
             if along(scratch, m, a, parameter) < along(scratch, m, b, parameter):

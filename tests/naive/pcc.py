@@ -113,7 +113,7 @@ def rho(pairs, Y, slope, J, U, V, length):
 
 
 def bisection(derivative, longest, delta):
-    """Return where a rising derivative changes sign in [0, longest], or ``longest`` if it is negative there."""
+    """Return where a rising derivative changes sign in [0, longest], or ``longest`` if it never does."""
     if derivative(longest) <= 0:
         return longest
     low, high = 0.0, longest

@@ -1,0 +1,205 @@
+"""Divergences: formulas against their generators, edges, and which of them are double-convex."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import Divergence
+from bigcons.divergences import resolve_divergence
+from bigcons.errors import InvalidInputError
+from bigcons.kernels.divergences import EDGE
+from tests.naive import divergences as naive
+
+FAMILIES = {
+    "l2": naive.squared(),
+    "kl": naive.entropy(),
+    "power:1.5": naive.power(1.5),
+    "power:3": naive.power(3.0),
+    "exponential": naive.exponential(1.0),
+    "exponential:2": naive.exponential(2.0),
+}
+SHARES = st.floats(0, 1)
+INSIDE = st.floats(0.01, 0.99)
+
+
+def functions(name):
+    value, slope, curvature, parameter = resolve_divergence(name).compiled
+    return [lambda x, p, f=f: f(x, p, parameter) for f in (value, slope, curvature)]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@given(x=SHARES, p=INSIDE)
+def test_compiled__equals_the_definition(name, x, p):
+    value, slope, curvature = functions(name)
+    family = FAMILIES[name]
+    assert value(x, p) == pytest.approx(naive.value(family, x, p), rel=1e-7, abs=1e-11)
+    assert slope(x, p) == pytest.approx(naive.slope(family, x, p), rel=1e-9, abs=1e-12)
+    assert curvature(x, p) == pytest.approx(naive.curvature(family, x, p), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@given(x=SHARES, p=INSIDE)
+def test_compiled__derivatives_equal_finite_differences(name, x, p):
+    value, slope, curvature = functions(name)
+    h = 1e-5
+    scale = 1 + curvature(x, p)
+    assert slope(x, p) == pytest.approx((value(x, p + h) - value(x, p - h)) / (2 * h), abs=1e-4 * scale)
+    assert curvature(x, p) == pytest.approx((slope(x, p + h) - slope(x, p - h)) / (2 * h), rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@given(x=SHARES, p=SHARES)
+def test_compiled__is_a_divergence(name, x, p):
+    value, slope, curvature = functions(name)
+    assert value(x, p) >= -1e-10
+    assert value(x, x) == pytest.approx(0, abs=1e-9)
+    assert slope(x, p) * (p - x) >= -1e-9
+    assert curvature(x, p) >= -1e-9
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, -1e-17, 1 + 1e-16])
+@pytest.mark.parametrize("x", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_compiled__is_finite_at_the_edges(name, x, p):
+    assert all(math.isfinite(f(x, p)) for f in functions(name))
+
+
+def test_kl__at_the_edges_follows_zero_log_zero():
+    value, slope, _ = functions("kl")
+    assert value(0.0, 0.0) == pytest.approx(0, abs=1e-11)
+    assert value(1.0, 1.0) == pytest.approx(0, abs=1e-11)
+    assert slope(0.0, 0.0) == pytest.approx(1)
+    assert slope(1.0, 1.0) == pytest.approx(-1)
+    assert slope(0.5, 0.0) == pytest.approx(-0.5 / EDGE)
+    assert slope(0.5, 1.0) == pytest.approx(0.5 / EDGE, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "expected"),
+    [*((a, True) for a in (1.01, 1.5, 2, 3, 4, 5)), *((a, False) for a in (2.01, 2.2, 2.5, 2.9, 6, 8))],
+)
+def test_is_double_convex__of_powers(exponent, expected):
+    assert Divergence.power(exponent).is_double_convex == expected
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(1, True), (2, True), (5, False), (10, False)])
+def test_is_double_convex__of_exponentials(rate, expected):
+    assert Divergence.exponential(rate).is_double_convex == expected
+
+
+def test_is_double_convex__of_the_paper_s_two():
+    assert Divergence.l2().is_double_convex
+    assert Divergence.kl().is_double_convex
+
+
+@pytest.mark.parametrize(
+    ("phi", "expected"),
+    [
+        (lambda x: 3 * x * x, True),
+        (lambda x: np.cosh(x), True),
+        (lambda x: np.log(1 + np.exp(x)), True),
+        (lambda x: x * np.log(x) + (1 - x) * np.log(1 - x), True),
+        (lambda x: -np.log(x), False),
+        (lambda x: -np.sqrt(x), False),
+        (lambda x: -(x**0.3), False),
+        (lambda x: -np.sqrt(1 - x * x), False),
+        (lambda x: 1 / x, False),
+        (lambda x: x * np.log(x) - (1 + x) * np.log(1 + x), False),
+        (lambda x: -x * x, False),
+    ],
+    ids=[
+        "l2",
+        "cosh",
+        "softplus",
+        "fermi",
+        "burg",
+        "root",
+        "x^.3",
+        "hellinger",
+        "inverse",
+        "bose",
+        "concave",
+    ],
+)
+def test_is_double_convex__of_generators(phi, expected):
+    divergence = Divergence(phi)
+    assert divergence.is_double_convex == expected
+    assert (divergence.nonconvexity is None) == expected
+
+
+@pytest.mark.parametrize("given_derivatives", [0, 1, 2])
+def test_divergence__of_a_generator_equals_the_family(given_derivatives):
+    derivatives = {
+        "derivative": lambda x: np.exp(x),
+        "second_derivative": lambda x: np.exp(x),
+    }
+    chosen = dict(list(derivatives.items())[:given_derivatives])
+    value, slope, curvature, _ = Divergence(lambda x: np.exp(x), **chosen).compiled
+    for x in (0.0, 0.3, 1.0):
+        for p in (0.01, 0.2, 0.5, 0.9):
+            family = naive.exponential(1.0)
+            assert value(x, p, 0.0) == pytest.approx(naive.value(family, x, p), rel=1e-5, abs=1e-7)
+            assert slope(x, p, 0.0) == pytest.approx(naive.slope(family, x, p), rel=1e-5, abs=1e-6)
+            assert curvature(x, p, 0.0) == pytest.approx(naive.curvature(family, x, p), rel=1e-3, abs=1e-3)
+
+
+def test_resolve_divergence__refuses_what_is_not_double_convex_unless_allowed():
+    with pytest.raises(InvalidInputError, match=r"'power:2\.5' is not double-convex") as refusal:
+        resolve_divergence("power:2.5")
+    assert "\n" not in str(refusal.value)
+    burg = Divergence(lambda x: -np.log(x), name="burg")
+    with pytest.raises(InvalidInputError, match=r"'burg' is not double-convex.*allow_nonconvex=True"):
+        resolve_divergence(burg)
+    allowed = Divergence(lambda x: -np.log(x), allow_nonconvex=True)
+    assert resolve_divergence(allowed) is allowed
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_label__reads_back(name):
+    divergence = resolve_divergence(name)
+    again = resolve_divergence(divergence.label)
+    assert (again.name, again.parameter) == (divergence.name, divergence.parameter)
+    assert divergence.label in repr(divergence)
+
+
+@pytest.mark.parametrize("text", ["", "l1", "L2", "kl:2", "power", "power:", "power:x", "power:1.2.3", "l2 "])
+def test_resolve_divergence__refuses_unknown_texts(text):
+    with pytest.raises(InvalidInputError, match=r"use 'l2', 'kl', 'power:1\.5'"):
+        resolve_divergence(text)
+
+
+@pytest.mark.parametrize("other", [None, 2, lambda x: x * x])
+def test_resolve_divergence__refuses_other_types(other):
+    with pytest.raises(InvalidInputError, match="or a Divergence"):
+        resolve_divergence(other)
+
+
+@pytest.mark.parametrize("exponent", [1, 0.5, -1, float("nan")])
+def test_power__refuses_exponents_up_to_one(exponent):
+    with pytest.raises(InvalidInputError, match="not above 1"):
+        Divergence.power(exponent)
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan")])
+def test_exponential__refuses_rates_that_are_not_positive(rate):
+    with pytest.raises(InvalidInputError, match="not positive"):
+        Divergence.exponential(rate)
+
+
+def test_divergence__refuses_a_generator_that_is_no_function():
+    with pytest.raises(InvalidInputError, match="phi='kl' is not a function"):
+        Divergence("kl")
+
+
+def test_divergence__is_its_own_deep_copy_and_pickles_once_compiled():
+    divergence = Divergence.power(1.5)
+    expected = divergence.compiled.value(0.2, 0.6, 1.5)
+    assert copy.deepcopy(divergence) is divergence
+    again = pickle.loads(pickle.dumps(divergence))
+    assert again.label == divergence.label
+    assert again.compiled.value(0.2, 0.6, 1.5) == expected
