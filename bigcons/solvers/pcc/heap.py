@@ -98,7 +98,7 @@ def _descend(
         if (number - 1) % STRETCHES == 0:
             pair_descent.prepare(rows, *graph, keys, items, position, slope, parameter)
         # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
-        threshold = -1.0 if saddle and number == 1 else tol * scale
+        threshold = 0.0 if saddle and number == 1 else tol * scale
         limit = min(stretch, max_steps - steps)
         taken, gap = pair_descent.descend(
             rows, *graph, keys, items, position, scratch, limit, threshold, search, slope, parameter
