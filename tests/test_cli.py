@@ -156,6 +156,7 @@ def test_solve__finds_the_planted_groups(consensus, ran):
     assert scores["n_judged"] == N_OBJECTS
     assert 0 < scores["anmi"] <= 1
     stored = bigcons.Consensus.open(consensus)
+    assert scores["pcc_objective"] == pytest.approx(stored.results["objective"], rel=1e-5)
     assert stored.parameters["method"] == "PCC"
     assert stored.parameters["n_clusters"] == 3
     assert stored.provenance["ensemble"] == "ensemble.zarr"

@@ -77,7 +77,7 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
         "starts_agreement": _agreement([solve.model.labels_ for solve in solves[:N_STARTS]]),
         "steps": [
             generating.as_numbers("making the partitions"),
-            compiling.as_numbers("compiling, once per process"),
+            compiling.as_numbers("compiling or loading kernels"),
             sampling.as_numbers("counting the sampled pairs"),
         ],
     }

@@ -55,6 +55,7 @@ def _by_truth(solved: Consensus, classes: np.ndarray) -> dict[str, Any]:
 
 
 def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
+    """Return the criteria that need no truth; the objective is that of the squared divergence, all pairs."""
     from bigcons import metrics
     from bigcons.stores.ensemble import as_ensemble
 
@@ -64,7 +65,10 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
             f"{path} has {ensemble.n_objects} objects but {solved.path} has {solved.n_objects}; "
             "give the ensemble the consensus was made from."
         )
-    return {"anmi": metrics.anmi(ensemble, solved.labels)}
+    return {
+        "anmi": metrics.anmi(ensemble, solved.labels),
+        "pcc_objective": metrics.pcc_objective(ensemble, solved.memberships, constant=False),
+    }
 
 
 def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
