@@ -19,10 +19,13 @@ def l2_slope(x, p):
 
 
 def kl(x, p):
+    """0 log 0 is 0; p is kept off 0 and 1."""
+    p = min(max(p, 1e-12), 1 - 1e-12)
     return sum(u * np.log(u / v) for u, v in ((x, p), (1 - x, 1 - p)) if u > 0)
 
 
 def kl_slope(x, p):
+    p = min(max(p, 1e-12), 1 - 1e-12)
     return (1 - x) / (1 - p) - x / p
 
 

@@ -1,0 +1,139 @@
+"""Algorithm 1 on a pair table: step by step against the paper's, and what must hold after any steps."""
+
+import numpy as np
+import pytest
+
+from bigcons import PairTable
+from bigcons.kernels import divergences as family
+from bigcons.kernels.line_search import newton_search
+from bigcons.kernels.pair_descent import descend, prepare, quadratic_search, total_value
+from bigcons.solvers.pcc.heap import graph_of
+from tests.naive import pcc as naive
+
+KINDS = {
+    "l2": (naive.l2, naive.l2_slope, family.l2_value, family.l2_slope, quadratic_search),
+    "kl": (
+        naive.kl,
+        naive.kl_slope,
+        family.kl_value,
+        family.kl_slope,
+        newton_search(family.kl_slope, family.kl_curvature),
+    ),
+}
+K = 3
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+class Run:
+    """One problem, its queue, and the arrays that the kernels keep."""
+
+    def __init__(self, kind, n_objects=14, share=1.0, seed=0):
+        rng = np.random.default_rng(seed)
+        labels = rng.integers(-1, 3, (n_objects, 9))
+        self.pairs = [pair for pair in naive.all_pairs(labels) if rng.random() < share]
+        table = PairTable.from_arrays(*np.array(self.pairs).T, n_objects=n_objects)
+        self.graph = graph_of(table)
+        self.value, self.slope, self._value, self._slope, self._search = KINDS[kind]
+        self.rows = np.zeros((n_objects, 2 * K))
+        self.Y[:] = rng.dirichlet(np.ones(K), n_objects)
+        self.keys = np.empty(n_objects)
+        self.items, self.position = np.empty((2, n_objects), np.int32)
+        prepare(self.rows, *self.graph, self.keys, self.items, self.position, self._slope, 0.0)
+
+    @property
+    def Y(self):  # noqa: N802
+        return self.rows[:, :K]
+
+    @property
+    def key_of(self):
+        return self.keys[self.position]
+
+    def descend(self, n_steps, tol=0.0):
+        scratch = np.empty((4, int(self.graph.degrees.max())))
+        queue = (self.keys, self.items, self.position)
+        return descend(self.rows, *self.graph, *queue, scratch, n_steps, tol, self._search, self._slope, 0.0)
+
+    def total(self):
+        return total_value(self.rows, *self.graph, self._value, 0.0)
+
+
+def test_total_value__equals_naive(kind):
+    run = Run(kind)
+    assert run.total() == pytest.approx(naive.objective(run.pairs, run.Y, run.value), rel=1e-6)
+
+
+def test_prepare__gradients_and_keys_equal_naive(kind):
+    run = Run(kind)
+    np.testing.assert_allclose(
+        run.rows[:, K:], naive.gradient(run.pairs, run.Y, run.slope), rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(run.key_of, naive.kkt_gaps(run.pairs, run.Y, run.slope), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_descend__takes_the_paper_s_steps(kind, seed):
+    run = Run(kind, share=0.5, seed=seed)
+    Y = run.Y.copy()
+    for J, U, V, length in naive.algorithm_1(run.pairs, Y, run.slope, 20):
+        before = run.Y.copy()
+        assert run.descend(1)[0] == 1
+        move = np.zeros_like(before)
+        move[J, U], move[J, V] = length, -length
+        np.testing.assert_allclose(run.Y - before, move, atol=1e-6)
+        assert ((run.Y == 0) == (Y == 0)).all()
+
+
+@pytest.mark.parametrize("share", [1.0, 0.2])
+def test_descend__keeps_gradients_keys_and_places(kind, share):
+    run = Run(kind, n_objects=30, share=share)
+    for _ in range(10):
+        run.descend(30)
+        gradient = naive.gradient(run.pairs, run.Y, run.slope)
+        np.testing.assert_allclose(run.rows[:, K:], gradient, rtol=1e-4, atol=1e-4)
+        gaps = naive.kkt_gaps(run.pairs, run.Y, run.slope)
+        assert (run.key_of >= gaps - 1e-3).all()  # a key may be out of date, then it is too large
+        assert run.items[run.position].tolist() == list(range(30))
+        np.testing.assert_allclose(run.Y.sum(axis=1), 1, atol=1e-12)
+        assert (run.Y >= 0).all()
+
+
+def test_descend__never_raises_the_objective(kind):
+    run = Run(kind, n_objects=25)
+    totals = [run.total()]
+    for _ in range(300):
+        run.descend(1)
+        totals.append(run.total())
+    assert (np.diff(totals) <= 1e-9 * totals[0]).all()
+    assert totals[-1] < totals[0]
+
+
+def test_descend__stops_at_the_tolerance_and_reports_the_gap(kind):
+    run = Run(kind)
+    tol = 1e-2
+    taken, gap = run.descend(10**5, tol)
+    assert taken < 10**5
+    assert gap <= tol
+    assert gap == pytest.approx(naive.kkt_gaps(run.pairs, run.Y, run.slope).max(), abs=1e-4)
+    before = run.Y.copy()
+    assert run.descend(10, tol) == (0, gap)
+    np.testing.assert_array_equal(run.Y, before)
+
+
+def test_descend__reports_the_gap_when_the_steps_run_out(kind):
+    run = Run(kind)
+    taken, gap = run.descend(7)
+    assert taken == 7
+    assert gap == pytest.approx(naive.kkt_gaps(run.pairs, run.Y, run.slope).max(), rel=1e-5)
+
+
+def test_descend__is_exactly_zero_off_the_support(kind):
+    run = Run(kind)
+    run.descend(10**5, 1e-3)
+    gradient = naive.gradient(run.pairs, run.Y, run.slope)
+    clearly_worse = gradient > gradient.min(axis=1, keepdims=True) + 0.1
+    assert clearly_worse.any()
+    assert (run.Y[clearly_worse] == 0).all()
