@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
@@ -40,7 +42,9 @@ def parse_size(size: int | float | str) -> int:
             return int(float(match[1]) * _UNITS[match[2].upper()])
     elif not isinstance(size, bool) and size > 0:
         return int(size)
-    raise InvalidInputError(f"memory={size!r} is not a size; write bytes or a text such as '2GB' or '512MiB'.")
+    raise InvalidInputError(
+        f"memory={size!r} is not a size; write bytes or a text such as '2GB' or '512MiB'."
+    )
 
 
 def format_size(n_bytes: float) -> str:
@@ -66,3 +70,16 @@ def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: 
             f"raise the budget to {format_size(needed)} or more."
         )
     return rows
+
+
+def resident_bytes() -> int:
+    """Return the memory this process occupies now; where the system does not tell, the most it ever did."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        import os
+
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    import resource  # not on Windows
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -26,6 +26,8 @@ class Engine(Protocol):
     n_workers: int
     in_flight: int
     """How many items may be under way or waiting to be collected: what a memory plan multiplies by."""
+    shares_memory: bool
+    """Whether tasks see the arrays of the calling process and may fill them."""
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield ``task(item)`` for every item, in the order of the items."""
@@ -36,6 +38,7 @@ class SerialEngine:
     """One task after another in the calling thread."""
 
     name = "serial"
+    shares_memory = True
     n_workers = 1
     in_flight = 1
 
@@ -48,6 +51,7 @@ class ThreadsEngine:
     """A pool of threads: the default on one machine, for kernels and decompression release the GIL."""
 
     name = "threads"
+    shares_memory = True
 
     def __init__(self, n_workers: int | None = None) -> None:
         self.n_workers = n_workers or available_cores()

@@ -13,10 +13,10 @@ History = dict[str, list[float]]
 
 
 def run_passes(
-    one_pass: Callable[[int], dict[str, float]], *, max_passes: int, what: str
+    one_pass: Callable[[int], dict[str, float]], *, max_passes: int, what: str, first: int = 1
 ) -> Iterator[dict[str, float]]:
-    """Yield the record of pass 1, 2, ... with its ``seconds``, until ``max_passes`` or the caller stops."""
-    for number in range(1, max_passes + 1):
+    """Yield the record of pass ``first``, ... with its ``seconds``, until ``max_passes`` or the caller stops."""
+    for number in range(first, max_passes + 1):
         began = time.perf_counter()
         record = {"pass": number, **one_pass(number), "seconds": time.perf_counter() - began}
         logger.info("%s: %s", what, ", ".join(f"{name} {value:.6g}" for name, value in record.items()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from sklearn.base import BaseEstimator, ClusterMixin
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, resolve_engine
+from bigcons.memory import Block
 from bigcons.seeding import resolve_seed
-from bigcons.stores.consensus import Consensus, fit_results
+from bigcons.stores.consensus import Consensus, ConsensusWriter, fit_results
+from bigcons.stores.dask_arrays import as_dask_array
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.facts import facts_table
 from bigcons.stores.manifest import refuse_existing
@@ -44,7 +47,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     ) -> ConsensusClusterer:
         """Find the consensus of ``x``; ``y`` is there for scikit-learn and not used.
 
-        With ``out``, here or as a parameter, the result is also stored there.
+        With ``out``, here or as a parameter, the result goes to a Consensus store there, written block by
+        block; ``memberships_`` is then a dask array that reads it.
         """
         out = out if out is not None else self.out
         if out is not None:
@@ -56,17 +60,65 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 f"n_clusters={n_clusters} but there are n_objects={ensemble.n_objects}; "
                 f"ask for at most {ensemble.n_objects} clusters."
             )
-        self._solve(ensemble, resolve_engine(self.client), resolve_seed(self.random_state))
-        winners = self.labels_[self.labels_ >= 0]
-        self.n_clusters_ = int(np.unique(winners).size)
         self.n_features_in_ = ensemble.n_partitions
-        if out is not None:
-            Consensus.from_estimator(out, self, provenance={"ensemble": ensemble.path or "in memory"})
+        self._solve(ensemble, resolve_engine(self.client), resolve_seed(self.random_state), out)
         return self
 
     @abstractmethod
-    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int) -> None:
-        """Check the method's own parameters, solve, and set the results."""
+    def _solve(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: str | os.PathLike[str] | None
+    ) -> None:
+        """Check the method's own parameters, solve, set the method's own results and call `_publish`."""
+
+    def _publish(
+        self,
+        ensemble: Ensemble,
+        read: Callable[[Block], np.ndarray],
+        unlabelled: np.ndarray,
+        out: str | os.PathLike[str] | None,
+    ) -> None:
+        """Set labels, memberships and the number of clusters from memberships by block; store them at
+        ``out``.
+
+        ``unlabelled`` are the sorted indices of the objects that get label -1 and uniform memberships.
+        """
+        wins = np.zeros(self.n_clusters, np.int64)
+
+        def finished(block: Block) -> tuple[np.ndarray, np.ndarray]:
+            first, last = np.searchsorted(unlabelled, (block.start, block.stop))
+            memberships = np.array(read(block), np.float32)
+            labels = memberships.argmax(axis=1).astype(np.int32)
+            labels[unlabelled[first:last] - block.start] = -1
+            memberships[unlabelled[first:last] - block.start] = np.float32(1.0 / self.n_clusters)
+            wins[:] += np.bincount(labels[labels >= 0], minlength=self.n_clusters)
+            return labels, memberships
+
+        blocks = ensemble.blocks()
+        if out is None:
+            parts = [finished(block) for block in blocks]
+            self.labels_ = np.concatenate([labels for labels, _ in parts])
+            self.memberships_ = np.concatenate([memberships for _, memberships in parts])
+            self.n_clusters_ = int(np.count_nonzero(wins))
+            return
+        size = {"n_objects": ensemble.n_objects, "n_clusters": self.n_clusters}
+        with Consensus.create(out, **size, chunk_rows=ensemble.chunk_rows) as writer:
+            for block in blocks:
+                writer.write(block.start, *finished(block))
+            self.n_clusters_ = int(np.count_nonzero(wins))
+            self._describe(writer, ensemble)
+        consensus = Consensus.open(out)
+        self.labels_ = consensus.labels
+        self.memberships_ = as_dask_array(
+            consensus.read_memberships, consensus.blocks(), self.n_clusters, np.dtype(np.float32)
+        )
+
+    def _describe(self, writer: ConsensusWriter, ensemble: Ensemble) -> None:
+        writer.describe(
+            history=getattr(self, "history_", None),
+            parameters={"method": type(self).__name__, **self.get_params(deep=False)},
+            results=fit_results(self),
+            provenance={"ensemble": ensemble.path or "in memory"},
+        )
 
     def _repr_html_(self) -> str:
         """Show the parameters and, once fitted, what was found."""

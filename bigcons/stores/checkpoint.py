@@ -1,7 +1,7 @@
 """What a long solve keeps between passes: arrays by block, and snapshots of the rest.
 
-Nothing is changed in place. A pass reads one generation of block arrays and writes the next, so that a task may run
-twice and a killed run finds its last whole pass; a generation is dropped when no snapshot needs it any more.
+Nothing is changed in place. A pass reads one generation of block arrays and writes the next, so that a task may
+run twice and a killed run finds its last whole pass; a generation is dropped when no snapshot needs it any more.
 """
 
 from __future__ import annotations
@@ -73,7 +73,11 @@ class FileBlocks:
     def read(self, generation: int, block: Block) -> np.ndarray:
         """Return the rows of a block; CorruptStoreError if they are not as they were written."""
         path = self._path(generation, block)
-        content = path.read_bytes()
+        content = bytearray(
+            path.stat().st_size
+        )  # not bytes: kernels would be compiled again for read-only rows
+        with path.open("rb") as file:
+            file.readinto(content)
         rows = memoryview(content)[:-_CHECKSUM_BYTES]
         expected = block.n_rows * self.n_columns * self.dtype.itemsize
         if len(rows) != expected or content[-_CHECKSUM_BYTES:] != _checksum(rows):

@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import format_size, parse_size
+from bigcons.memory import format_size, parse_size, resident_bytes
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer
 from bigcons.solvers.pcc.heap import solve_pairs
@@ -21,6 +21,7 @@ from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.start import Init
 from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
 from bigcons.solvers.survey import Survey, take_survey
+from bigcons.solvers.workspace import Workspace, open_workspace
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_choice, check_int, check_number
@@ -37,6 +38,9 @@ DEFAULT_RESTARTS = 8
 # making.
 DENSE_BYTES_PER_END = 36
 DENSE_MEMORY = 4_000_000_000
+
+# What loading and compiling kernels adds to a process that has imported them.
+COMPILER_BYTES = 120_000_000
 
 
 class PCC(ConsensusClusterer):
@@ -75,9 +79,14 @@ class PCC(ConsensusClusterer):
         Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on
         any engine.
     memory
-        Budget such as "2GB": refused before the run if the memberships and the blocks under way do not fit.
+        Budget such as "2GB" for the whole process: refused before the run, with the size that would do, if
+        what is held and the blocks under way do not fit.
     out
-        Path at which ``fit`` stores the result as a Consensus.
+        Path at which ``fit`` stores the result as a Consensus, block by block; memberships are then not held
+        in memory, and every pass is committed to ``<out>.partial``.
+    resume
+        Take up the solve that was interrupted on its way to ``out``; it ends with the same bits as an
+        undisturbed one. Without one to take up it starts anew.
     client
         None or "threads" (all cores), or "serial".
 
@@ -114,6 +123,7 @@ class PCC(ConsensusClusterer):
         random_state: SeedLike = None,
         memory: int | str | None = None,
         out: str | os.PathLike[str] | None = None,
+        resume: bool = False,
         client: object = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -127,28 +137,46 @@ class PCC(ConsensusClusterer):
         self.random_state = random_state
         self.memory = memory
         self.out = out
+        self.resume = resume
         self.client = client
 
-    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int) -> None:
-        self._check()
+    def _solve(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: str | os.PathLike[str] | None
+    ) -> None:
+        self._check(out)
+        self._check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         everything = isinstance(self.pairs, str) and self.pairs == "all"
-        self._check_memory(ensemble, engine)
-        if everything:
-            survey = take_survey(ensemble, engine, seed, SUBSAMPLE)
-            solution = self._solve_all(ensemble, survey, engine, seed)
-        else:
-            survey = take_survey(ensemble, engine, seed, 0)
-            solution = self._solve_pairs(ensemble, engine, seed)
-        if self.tol > 0 and not solution.converged:
-            warnings.warn(
-                f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g} > tol={self.tol:g}; "
-                "raise max_iter or tol if the labels still change.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        self._take(solution, survey)
+        survey = take_survey(ensemble, engine, seed, SUBSAMPLE if everything else 0)
+        fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
+        with open_workspace(out, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
+            if everything:
+                solution = self._solve_all(ensemble, survey, engine, seed, workspace)
+            else:
+                solution = self._solve_pairs(ensemble, engine, seed)
+            if self.tol > 0 and not solution.converged:
+                warnings.warn(
+                    f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g} > tol={self.tol:g}; "
+                    "raise max_iter or tol if the labels still change.",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+            self.objective_ = solution.objective
+            self.gap_ = solution.gap
+            self.n_passes_ = solution.n_passes
+            self.converged_ = solution.converged
+            self.history_ = solution.history
+            self._publish(ensemble, solution.read, survey.unlabelled, out)
 
-    def _check(self) -> None:
+    def _fingerprint(self) -> dict[str, Any]:
+        """Return the parameters that a resumed solve must share with the one it continues."""
+        free = ("max_iter", "memory", "client", "out", "resume", "random_state")
+        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in free}
+
+    def _check(self, out: str | os.PathLike[str] | None) -> None:
+        if self.resume and out is None:
+            raise InvalidInputError(
+                "resume=True without out=; only a solve with out= keeps what it has done."
+            )
         resolve_divergence(self.divergence)
         check_choice("solver", self.solver, SOLVERS)
         check_number("tol", self.tol, at_least=0.0)
@@ -174,7 +202,9 @@ class PCC(ConsensusClusterer):
                 "init='subsample' goes with pairs='all'; use 'uniform' or 'dirichlet' here."
             )
 
-    def _solve_all(self, ensemble: Ensemble, survey: Survey, engine: Engine, seed: int) -> Solution:
+    def _solve_all(
+        self, ensemble: Ensemble, survey: Survey, engine: Engine, seed: int, workspace: Workspace
+    ) -> Solution:
         return solve_all_pairs(
             ensemble,
             survey,
@@ -185,6 +215,8 @@ class PCC(ConsensusClusterer):
             tol=self.tol,
             seed=seed,
             engine=engine,
+            arrays=workspace.arrays,
+            snapshots=workspace.snapshots,
         )
 
     def _solve_pairs(self, ensemble: Ensemble, engine: Engine, seed: int) -> Solution:
@@ -207,32 +239,28 @@ class PCC(ConsensusClusterer):
             place_isolated(ensemble, isolated, solution.memberships, engine)
         return solution
 
-    def _take(self, solution: Solution, survey: Survey) -> None:
-        self.memberships_ = solution.memberships
-        self.memberships_[survey.unlabelled] = np.float32(1.0 / self.n_clusters)
-        self.labels_ = solution.memberships.argmax(axis=1).astype(np.int32)
-        self.labels_[survey.unlabelled] = -1
-        self.objective_ = solution.objective
-        self.gap_ = solution.gap
-        self.n_passes_ = solution.n_passes
-        self.converged_ = solution.converged
-        self.history_ = solution.history
-
-    def _check_memory(self, ensemble: Ensemble, engine: Engine) -> None:
-        """Refuse what cannot fit: the arrays as long as the data, and the blocks under way."""
+    def _check_memory(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
+        """State the memory the solve needs, and refuse a budget that cannot hold it."""
         n, K = ensemble.n_objects, self.n_clusters
         ends = _n_pair_ends(self.pairs, n)
-        held = 8 * n * K + 16 * n * K * (ends > 0) + 4 * n + DENSE_BYTES_PER_END * ends
-        block = ensemble.chunk_rows * ensemble.n_partitions * ensemble.dtype.itemsize
-        needed = held + 3 * block * engine.in_flight
+        held = 4 * n + (8 * n * K if in_memory else 0)
+        held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
+        state = 8 * (ensemble.n_base_clusters * (K + 8) + ensemble.n_partitions * (K * (K + 1) + 16))
+        labels = ensemble.chunk_rows * ensemble.n_partitions * ensemble.dtype.itemsize
+        block = 3 * labels + 12 * ensemble.chunk_rows * K + 3 * state
+        needed = resident_bytes() + COMPILER_BYTES + held + block * engine.in_flight
         dense = isinstance(self.pairs, str) and self.pairs == "dense"
         budget = parse_size(self.memory) if self.memory is not None else (DENSE_MEMORY if dense else None)
-        logger.info("PCC plan: %s for the solve", format_size(needed))
+        logger.info(
+            "PCC plan: %s in all: %s for the process, %s held, %d blocks of %s under way",
+            *(format_size(needed), format_size(resident_bytes() + COMPILER_BYTES), format_size(held)),
+            *(engine.in_flight, format_size(block)),
+        )
         if budget is not None and needed > budget:
+            remedy = " or use pairs='all' or a share" if ends else " or write the result to a store with out="
             raise MemoryBudgetError(
-                f"PCC needs about {format_size(needed)} for n_objects={n}, n_clusters={K}, "
-                f"pairs={self.pairs!r}, over the budget of {format_size(budget)}; raise memory= to that"
-                + (", or use pairs='all' or a share." if ends else ".")
+                f"PCC needs {format_size(needed)} for n_objects={n}, n_clusters={K}, pairs={self.pairs!r}, "
+                f"over memory={format_size(budget)}; raise it to {format_size(needed)}{remedy}."
             )
 
 

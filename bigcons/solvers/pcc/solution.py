@@ -7,15 +7,30 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.execution.loop import History
+from bigcons.memory import Block
+from bigcons.stores.checkpoint import BlockArrays
+
+
+class BlockMemberships(NamedTuple):
+    """Memberships that lie in block arrays."""
+
+    arrays: BlockArrays
+    generation: int
 
 
 class Solution(NamedTuple):
     """The memberships found, and how far they are from a KKT point."""
 
-    memberships: np.ndarray
+    memberships: np.ndarray | BlockMemberships
     """(n, K) float32, rows on the simplex."""
     objective: float
     gap: float
     converged: bool
     n_passes: int
     history: History
+
+    def read(self, block: Block) -> np.ndarray:
+        """Return the memberships of a block, not to be changed."""
+        if isinstance(self.memberships, BlockMemberships):
+            return self.memberships.arrays.read(self.memberships.generation, block)
+        return self.memberships[block.start : block.stop]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.memory import Block
 from bigcons.seeding import generator
 
 PERTURBATION = 1e-3
@@ -50,6 +51,14 @@ def given(init: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarray:
             "every row must be >= 0 and sum to 1."
         )
     return _normalised(memberships)
+
+
+def rows_of(init: Init, block: Block, n_clusters: int, seed: int) -> np.ndarray:
+    """Return a block's rows of a start: "uniform", "dirichlet", or checked memberships of all objects."""
+    if not isinstance(init, str):
+        return init[block.start : block.stop]
+    draw = dirichlet if init == "dirichlet" else perturbed_uniform
+    return draw(block.n_rows, n_clusters, seed, block.index)
 
 
 def softened(memberships: np.ndarray) -> np.ndarray:

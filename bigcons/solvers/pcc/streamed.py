@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bigcons.coassociation.factorised import State, add_states, state_of_block
@@ -19,8 +21,9 @@ from bigcons.solvers.pcc.all_pairs import (
     place_block,
     update_block,
 )
-from bigcons.solvers.pcc.solution import Solution
+from bigcons.solvers.pcc.solution import BlockMemberships, Solution
 from bigcons.solvers.survey import Survey
+from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble
 
 SUBSAMPLE = 2048
@@ -35,6 +38,22 @@ MOVE_ALL = -1.0
 MOVE_SHARE = 0.25
 
 
+class Stage(NamedTuple):
+    """All that the next pass depends on, memberships by reference: what a snapshot holds."""
+
+    state: State
+    generation: int
+    """Of the block arrays that hold the memberships of ``state``."""
+    threshold: float
+    """Objects with a smaller gap stay as they are in the next pass."""
+    records: list[dict[str, float]]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last pass moved nothing, so that its gap is that of the memberships as they are."""
+        return bool(self.records) and self.records[-1]["moved"] == 0
+
+
 def solve_all_pairs(
     ensemble: Ensemble,
     survey: Survey,
@@ -46,92 +65,105 @@ def solve_all_pairs(
     tol: float,
     seed: int,
     engine: Engine,
+    arrays: BlockArrays,
+    snapshots: Snapshots | None = None,
 ) -> Solution:
-    """Minimise the squared divergence over all pairs.
+    """Minimise the squared divergence over all pairs; memberships (rows, K) float32 live in ``arrays``.
 
     The gap is in units of ``survey.mean_weight``. A pass in which no object has a gap above ``tol`` changes
     nothing, so the gap it reports is that of the memberships returned, exactly; only such a pass counts as
-    convergence. Memory: two copies of the memberships (n, K) float32, and a few states.
+    convergence. With ``snapshots``, every pass is committed, and one that is there already is taken up.
     """
-    blocks = ensemble.blocks()
-    offsets = ensemble.offsets
-    memberships, state, threshold = _start(ensemble, blocks, survey, n_clusters, init, n_init, seed, engine)
-    updated = np.empty_like(memberships)
-    records = []
-    with progress("all-pairs PCC", ensemble.n_objects * max_passes) as listener:
+    blocks, offsets = ensemble.blocks(), ensemble.offsets
+    stage = _resumed(snapshots, n_clusters)
+    if stage is None:
+        stage = _begin(ensemble, survey, n_clusters, init, n_init, seed, engine, arrays)
+        _commit(snapshots, stage)
 
-        def update(block: Block) -> Change:
-            rows = slice(block.start, block.stop)
-            labels = ensemble.read(block.start, block.stop)
-            return update_block(state, labels, offsets, memberships[rows], updated[rows], threshold)
+    def update(block: Block) -> Change:
+        labels = ensemble.read(block.start, block.stop)
+        memberships = arrays.read(generation, block)
+        updated = np.empty_like(memberships)
+        change = update_block(state, labels, offsets, memberships, updated, threshold)
+        arrays.write(generation + 1, block, updated)
+        return change
 
-        def one_pass(_number: int) -> dict[str, float]:
-            nonlocal state, memberships, updated
-            change = fold(engine, blocks, update, add_changes, progress=listener)
-            step = line_search(state, change)[0] if len(blocks) > 1 and change.n_moved else 1.0
-            if step < 1.0:
-                _shorten(blocks, memberships, updated, step)
-            memberships, updated = updated, memberships
-            state = apply_change(state, change, step)
-            gap = change.gap / survey.mean_weight
-            return {"objective": state.objective, "gap": gap, "moved": change.n_moved, "step": step}
+    def one_pass(_number: int) -> dict[str, float]:
+        nonlocal state, generation
+        change = fold(engine, blocks, update, add_changes, progress=listener)
+        step = line_search(state, change)[0] if len(blocks) > 1 and change.n_moved else 1.0
+        state = apply_change(state, change, step)
+        generation += 1
+        if step < 1.0:
+            _shorten(engine, blocks, arrays, generation, step)
+            generation += 1
+        gap = change.gap / survey.mean_weight
+        return {"objective": state.objective, "gap": gap, "moved": change.n_moved, "step": step}
 
-        for record in run_passes(one_pass, max_passes=max_passes, what="all-pairs PCC"):
-            records.append(record)
+    state, generation, threshold, records = stage
+    done = len(records)
+    with progress("all-pairs PCC", ensemble.n_objects * (max_passes - done)) as listener:
+        passes = run_passes(one_pass, first=done + 1, max_passes=max_passes, what="all-pairs PCC")
+        while not stage.is_settled and (record := next(passes, None)) is not None:
             threshold = tol * survey.mean_weight * (1.0 if record["gap"] <= tol else MOVE_SHARE)
-            if record["moved"] == 0:
-                break
-    last = records[-1]
+            previous, stage = stage, Stage(state, generation, threshold, [*stage.records, record])
+            _commit(snapshots, stage)
+            for old in range(previous.generation, generation):
+                arrays.drop(old)
+    last = stage.records[-1]
     return Solution(
-        memberships, state.objective, last["gap"], last["moved"] == 0, len(records), as_history(records)
+        BlockMemberships(arrays, generation),
+        state.objective,
+        last["gap"],
+        stage.is_settled,
+        len(stage.records),
+        as_history(stage.records),
     )
 
 
-def _start(
+def _begin(
     ensemble: Ensemble,
-    blocks: list[Block],
     survey: Survey,
     n_clusters: int,
     init: start.Init,
     n_init: int,
     seed: int,
     engine: Engine,
-) -> tuple[np.ndarray, State, float]:
-    """Return the first memberships, their state, and the threshold of the first pass."""
+    arrays: BlockArrays,
+) -> Stage:
+    """Write the first memberships as generation 0."""
     offsets = ensemble.offsets
+    estimate = None
     if not isinstance(init, str):
-        memberships, threshold = start.given(init, ensemble.n_objects, n_clusters), 0.0
-    elif init == "subsample":
+        init = start.given(init, ensemble.n_objects, n_clusters)
+    saddle = isinstance(init, str) and init != "subsample"
+    if isinstance(init, str) and init == "subsample":
         estimate, memberships = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, engine)
-        threshold = 0.0
-        if survey.sample.shape[0] < ensemble.n_objects:
+        if survey.sample.shape[0] == ensemble.n_objects:
+            init, estimate = memberships, None
+        else:
             estimate = estimate.scaled(ensemble.n_objects / survey.sample.shape[0])
-            memberships = np.empty((ensemble.n_objects, n_clusters), np.float32)
 
-            def place(block: Block) -> State:
-                rows = slice(block.start, block.stop)
-                return place_block(
-                    estimate, ensemble.read(block.start, block.stop), offsets, memberships[rows]
-                )
-
-            return memberships, fold(engine, blocks, place, add_states), threshold
-    else:
-        draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
-        memberships = np.concatenate([draw(block.n_rows, n_clusters, seed, block.index) for block in blocks])
-        threshold = MOVE_ALL
-
-    def account(block: Block) -> State:
+    def first_memberships(block: Block) -> State:
         labels = ensemble.read(block.start, block.stop)
-        return state_of_block(labels, offsets, memberships[block.start : block.stop])
+        if estimate is not None:
+            memberships = np.empty((block.n_rows, n_clusters), np.float32)
+            state = place_block(estimate, labels, offsets, memberships)
+        else:
+            memberships = start.rows_of(init, block, n_clusters, seed)
+            state = state_of_block(labels, offsets, memberships)
+        arrays.write(0, block, memberships)
+        return state
 
-    return memberships, fold(engine, blocks, account, add_states), threshold
+    with progress("start of PCC", ensemble.n_objects) as listener:
+        state = fold(engine, ensemble.blocks(), first_memberships, add_states, progress=listener)
+    return Stage(state, 0, MOVE_ALL if saddle else 0.0, [])
 
 
 def solve_subsample(
     labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
 ) -> tuple[State, np.ndarray]:
-    """Solve a few thousand objects from ``n_init`` random starts; return the state and memberships of the
-    best.
+    """Solve a few thousand objects from ``n_init`` random starts; return the best state and memberships.
 
     Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
     optimum, which need not be the lowest.
@@ -153,8 +185,34 @@ def solve_subsample(
     return min(engine.map(restart, range(n_init)), key=lambda result: result[0].objective)
 
 
-def _shorten(blocks: list[Block], before: np.ndarray, after: np.ndarray, step: float) -> None:
-    """Take back a part of the pass's changes, in place in ``after``."""
-    for block in blocks:
-        rows = slice(block.start, block.stop)
-        after[rows] = before[rows] + np.float32(step) * (after[rows] - before[rows])
+def _shorten(engine: Engine, blocks: list[Block], arrays: BlockArrays, generation: int, step: float) -> None:
+    """Write a next generation that lies at ``step`` of the way from the one before ``generation`` to it."""
+
+    def blend(block: Block) -> None:
+        before, after = arrays.read(generation - 1, block), arrays.read(generation, block)
+        arrays.write(generation + 1, block, before + np.float32(step) * (after - before))
+
+    for _ in engine.map(blend, blocks):
+        pass
+
+
+def _commit(snapshots: Snapshots | None, stage: Stage) -> None:
+    if snapshots is not None:
+        state = stage.state
+        facts = {
+            "generation": stage.generation,
+            "threshold": stage.threshold,
+            "records": stage.records,
+            "squares": state.squares,
+            "quartics": state.quartics,
+        }
+        snapshots.save({"S": state.S, "T": state.T}, facts)
+
+
+def _resumed(snapshots: Snapshots | None, n_clusters: int) -> Stage | None:
+    found = snapshots.load() if snapshots is not None else None
+    if found is None:
+        return None
+    arrays, facts = found
+    state = State(n_clusters, arrays["S"], arrays["T"], facts["squares"], facts["quartics"])
+    return Stage(state, facts["generation"], facts["threshold"], facts["records"])

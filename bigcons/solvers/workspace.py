@@ -1,0 +1,56 @@
+"""Where a solve keeps what it works on: in memory, or in a folder beside its output that survives a kill."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bigcons.execution.engine import Engine
+from bigcons.stores.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
+from bigcons.stores.manifest import local_path
+
+
+class Workspace(NamedTuple):
+    """Block arrays of memberships, and snapshots between passes if the solve can be resumed."""
+
+    arrays: BlockArrays
+    snapshots: Snapshots | None
+
+
+@contextmanager
+def open_workspace(
+    out: str | os.PathLike[str] | None,
+    engine: Engine,
+    n_clusters: int,
+    fingerprint: Mapping[str, Any],
+    *,
+    resume: bool,
+) -> Iterator[Workspace]:
+    """Yield the workspace of a solve whose result goes to ``out``, or to memory if None.
+
+    With ``out`` it is the folder ``<out>.partial``: kept when the solve fails or is interrupted, removed
+    when it succeeds, emptied at the start unless ``resume``.
+    """
+    if out is None and engine.shares_memory:
+        yield Workspace(MemoryBlocks(), None)
+        return
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
+            yield Workspace(FileBlocks(folder, n_clusters), None)
+        return
+    directory = partial_directory(out)
+    if not resume:
+        shutil.rmtree(directory, ignore_errors=True)
+    yield Workspace(FileBlocks(directory, n_clusters), Snapshots(directory, fingerprint))
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def partial_directory(out: str | os.PathLike[str]) -> Path:
+    """Return the folder that holds an unfinished solve whose result will go to ``out``."""
+    path = local_path(out)
+    return path.with_name(path.name + ".partial")
