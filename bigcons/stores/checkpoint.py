@@ -1,7 +1,7 @@
 """What a long solve keeps between passes: arrays by block, and snapshots of the rest.
 
-Nothing is changed in place. A pass reads one generation of block arrays and writes the next, so that a task may
-run twice and a killed run finds its last whole pass; a generation is dropped when no snapshot needs it any more.
+Nothing is changed in place. A pass reads one generation of block arrays and writes the next, so that a task
+may run twice and a killed run finds its last whole pass; a generation is dropped when no snapshot needs it.
 """
 
 from __future__ import annotations
