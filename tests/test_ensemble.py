@@ -334,7 +334,7 @@ def test_repr__tells_the_size_and_the_gaps():
     ensemble = Ensemble.from_labels([[0, 1], [-1, 1]])
     assert "2 objects x 2 partitions" in repr(ensemble)
     assert "25.0% missing" in repr(ensemble)
-    assert "<table>" in ensemble._repr_html_()
+    assert "<table" in ensemble._repr_html_()
 
 
 def test_as_ensemble__passes_ensembles_and_reads_labels():

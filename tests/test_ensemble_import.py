@@ -131,6 +131,23 @@ def test_import_labels__numbers_in_csv_are_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "names", "n_objects"),
+    [
+        ("0,1,2\n0,0,1\n", ["0", "1", "2"], 1),
+        ("0,1,1\n0,0,1\n", ["p0", "p1", "p2"], 2),
+        ('"a, b",c\n0,0\n', ["a, b", "c"], 1),
+        ("\ufeffa,b\n0,0\n", ["a", "b"], 1),
+        ("0,\n0,0\n", ["p0", "p1"], 2),
+        ("a\r\nx\r\n", ["a"], 1),
+    ],
+)
+def test_import_labels__tells_names_from_labels_in_csv(tmp_path, text, names, n_objects):
+    (tmp_path / "l.csv").write_bytes(text.encode())
+    ensemble = Ensemble.from_labels(tmp_path / "l.csv")
+    assert (ensemble.names, ensemble.n_objects) == (names, n_objects)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (",a\n0,1\n1,0\n", "no name over column 0"),
@@ -251,6 +268,10 @@ def test_import_labels__notices_a_source_that_changes(tmp_path):
 def test_import_labels__copies_another_ensemble(tmp_path, frame):
     ensemble = Ensemble.from_labels(frame)
     assert values_of(import_labels(ensemble, tmp_path / "e")) == values_of(ensemble)
+    copy = import_labels(tmp_path / "e", tmp_path / "copy", chunk_rows=100)
+    assert copy.chunk_rows == 100
+    assert copy.names == ensemble.names
+    assert values_of(copy) == values_of(ensemble) == values_of(Ensemble.from_labels(tmp_path / "e"))
 
 
 @pytest.mark.parametrize("as_files", [False, True])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import FORMAT_VERSION
 from bigcons.stores import growing, manifest
+from bigcons.stores.facts import facts_table
 from bigcons.stores.importing import (
     Learnt,
     chunk_rows_within,
@@ -24,7 +24,8 @@ from bigcons.stores.importing import (
     partition_names,
     rows_per_read,
 )
-from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, sweep
+from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, open_labels
+from bigcons.stores.label_writer import sweep
 from bigcons.stores.locks import writer_lock
 from bigcons.stores.sources import ColumnsSource, LabelSource, open_source
 from bigcons.validation import check_choice, check_int
@@ -50,11 +51,12 @@ class Ensemble:
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table, a
-        dask array or dataframe, or a path to .npy, .npz, .csv, .parquet or .zarr. NaN, None, pd.NA and
+        dask array or dataframe, another ensemble, or a path to one or to .npy, .npz, .csv, .parquet or
+        .zarr. NaN, None, pd.NA and
         negative numbers are missing labels. Raises InvalidInputError for labels that are neither whole
         numbers nor text, for an empty or ragged matrix and for a partition without any label.
         """
-        source = open_source(x)
+        source = _source_of(x)
         learnt = learn(source, partition_names(source, names))
         head = _head(learnt, {"made_by": "from_labels", "source": _describe(x)})
         return cls(growing.gather(source, learnt), head, [e.categories for e in learnt.encodings])
@@ -66,7 +68,7 @@ class Ensemble:
         Raises StoreNotFoundError if there is none, CorruptStoreError if the store is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
-        stored = StoredLabels(manifest.local_path(path))
+        stored = open_labels(manifest.local_path(path))
         ensemble = cls(stored, stored.head, None)
         ensemble._mode = mode
         return ensemble
@@ -199,9 +201,10 @@ class Ensemble:
     def append_objects(self, labels: Any) -> Ensemble:
         """Append rows, in the order of the partitions (tables: by their names), and return this ensemble.
 
-        New label values extend the categories. A stored ensemble must be open with mode "a".
+        New label values extend the categories. A stored ensemble must be open with mode "a"; its chunks
+        keep their number of rows, and other handles that are open on it must be opened again.
         """
-        source = open_source(labels)
+        source = _source_of(labels)
         if isinstance(self._labels, np.ndarray):
             self._labels, self._head, self._categories = growing.memory_objects(
                 self._labels, self._head, self.categories, source
@@ -217,7 +220,7 @@ class Ensemble:
         ``labels`` is a matrix, or ``(n_objects,)`` for one partition. A stored ensemble must be open
         with mode "a".
         """
-        source = open_source(_as_matrix(labels))
+        source = _source_of(_as_matrix(labels))
         if isinstance(self._labels, np.ndarray):
             self._labels, self._head, self._categories = growing.memory_partitions(
                 self._labels, self._head, self.categories, source, names
@@ -267,19 +270,18 @@ class Ensemble:
 
     def _repr_html_(self) -> str:
         info = self.info()
-        clusters = f"{info['clusters_min']} / {info['clusters_median']:g} / {info['clusters_max']}"
         where = "on disk" if self.path else "in memory"
-        rows = {
+        facts = {
             "objects": f"{self.n_objects:,}",
             "partitions": f"{self.n_partitions:,}",
             "missing labels": f"{self.missing_share:.1%}",
-            "clusters per partition (min / median / max)": clusters,
+            "clusters per partition (min / median / max)": (
+                f"{info['clusters_min']} / {info['clusters_median']:g} / {info['clusters_max']}"
+            ),
             "size": f"{format_size(info['n_bytes'])} {where}, {info['dtype']}",
             "chunks": f"{info['n_chunks']:,} of {self.chunk_rows:,} rows",
         }
-        title = f"Ensemble {escape(self.path)}" if self.path else "Ensemble"
-        body = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
-        return f"<table><caption>{title}</caption>{body}</table>"
+        return facts_table(f"Ensemble {self.path or 'in memory'}", facts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
@@ -297,14 +299,14 @@ class Ensemble:
         if self._mode != "a":
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
         with writer_lock(self.path), manifest.plain_disk_errors(self.path):
-            stored = StoredLabels(manifest.local_path(self.path))
+            stored = open_labels(manifest.local_path(self.path))
             sweep(stored.path, stored.generation)
             try:
                 yield stored
             except BaseException:
                 sweep(stored.path, stored.generation)
                 raise
-            self._labels = StoredLabels(stored.path)
+            self._labels = open_labels(stored.path)
             self._head = self._labels.head
             self._categories = None
 
@@ -345,7 +347,7 @@ def import_labels(
     """
     manifest.refuse_existing(out, overwrite)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
-    return _import(open_source(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
+    return _import(_source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
 
 
 def write_partitions(
@@ -388,6 +390,11 @@ def _import(
     blocks = encode(source, learnt.encodings, dtype, rows)
     growing.write_store(out, blocks, head, categories, dtype, overwrite)
     return Ensemble.open(out)
+
+
+def _source_of(x: Any) -> LabelSource:
+    is_stored = isinstance(x, (str, os.PathLike)) and manifest.is_store(x)
+    return open_source(Ensemble.open(x) if is_stored else x)
 
 
 def _head(learnt: Learnt, provenance: dict[str, Any]) -> Head:

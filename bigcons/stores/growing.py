@@ -22,7 +22,8 @@ from bigcons.stores.importing import (
     partition_names,
     rechunk,
 )
-from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, LabelWriter, StoredLabels
+from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, StoredLabels
+from bigcons.stores.label_writer import LabelWriter
 from bigcons.stores.relabel import Encoding
 from bigcons.stores.sources import LabelSource, ReorderedSource
 

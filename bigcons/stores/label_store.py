@@ -1,30 +1,20 @@
-"""The label matrix on disk: generations of one Zarr array, of which the manifest names the valid one.
-
-A store that grows gets a new generation beside the old one. Chunks that stay as they are are shared
-between the two by hard links, so the cost of an append is that of the new labels; the commit of the
-manifest is the moment of the change, and the old generation goes after it.
-"""
+"""The label matrix on disk, open for reading: one Zarr array, named and described by the manifest."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.stores import manifest
 from bigcons.stores.zarr_arrays import (
     MAX_CHUNK_BYTES,
-    create_array,
-    create_group,
     damaged,
     metadata_checksum,
     open_array,
@@ -56,6 +46,7 @@ class StoredLabels:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._stamp = _stamp(path)
         body = manifest.load(path, KIND)
         try:
             self.head = _read_head(body)
@@ -75,17 +66,19 @@ class StoredLabels:
     def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:
         """Return rows ``start`` to ``stop``, from ``first_column`` on, checked.
 
-        Raises CorruptStoreError for a chunk that is damaged, lost, or holds what cannot be a label.
+        Raises CorruptStoreError for a chunk that is damaged, lost, or holds what cannot be a label, and
+        StoreError if the store was written to since it was opened.
         """
         shape = (stop - start, len(self.head.names) - first_column)
         if 0 in shape:
             return np.empty(shape, self.dtype)
         try:
             block = np.ascontiguousarray(self._array[start:stop, first_column:])
-        except OSError:
+        except (OSError, MemoryError):
             raise
         except Exception as error:  # codecs raise errors of many types
             raise self._broken(start, stop, str(error) or type(error).__name__) from None
+        self._check_unchanged()
         if block.min() < MISSING:
             raise self._broken(start, stop, "a chunk is lost")
         if (_column_maxima(block) >= self.head.n_clusters[first_column:]).any():
@@ -128,10 +121,6 @@ class StoredLabels:
                 )
         return int(self.checksums.size)
 
-    def is_current(self) -> bool:
-        """Tell whether the store still is at this generation."""
-        return bool(manifest.load(self.path, KIND).get("generation") == self.generation)
-
     def _check_sizes(self, body: dict[str, Any]) -> None:
         n, m = self.head.n_objects, len(self.head.names)
         _check(body["n_partitions"] == m, "the number of names")
@@ -155,105 +144,26 @@ class StoredLabels:
             raise CorruptStoreError(f"{path} has damaged metadata (its checksum is wrong); {_RESTORE}")
         return array
 
+    def _check_unchanged(self) -> None:
+        """Refuse rows of a store that was written to since: they could be of the old or of the new."""
+        if _stamp(self.path) != self._stamp:
+            raise StoreError(f"{self.path} has changed since it was opened; open it again.")
+
     def _broken(self, start: int, stop: int, reason: str) -> StoreError:
-        if not self.is_current():
-            return StoreError(f"{self.path} has changed since it was opened; open it again.")
+        self._check_unchanged()
         reason = reason.splitlines()[0][:120]
         return CorruptStoreError(f"{self.path} is damaged in rows {start} to {stop} ({reason}); {_RESTORE}")
 
 
-class LabelWriter:
-    """Writes one generation, row chunk by row chunk.
-
-    ``kept`` is the generation before, of which the first ``kept_rows`` rows of chunks or, for
-    partitions appended, the first ``kept_columns`` columns of chunks stay as they are.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        generation: int,
-        shape: tuple[int, int],
-        dtype: np.dtype,
-        chunks: tuple[int, int],
-        *,
-        kept: StoredLabels | None = None,
-        kept_rows: int = 0,
-        kept_columns: int = 0,
-    ) -> None:
-        self.directory = directory
-        self.generation = generation
-        self.dtype = dtype
-        self.chunk_rows, self.chunk_columns = chunks
-        self._first_column = kept_columns * self.chunk_columns
-        self._path = directory / labels_name(generation)
-        poison = int(np.iinfo(dtype).min)
-        self._array = create_array(self._path, shape, chunks, dtype, poison, ("object", "partition"))
-        self._checksums: list[list[int]] = []
-        self._kept_checksums: list[list[int]] = []
-        self._next_row = 0
-        if kept is not None:
-            self._keep(kept, kept_rows, kept_columns)
-
-    def write(self, blocks: Iterable[np.ndarray]) -> None:
-        """Write blocks of exactly ``chunk_rows`` rows (the last may be smaller), behind what is there."""
-        for block in blocks:
-            stop = self._next_row + len(block)
-            if stop > self._array.shape[0]:
-                raise InvalidInputError(
-                    "labels has more objects than when they were counted; give stable labels."
-                )
-            self._array[self._next_row : stop, self._first_column :] = block
-            kept = self._kept_checksums[len(self._checksums)] if self._first_column else []
-            self._checksums.append(kept + tile_checksums(block, self.chunk_columns))
-            self._next_row = stop
-
-    def commit(self, head: Head, categories: Categories) -> None:
-        """Make this the valid generation, and remove all others."""
-        if self._next_row != head.n_objects:
-            raise InvalidInputError(
-                f"labels has {self._next_row} objects but {head.n_objects} when they were counted; "
-                "give stable labels."
-            )
-        create_group(self.directory)
-        body = {
-            "n_objects": head.n_objects,
-            "n_partitions": len(head.names),
-            "names": head.names,
-            "n_clusters": head.n_clusters,
-            "n_labelled": head.n_labelled,
-            "provenance": head.provenance,
-            "generation": self.generation,
-            "dtype": self.dtype.name,
-            "chunk_rows": self.chunk_rows,
-            "chunk_columns": self.chunk_columns,
-            "metadata_checksum": metadata_checksum(self._path),
-            "categories_checksum": self._write_categories(categories),
-            "checksums": self._checksums,
-            "n_bytes": _size_of(self._path),
-        }
-        manifest.commit(self.directory, KIND, body)
-        sweep(self.directory, self.generation)
-
-    def _write_categories(self, categories: Categories) -> int | None:
-        if all(values is None for values in categories):
-            return None
-        entries = [None if values is None else values.tolist() for values in categories]
-        data = json.dumps(entries).encode()
-        (self.directory / categories_name(self.generation)).write_bytes(data)
-        return zlib.crc32(data)
-
-    def _keep(self, kept: StoredLabels, kept_rows: int, kept_columns: int) -> None:
-        n_rows, n_columns = kept.checksums.shape
-        for row in range(n_rows if kept_columns else kept_rows):
-            for column in range(kept_columns or n_columns):
-                chunk = Path("c", str(row), str(column))
-                _link(kept.path / labels_name(kept.generation) / chunk, self._path / chunk)
-        if kept_columns:
-            self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
-        else:
-            self._checksums = kept.checksums[:kept_rows].tolist()
-            self._next_row = kept_rows * self.chunk_rows
+def open_labels(path: Path) -> StoredLabels:
+    """Open the store at ``path`` as it is now, also while another process appends to it."""
+    while True:
+        stamp = _stamp(path)
+        try:
+            return StoredLabels(path)
+        except CorruptStoreError:
+            if _stamp(path) == stamp:
+                raise
 
 
 def labels_name(generation: int) -> str:
@@ -264,14 +174,6 @@ def labels_name(generation: int) -> str:
 def categories_name(generation: int) -> str:
     """Return the name of the file of original label values of a generation."""
     return f"categories-{generation}.json"
-
-
-def sweep(directory: Path, generation: int) -> None:
-    """Remove what does not belong to ``generation``: older ones, and what a killed writer left."""
-    keep = {labels_name(generation), categories_name(generation)}
-    for entry in [*directory.glob("labels-*"), *directory.glob("categories-*")]:
-        if entry.name not in keep:
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def tile_checksums(block: np.ndarray, columns: int) -> list[int]:
@@ -288,6 +190,15 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
     whole = n_rows - n_rows % _FOLD_ROWS
     folded = block[:whole].reshape(-1, _FOLD_ROWS * n_columns).max(axis=0).reshape(_FOLD_ROWS, n_columns)
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells one manifest from the next: every commit makes a new file."""
+    try:
+        found = (path / manifest.MANIFEST).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _read_head(body: dict[str, Any]) -> Head:
@@ -326,18 +237,3 @@ def _category_lengths(values: Categories, n_clusters: np.ndarray) -> bool:
     return len(values) == len(n_clusters) and all(
         entry is None or entry.shape == (k,) for entry, k in zip(values, n_clusters, strict=True)
     )
-
-
-def _link(source: Path, target: Path) -> None:
-    """Share a chunk between generations: they are never changed in place. Copy where links are not known."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise CorruptStoreError(f"{source} is missing; {_RESTORE}") from None
-    except OSError:
-        shutil.copyfile(source, target)
-
-
-def _size_of(directory: Path) -> int:
-    return sum(entry.stat().st_size for entry in directory.rglob("*") if entry.is_file())

@@ -57,9 +57,12 @@ def commit(directory: StorePath, kind: str, body: dict[str, Any]) -> None:
     }
     content["checksum"] = _checksum(content)
     partial = directory / f"{MANIFEST}.partial"
-    partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    sync_tree(directory)
-    partial.replace(directory / MANIFEST)
+    try:
+        partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        sync_tree(directory)
+        partial.replace(directory / MANIFEST)
+    finally:
+        partial.unlink(missing_ok=True)
     _sync(directory)
 
 

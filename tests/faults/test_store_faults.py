@@ -16,7 +16,7 @@ import zarr
 
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, LockedStoreError, StoreError
-from bigcons.stores import label_store, manifest
+from bigcons.stores import label_store, label_writer, manifest
 from bigcons.stores.locks import writer_lock
 from tests.stores import names_in
 
@@ -232,6 +232,33 @@ def test_read__of_a_store_that_has_changed_says_so(store):
         reader.read(0, 10)
 
 
+def test_read__of_a_store_that_was_replaced_never_mixes(store):
+    """Both stores have the same shape and chunks, so that nothing but the manifest tells them apart."""
+    reader = Ensemble.open(store)
+    first = reader.read(0, 1024)
+    Ensemble.from_labels(np.roll(first, 1, axis=0)).save(store, chunk_rows=1024, overwrite=True)
+    with pytest.raises(StoreError, match="changed since it was opened"):
+        reader.read(0, 1024)
+    shutil.rmtree(store)
+    with pytest.raises(StoreError, match="changed since it was opened"):
+        reader.read(0, 1024)
+
+
+def test_open__while_another_appends(store, monkeypatch):
+    """The labels that the first manifest names go away before they are opened."""
+    found = []
+
+    def append_then_open(path):
+        if not found:
+            found.append(path)
+            Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
+        return open_array(path)
+
+    open_array = label_store.open_array
+    monkeypatch.setattr(label_store, "open_array", append_then_open)
+    assert Ensemble.open(store).n_partitions == 31
+
+
 def test_append__is_refused_while_another_writes(store):
     ensemble = Ensemble.open(store, "a")
     with writer_lock(store), pytest.raises(LockedStoreError, match="wait until it is done"):
@@ -246,7 +273,7 @@ def test_append__is_refused_while_another_writes(store):
 def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, code):
     ensemble = Ensemble.open(store, "a")
     before = ensemble.read(0, 4000)
-    checksums = label_store.tile_checksums
+    checksums = label_writer.tile_checksums
     calls = iter(range(100))
 
     def full_at_the_third_chunk(*arguments):
@@ -254,7 +281,7 @@ def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, 
             raise OSError(code, os.strerror(code))
         return checksums(*arguments)
 
-    monkeypatch.setattr(label_store, "tile_checksums", full_at_the_third_chunk)
+    monkeypatch.setattr(label_writer, "tile_checksums", full_at_the_third_chunk)
     write = {
         "append_objects": lambda: ensemble.append_objects(Ensemble.from_labels(LABELS)),
         "append_partitions": lambda: ensemble.append_partitions(Ensemble.from_labels(LABELS)),

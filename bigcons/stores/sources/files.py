@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import zipfile
@@ -42,38 +43,39 @@ class NpySource(LabelSource):
             file.seek(self._first_byte)
             for block in row_blocks(self._n_rows, rows):
                 if self._fortran:
-                    yield [self._part_of_column(file, u, block.start, block.n_rows) for u in self._columns]
+                    yield self._columns_of_columns(file, block.start, block.n_rows)
                 else:
-                    yield columns_of(
-                        self._read(file, block.n_rows * self.n_partitions).reshape(block.n_rows, -1)
-                    )
+                    yield columns_of(self._read(file, block.n_rows, self.n_partitions))
 
-    @property
-    def _columns(self) -> range:
-        return range(self.n_partitions)
+    def _columns_of_columns(self, file: IO[bytes], start: int, n_rows: int) -> list[np.ndarray]:
+        columns = []
+        for u in range(self.n_partitions):
+            file.seek(self._first_byte + (u * self._n_rows + start) * self._dtype.itemsize)
+            columns.append(self._read(file, 1, n_rows)[0])
+        return columns
 
-    def _part_of_column(self, file: IO[bytes], column: int, start: int, n_rows: int) -> np.ndarray:
-        file.seek(self._first_byte + (column * self._n_rows + start) * self._dtype.itemsize)
-        return self._read(file, n_rows)
-
-    def _read(self, file: IO[bytes], n_labels: int) -> np.ndarray:
-        data = file.read(n_labels * self._dtype.itemsize)
-        if len(data) < n_labels * self._dtype.itemsize:
+    def _read(self, file: IO[bytes], n_rows: int, n_columns: int) -> np.ndarray:
+        n_bytes = n_rows * n_columns * self._dtype.itemsize
+        data = file.read(n_bytes)
+        if len(data) < n_bytes:
             raise InvalidInputError(f"{self._what} ends before its last row; write the file again.")
-        return np.frombuffer(data, self._dtype)
+        return np.frombuffer(data, self._dtype).reshape(n_rows, n_columns)
 
 
 class CsvSource(LabelSource):
-    """A table of comma separated values, with or without a line of names."""
+    """A table of comma separated values, with or without a line of names.
+
+    The first line is taken for names if it has something other than numbers, or counts 0, 1, 2, ...
+    through at least three columns, as tables without names are often written.
+    """
 
     untyped = True
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with path.open(encoding="utf-8", errors="replace") as file:
-            first = file.readline().strip("\r\n")
-        cells = [cell.strip().strip('"') for cell in first.split(",")] if first else []
-        headed = not all(_is_number_or_missing(cell) for cell in cells) or (len(cells) > 1 and not cells[0])
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            cells = [cell.strip() for cell in next(csv.reader(file), [])]
+        headed = _is_header(cells)
         if headed and "" in cells:
             raise InvalidInputError(
                 f"{path} has no name over column {cells.index('')} (an index of rows?); "
@@ -217,6 +219,12 @@ def _read_header(file: IO[bytes], what: str) -> tuple[tuple[int, int], bool, np.
         )
     check_two_dimensions(shape)
     return (shape[0], shape[1]), fortran, dtype
+
+
+def _is_header(cells: list[str]) -> bool:
+    counts = len(cells) >= 3 and cells == [str(u) for u in range(len(cells))]
+    index = len(cells) > 1 and not cells[0]
+    return counts or index or not all(_is_number_or_missing(cell) for cell in cells)
 
 
 def _is_number_or_missing(cell: str) -> bool:

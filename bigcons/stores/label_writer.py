@@ -1,0 +1,148 @@
+"""Writing the label matrix: generations of one Zarr array, of which the manifest names the valid one.
+
+A store that grows gets a new generation beside the old one. Chunks that stay as they are are shared
+between the two by hard links, so the cost of an append is that of the new labels; the commit of the
+manifest is the moment of the change, and the old generation goes after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.stores import manifest
+from bigcons.stores.label_store import (
+    KIND,
+    Categories,
+    Head,
+    StoredLabels,
+    categories_name,
+    labels_name,
+    tile_checksums,
+)
+from bigcons.stores.zarr_arrays import METADATA, create_array, create_group, metadata_checksum
+
+
+class LabelWriter:
+    """Writes one generation, row chunk by row chunk.
+
+    ``kept`` is the generation before, of which the first ``kept_rows`` rows of chunks or, for
+    partitions appended, the first ``kept_columns`` columns of chunks stay as they are.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        generation: int,
+        shape: tuple[int, int],
+        dtype: np.dtype,
+        chunks: tuple[int, int],
+        *,
+        kept: StoredLabels | None = None,
+        kept_rows: int = 0,
+        kept_columns: int = 0,
+    ) -> None:
+        self.directory = directory
+        self.generation = generation
+        self.dtype = dtype
+        self.chunk_rows, self.chunk_columns = chunks
+        self._first_column = kept_columns * self.chunk_columns
+        self._path = directory / labels_name(generation)
+        poison = int(np.iinfo(dtype).min)
+        self._array = create_array(self._path, shape, chunks, dtype, poison, ("object", "partition"))
+        self._checksums: list[list[int]] = []
+        self._kept_checksums: list[list[int]] = []
+        self._next_row = 0
+        if kept is not None:
+            self._keep(kept, kept_rows, kept_columns)
+
+    def write(self, blocks: Iterable[np.ndarray]) -> None:
+        """Write blocks of exactly ``chunk_rows`` rows (the last may be smaller), behind what is there."""
+        for block in blocks:
+            stop = self._next_row + len(block)
+            if stop > self._array.shape[0]:
+                raise InvalidInputError(
+                    "labels has more objects than when they were counted; give stable labels."
+                )
+            self._array[self._next_row : stop, self._first_column :] = block
+            kept = self._kept_checksums[len(self._checksums)] if self._first_column else []
+            self._checksums.append(kept + tile_checksums(block, self.chunk_columns))
+            self._next_row = stop
+
+    def commit(self, head: Head, categories: Categories) -> None:
+        """Make this the valid generation, and remove all others."""
+        if self._next_row != head.n_objects:
+            raise InvalidInputError(
+                f"labels has {self._next_row} objects but {head.n_objects} when they were counted; "
+                "give stable labels."
+            )
+        if not (self.directory / METADATA).exists():
+            create_group(self.directory)
+        body = {
+            "n_objects": head.n_objects,
+            "n_partitions": len(head.names),
+            "names": head.names,
+            "n_clusters": head.n_clusters,
+            "n_labelled": head.n_labelled,
+            "provenance": head.provenance,
+            "generation": self.generation,
+            "dtype": self.dtype.name,
+            "chunk_rows": self.chunk_rows,
+            "chunk_columns": self.chunk_columns,
+            "metadata_checksum": metadata_checksum(self._path),
+            "categories_checksum": self._write_categories(categories),
+            "checksums": self._checksums,
+            "n_bytes": _size_of(self._path),
+        }
+        manifest.commit(self.directory, KIND, body)
+        sweep(self.directory, self.generation)
+
+    def _write_categories(self, categories: Categories) -> int | None:
+        if all(values is None for values in categories):
+            return None
+        entries = [None if values is None else values.tolist() for values in categories]
+        data = json.dumps(entries).encode()
+        (self.directory / categories_name(self.generation)).write_bytes(data)
+        return zlib.crc32(data)
+
+    def _keep(self, kept: StoredLabels, kept_rows: int, kept_columns: int) -> None:
+        n_rows, n_columns = kept.checksums.shape
+        for row in range(n_rows if kept_columns else kept_rows):
+            for column in range(kept_columns or n_columns):
+                chunk = Path("c", str(row), str(column))
+                _link(kept.path / labels_name(kept.generation) / chunk, self._path / chunk)
+        if kept_columns:
+            self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
+        else:
+            self._checksums = kept.checksums[:kept_rows].tolist()
+            self._next_row = kept_rows * self.chunk_rows
+
+
+def sweep(directory: Path, generation: int) -> None:
+    """Remove what does not belong to ``generation``: older ones, and what a killed writer left."""
+    keep = {labels_name(generation), categories_name(generation)}
+    for entry in [*directory.glob("labels-*"), *directory.glob("categories-*")]:
+        if entry.name not in keep:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def _link(source: Path, target: Path) -> None:
+    """Share a chunk between generations: they are never changed in place. Copy where links are not known."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise CorruptStoreError(f"{source} is missing; restore the store from a copy.") from None
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _size_of(directory: Path) -> int:
+    return sum(entry.stat().st_size for entry in directory.rglob("*") if entry.is_file())
