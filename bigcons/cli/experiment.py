@@ -131,7 +131,7 @@ def _solve_all(ensemble: Any, pairs: Any, truth: np.ndarray, settings: Settings)
         ),
         *(
             solve(
-                f"sampled pairs, {divergence}",
+                f"sampled pairs, {divergence.replace('kl', 'KL')}",
                 PAPER_SECONDS[divergence],
                 pairs=pairs,
                 solver="heap",
