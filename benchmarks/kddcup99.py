@@ -118,7 +118,7 @@ def write_table(results: dict, path: Path) -> None:
         f"# {results['data']}: {results['n_objects']:,} objects, 100 partitions",
         "",
         f"Mean accuracy of a base partition on the objects it saw: {results['base_accuracy']:.3f}.",
-        f"{results['machine']['processor']}, {results['machine']['cores']} cores; Python {results['machine']['python']}.",
+        "{processor}, {cores} cores; Python {python}.".format(**results["machine"]),
         "",
     ]
     for title, rows in (

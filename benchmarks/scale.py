@@ -1,0 +1,187 @@
+"""Does the size of an ensemble stop at the disk, not at the memory?
+
+Planted ensembles (100 partitions, half the labels missing, six unbalanced classes) are generated straight to
+disk; each is then solved by all-pairs PCC at K = 10 in a process of its own, from stored ensemble to stored
+labels. Reports seconds, passes, bytes read, the peak memory of the process tree, and the accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from machine import describe
+
+from bigcons.datasets import PlantedLabels, planted_blocks
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.memory import Block, row_blocks
+from bigcons.stores.growing import write_store
+from bigcons.stores.importing import default_chunk_rows
+from bigcons.stores.label_store import Head
+
+N_PARTITIONS = 100
+N_CLUSTERS = 10
+
+
+def plant(n_objects: int, folder: Path) -> tuple[Path, Path]:
+    """Write a planted ensemble and its truth, if not there yet; a few blocks are in memory at a time."""
+    path, truth_path = folder / f"planted-{n_objects}.zarr", folder / f"truth-{n_objects}.npy"
+    if path.exists() and truth_path.exists():
+        return path, truth_path
+    recipe = planted_blocks(n_objects, N_PARTITIONS, missing=0.5, random_state=0)
+    chunk_rows = default_chunk_rows(n_objects)
+    n_clusters = recipe.read(0, min(n_objects, 100_000))[0].max(axis=0).astype(np.int64) + 1
+    n_labelled = np.zeros(N_PARTITIONS, np.int64)
+    truth = np.lib.format.open_memmap(truth_path, "w+", np.int8, (n_objects,))
+    names = [f"p{u}" for u in range(N_PARTITIONS)]
+    head = Head(n_objects, names, n_clusters, n_labelled, chunk_rows, {"made_by": "benchmarks/scale.py"})
+    blocks = labels_in_order(recipe, row_blocks(n_objects, chunk_rows), n_labelled, truth)
+    write_store(path, blocks, head, [None] * N_PARTITIONS, recipe.dtype, True)
+    truth.flush()
+    return path, truth_path
+
+
+def labels_in_order(
+    recipe: PlantedLabels, blocks: list[Block], n_labelled: np.ndarray, truth: np.ndarray
+) -> Iterator[np.ndarray]:
+    made = ThreadsEngine().map(lambda block: recipe.read(block.start, block.stop), blocks)
+    for block, (labels, classes) in zip(blocks, made, strict=True):
+        truth[block.start : block.stop] = classes
+        n_labelled += np.count_nonzero(labels >= 0, axis=0)
+        yield labels
+
+
+def solve(path: str, out: str, memory: str, max_iter: int, tol: float, client: str | None) -> dict:
+    """Solve in this process; this is what the child runs."""
+    import warnings
+
+    from bigcons import PCC
+    from bigcons.errors import ConvergenceWarning
+
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    model = PCC(N_CLUSTERS, memory=memory, max_iter=max_iter, tol=tol, random_state=0, client=client)
+    began = time.perf_counter()
+    model.fit(path, out=out)
+    return {
+        "seconds": time.perf_counter() - began,
+        "passes": model.n_passes_,
+        "converged": model.converged_,
+        "gap": model.gap_,
+        "objective": model.objective_,
+        "clusters_found": model.n_clusters_,
+    }
+
+
+def tree_bytes(root: int) -> int:
+    """Return the resident memory of a process and its descendants now (Linux)."""
+    parents, resident = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            pid = int(stat.parent.name)
+            parents[pid] = int(fields[1])
+            resident[pid] = int(fields[21]) * 4096
+        except (OSError, IndexError, ValueError):
+            continue
+    total, family = 0, {root}
+    while family:
+        total += sum(resident.get(pid, 0) for pid in family)
+        family = {pid for pid, parent in parents.items() if parent in family}
+    return total
+
+
+def measured_child(arguments: list[str]) -> dict:
+    """Run this file as a child; return its JSON and the peak memory of its tree, sampled every 50 ms."""
+    child = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            peak[0] = max(peak[0], tree_bytes(child.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output, _ = child.communicate()
+    ended.set()
+    watcher.join()
+    if child.returncode:
+        raise SystemExit(f"the solve ended with status {child.returncode}")
+    return {**json.loads(output.splitlines()[-1]), "peak_memory": peak[0]}
+
+
+def accuracy(out: Path, truth_path: Path) -> dict:
+    from bigcons import Consensus
+    from bigcons.metrics import adjusted_rand, matching_accuracy
+
+    labels, truth = Consensus.open(out).labels, np.load(truth_path)
+    return {"ARI": adjusted_rand(truth, labels), "H": matching_accuracy(truth, labels)}
+
+
+def measure(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict:
+    path, truth_path = plant(n_objects, folder)
+    out = folder / f"consensus-{n_objects}.zarr"
+    if out.exists():
+        import shutil
+
+        shutil.rmtree(out)
+    options = [
+        "--memory",
+        arguments.memory,
+        "--max-iter",
+        str(arguments.max_iter),
+        "--tol",
+        str(arguments.tol),
+    ]
+    result = measured_child(["--child", str(path), str(out), *options])
+    stored = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    row = {
+        "n_objects": n_objects,
+        **result,
+        "microseconds_per_object": 1e6 * result["seconds"] / n_objects,
+        "bytes_stored": stored,
+        "bytes_read": stored * (result["passes"] + 2),  # the survey and the start read the labels once each
+        **accuracy(out, truth_path),
+    }
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
+    parser.add_argument(
+        "--millions", type=float, nargs="+", default=[1, 4, 10], help="sizes; 100 is full size"
+    )
+    parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--max-iter", type=int, default=5)
+    parser.add_argument("--tol", type=float, default=1e-3)
+    parser.add_argument(
+        "--folder", type=Path, help="keep ensembles and results there; default a temporary one"
+    )
+    parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        result = solve(*arguments.child, arguments.memory, arguments.max_iter, arguments.tol, None)
+        print(json.dumps(result))
+        return
+    sizes = [20_000] if arguments.smallest else [int(million * 1e6) for million in arguments.millions]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        results = {"machine": describe(), "memory": arguments.memory}
+        results["runs"] = [measure(n, folder, arguments) for n in sizes]
+    if arguments.out:
+        arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
