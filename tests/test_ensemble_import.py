@@ -199,6 +199,28 @@ def test_import_labels__refuses_cut_files(tmp_path, labels, frame, name):
         import_labels(path, tmp_path / "e")
 
 
+@pytest.mark.parametrize("name", ["l.npz", "compressed.npz", "fortran.npz"])
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
+def test_import_labels__refuses_damaged_archives(tmp_path, labels, name, share):
+    ARRAY_FILES[name](str(tmp_path / name), labels)
+    data = bytearray((tmp_path / name).read_bytes())
+    data[int(share * len(data))] ^= 16
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InvalidInputError, match=r"damaged|no \.np[yz]"):
+        import_labels(tmp_path / name, tmp_path / "e")
+    assert names_in(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("shape", [(10**12, 3), (3, 10**12), (-1, 3)])
+def test_import_labels__refuses_more_rows_than_the_file_has(tmp_path, shape):
+    with (tmp_path / "l.npy").open("wb") as file:
+        header = {"descr": "|i1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(b"123")
+    with pytest.raises(InvalidInputError, match=r"ends before its last row|shape below 0"):
+        import_labels(tmp_path / "l.npy", tmp_path / "e")
+
+
 class Marker:
     """Unpickling an object of this class leaves a file."""
 

@@ -30,10 +30,10 @@ class ArraySource(LabelSource):
         rows = max(rows - rows % self.least_rows, self.least_rows)
         for block in row_blocks(self._n_rows, rows):
             yield columns_of(np.asarray(self._array[block.start : block.stop]))
-            _release_pages(self._array)
+            release_pages(self._array)
 
 
-def _release_pages(array: Any) -> None:
+def release_pages(array: Any) -> None:
     """Let the system take back what was read of a memory map, which otherwise counts as ours."""
     pages = getattr(array, "_mmap", None)
     if (

@@ -6,6 +6,7 @@ import csv
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -29,12 +30,14 @@ _CSV_MISSING = ["", "NA", "N/A", "<NA>", "NaN", "nan", "None", "none", "NULL", "
 class NpySource(LabelSource):
     """A label matrix in ``.npy`` layout: a file, or the member of an archive."""
 
-    def __init__(self, what: str, open_bytes: Callable[[], IO[bytes]]) -> None:
+    def __init__(self, what: str, open_bytes: Callable[[], IO[bytes]], n_bytes: int) -> None:
         self._what = what
         self._open = open_bytes
         with open_bytes() as file:
             (self._n_rows, self.n_partitions), self._fortran, self._dtype = _read_header(file, what)
             self._first_byte = file.tell()
+        if self._first_byte + self._n_rows * self.n_partitions * self._dtype.itemsize > n_bytes:
+            raise self._cut()
         self.row_bytes = 2.0 * self._dtype.itemsize * self.n_partitions
 
     def blocks(self, rows: int) -> Iterator[Sequence[RawColumn]]:
@@ -56,10 +59,16 @@ class NpySource(LabelSource):
 
     def _read(self, file: IO[bytes], n_rows: int, n_columns: int) -> np.ndarray:
         n_bytes = n_rows * n_columns * self._dtype.itemsize
-        data = file.read(n_bytes)
+        try:
+            data = file.read(n_bytes)
+        except (zipfile.BadZipFile, zlib.error, EOFError):
+            raise InvalidInputError(f"{self._what} is damaged; write the file again.") from None
         if len(data) < n_bytes:
-            raise InvalidInputError(f"{self._what} ends before its last row; write the file again.")
+            raise self._cut()
         return np.frombuffer(data, self._dtype).reshape(n_rows, n_columns)
+
+    def _cut(self) -> InvalidInputError:
+        return InvalidInputError(f"{self._what} ends before its last row; write the file again.")
 
 
 class CsvSource(LabelSource):
@@ -165,7 +174,7 @@ def open_file(path: str | os.PathLike[str]) -> LabelSource:
         raise StoreNotFoundError(f"{path} does not exist; check the path.")
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        return NpySource(str(path), lambda: path.open("rb"))
+        return NpySource(str(path), lambda: path.open("rb"), path.stat().st_size)
     if suffix == ".npz":
         return _open_npz(path)
     if suffix == ".csv":
@@ -193,15 +202,18 @@ def map_npy(path: Path) -> np.ndarray:
 def _open_npz(path: Path) -> LabelSource:
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [name for name in archive.namelist() if name.endswith(".npy")]
+            members = {entry.filename: entry.file_size for entry in archive.infolist()}
     except zipfile.BadZipFile:
         raise InvalidInputError(f"{path} is no .npz archive; write it with numpy.savez.") from None
-    chosen = ["labels.npy"] if "labels.npy" in members else members
+    chosen = (
+        ["labels.npy"] if "labels.npy" in members else [name for name in members if name.endswith(".npy")]
+    )
     if len(chosen) != 1:
         raise InvalidInputError(
-            f"{path} holds {len(members)} arrays; keep one, or name the one to take 'labels'."
+            f"{path} holds {len(chosen)} arrays; keep one, or name the one to take 'labels'."
         )
-    return NpySource(f"{path}[{chosen[0][:-4]}]", lambda: zipfile.ZipFile(path).open(chosen[0]))
+    name = chosen[0]
+    return NpySource(f"{path}[{name}]", lambda: zipfile.ZipFile(path).open(name), members[name])
 
 
 def _read_header(file: IO[bytes], what: str) -> tuple[tuple[int, int], bool, np.dtype]:
@@ -211,13 +223,15 @@ def _read_header(file: IO[bytes], what: str) -> tuple[tuple[int, int], bool, np.
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
         shape, fortran, dtype = read(file)
-    except ValueError:
+    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError):
         raise InvalidInputError(f"{what} is no .npy file; write it with numpy.save.") from None
     if dtype.hasobject:
         raise InvalidInputError(
             f"{what} holds pickled objects, which are never read; save whole numbers or fixed-width text."
         )
     check_two_dimensions(shape)
+    if min(shape) < 0:
+        raise InvalidInputError(f"{what} has a shape below 0; write it with numpy.save.")
     return (shape[0], shape[1]), fortran, dtype
 
 

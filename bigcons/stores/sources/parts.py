@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import row_blocks
+from bigcons.memory import Block, row_blocks
 from bigcons.stores.relabel import RawColumn
-from bigcons.stores.sources.arrays import ArraySource
+from bigcons.stores.sources.arrays import ArraySource, release_pages
 from bigcons.stores.sources.base import LabelSource, check_two_dimensions, columns_of, frame_columns
 from bigcons.stores.sources.files import map_npy
 
@@ -46,7 +46,12 @@ class ColumnsSource(LabelSource):
     def blocks(self, rows: int) -> Iterator[Sequence[RawColumn]]:
         """Yield all rows in order, as columns of ``rows`` rows."""
         for block in row_blocks(self._n_objects, rows):
-            yield [np.array(self._open(u)[block.start : block.stop]) for u in range(self.n_partitions)]
+            yield [self._part(u, block) for u in range(self.n_partitions)]
+
+    def _part(self, index: int, block: Block) -> np.ndarray:
+        part = np.array(self._open(index)[block.start : block.stop])
+        release_pages(self._columns[index])
+        return part
 
     def _open(self, index: int) -> np.ndarray:
         """Return the column as an array; a file is mapped, and forgotten with the array."""
