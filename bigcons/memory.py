@@ -40,7 +40,7 @@ def parse_size(size: int | float | str) -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size)
         if match and match[2].upper() in _UNITS:
             return int(float(match[1]) * _UNITS[match[2].upper()])
-    elif not isinstance(size, bool) and size > 0:
+    elif isinstance(size, Real) and not isinstance(size, bool) and 0 < size < math.inf:
         return int(size)
     raise InvalidInputError(
         f"memory={size!r} is not a size; write bytes or a text such as '2GB' or '512MiB'."

@@ -1,0 +1,101 @@
+"""Sizes, budgets and row blocks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.memory import Block, format_size, parse_size, row_blocks, rows_within
+
+
+@given(st.integers(0, 500), st.integers(1, 60))
+def test_row_blocks__cover_every_row_once_in_order(n_rows, rows_per_block):
+    blocks = row_blocks(n_rows, rows_per_block)
+    assert [row for block in blocks for row in range(block.start, block.stop)] == list(range(n_rows))
+    assert [block.index for block in blocks] == list(range(len(blocks)))
+    assert all(block.n_rows == rows_per_block for block in blocks[:-1])
+    assert all(0 < block.n_rows <= rows_per_block for block in blocks)
+
+
+def test_block__knows_its_rows():
+    assert Block(2, 10, 14).n_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (1, 1),
+        (2.5e9, 2_500_000_000),
+        ("123", 123),
+        ("7B", 7),
+        ("1kB", 1000),
+        ("2GB", 2 * 10**9),
+        ("2G", 2 * 10**9),
+        ("1.5 MB", 1_500_000),
+        (" 512 MiB ", 512 * 2**20),
+        ("3kib", 3 * 2**10),
+        ("1TiB", 2**40),
+    ],
+)
+def test_parse_size__reads_bytes_and_units(size, expected):
+    assert parse_size(size) == expected
+    assert isinstance(parse_size(size), int)
+
+
+@pytest.mark.parametrize(
+    "size", ["", "GB", "-1GB", "1 XB", "1e9", "1,5GB", "2 GB RAM", 0, -5, True, float("nan")]
+)
+def test_parse_size__refuses_the_rest(size):
+    with pytest.raises(InvalidInputError, match="is not a size; write bytes or a text such as"):
+        parse_size(size)
+
+
+@pytest.mark.parametrize("size", [None, [1], float("inf")])
+def test_parse_size__refuses_other_types(size):
+    with pytest.raises(InvalidInputError, match="is not a size"):
+        parse_size(size)
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "expected"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (1_234_567, "1.23 MB"),
+        (2 * 10**9, "2 GB"),
+        (3.5e12, "3.5 TB"),
+    ],
+)
+def test_format_size__has_three_digits_and_a_unit(n_bytes, expected):
+    assert format_size(n_bytes) == expected
+
+
+@given(st.integers(1, 10**15))
+def test_format_size__reads_back_within_its_digits(n_bytes):
+    text = format_size(n_bytes)
+    if "e" not in text:
+        assert parse_size(text) == pytest.approx(n_bytes, rel=0.01, abs=1)
+
+
+@given(st.integers(1, 10**9), st.integers(1, 10**4), st.integers(0, 10**6), st.integers(1, 100))
+def test_rows_within__fits_the_budget_or_says_what_would(budget, bytes_per_row, fixed, at_least):
+    asked = {"fixed": fixed, "at_least": at_least, "what": "a block"}
+    try:
+        rows = rows_within(budget, bytes_per_row, **asked)
+    except MemoryBudgetError:
+        needed = fixed + at_least * bytes_per_row
+        assert needed > budget
+        assert rows_within(needed, bytes_per_row, **asked) == at_least
+    else:
+        assert rows >= at_least
+        assert fixed + rows * bytes_per_row <= budget < fixed + (rows + 1) * bytes_per_row
+
+
+def test_rows_within__refuses_with_both_numbers():
+    with pytest.raises(MemoryBudgetError) as refusal:
+        rows_within(1000, 600, fixed=500, at_least=2, what="two rows")
+    message = (
+        "memory=1 kB cannot hold two rows, which needs at least 1.7 kB; raise the budget to 1.7 kB or more."
+    )
+    assert str(refusal.value) == message

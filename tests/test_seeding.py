@@ -1,0 +1,67 @@
+"""Seeds: the same draws for one seed, stream and index, and no others."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons.errors import InvalidInputError
+from bigcons.seeding import generator, resolve_seed
+
+SEEDS = st.integers(0, 2**128)
+
+
+def draws(seed, stream, *index):
+    return generator(seed, stream, *index).integers(2**62, size=4).tolist()
+
+
+@given(SEEDS, st.text(), st.lists(st.integers(0, 2**32), max_size=3))
+def test_generator__repeats_itself(seed, stream, index):
+    assert draws(seed, stream, *index) == draws(seed, stream, *index)
+
+
+def test_generator__differs_by_seed_stream_and_index():
+    keys = [
+        (seed, stream, *index)
+        for seed in range(5)
+        for stream in ("a", "b", "ab")
+        for index in [(), (0,), (1,), (0, 0), (0, 1), (1, 0)]
+    ]
+    assert len({tuple(draws(*key)) for key in keys}) == len(keys)
+
+
+def test_generator__draws_look_uniform_across_indices():
+    means = [generator(0, "test", block).random(100).mean() for block in range(200)]
+    assert np.mean(means) == pytest.approx(0.5, abs=0.01)
+    assert np.std(means) == pytest.approx(np.sqrt(1 / 12 / 100), rel=0.2)
+
+
+@pytest.mark.parametrize("seed", [0, 7, np.int64(7), 2**70])
+def test_resolve_seed__keeps_whole_numbers(seed):
+    assert resolve_seed(seed) == seed
+    assert type(resolve_seed(seed)) is int
+
+
+def test_resolve_seed__of_none_is_fresh():
+    assert resolve_seed(None) != resolve_seed(None)
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_resolve_seed__advances_a_generator(make):
+    one, same = make(3), make(3)
+    first, second = resolve_seed(one), resolve_seed(one)
+    assert first != second
+    assert [first, second] == [resolve_seed(same), resolve_seed(same)]
+    assert first >= 0
+
+
+@pytest.mark.parametrize("seed", [-1, np.int64(-3)])
+def test_resolve_seed__refuses_negative_numbers(seed):
+    with pytest.raises(InvalidInputError, match=r"random_state=-\d is negative; use an integer >= 0"):
+        resolve_seed(seed)
+
+
+@pytest.mark.parametrize("seed", [1.0, "1", True, [1], np.array([1])])
+def test_resolve_seed__refuses_other_types(seed):
+    with pytest.raises(InvalidInputError, match="random_state has type"):
+        resolve_seed(seed)
