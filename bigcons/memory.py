@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from numbers import Real
 import sys
 from pathlib import Path
 from typing import NamedTuple

@@ -7,7 +7,6 @@ from bigcons import PairTable
 from bigcons.kernels import divergences as family
 from bigcons.kernels.line_search import newton_search
 from bigcons.kernels.pair_descent import descend, prepare, quadratic_search, total_value
-from bigcons.solvers.pcc.heap import graph_of
 from tests.naive import pcc as naive
 
 KINDS = {
@@ -36,7 +35,8 @@ class Run:
         labels = rng.integers(-1, 3, (n_objects, 9))
         self.pairs = [pair for pair in naive.all_pairs(labels) if rng.random() < share]
         table = PairTable.from_arrays(*np.array(self.pairs).T, n_objects=n_objects)
-        self.graph = graph_of(table)
+        seen = table.n_seen.astype(np.float32)
+        self.graph = (table.indptr, table.indices, table.n_agree / seen, seen)
         self.value, self.slope, self._value, self._slope, self._search = KINDS[kind]
         self.rows = np.zeros((n_objects, 2 * K))
         self.Y[:] = rng.dirichlet(np.ones(K), n_objects)
@@ -53,7 +53,7 @@ class Run:
         return self.keys[self.position]
 
     def descend(self, n_steps, tol=0.0):
-        scratch = np.empty((4, int(self.graph.degrees.max())))
+        scratch = np.empty((4, np.diff(self.graph[0]).max()))
         queue = (self.keys, self.items, self.position)
         return descend(self.rows, *self.graph, *queue, scratch, n_steps, tol, self._search, self._slope, 0.0)
 
