@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from numbers import Real
 import sys
+from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
 
