@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +41,7 @@ def parse_size(size: int | float | str) -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size)
         if match and match[2].upper() in _UNITS:
             return int(float(match[1]) * _UNITS[match[2].upper()])
-    elif isinstance(size, Real) and not isinstance(size, bool) and 0 < size < math.inf:
+    elif not isinstance(size, bool) and hasattr(size, "__float__") and 0 < size < math.inf:
         return int(size)
     raise InvalidInputError(
         f"memory={size!r} is not a size; write bytes or a text such as '2GB' or '512MiB'."
