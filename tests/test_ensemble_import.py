@@ -251,8 +251,14 @@ def test_import_labels__refuses_old_zarr_and_unknown_codecs(tmp_path):
     zarr.create_array(str(tmp_path / "v3.zarr"), data=np.zeros((2, 2), np.int8))
     file = tmp_path / "v3.zarr/zarr.json"
     file.write_text(file.read_text().replace('"zstd"', '"numcodecs.pickle"'))
-    with pytest.raises(CorruptStoreError, match=r"numcodecs.pickle"):
-        import_labels(tmp_path / "v3.zarr", tmp_path / "e")
+    zarr.create_array(
+        str(tmp_path / "sharded.zarr"), data=np.zeros((4, 2), np.int8), shards=(4, 2), chunks=(2, 2)
+    )
+    file = tmp_path / "sharded.zarr/zarr.json"
+    file.write_text(file.read_text().replace('"zstd"', '"numcodecs.pickle"'))
+    for name in ("v3.zarr", "sharded.zarr"):
+        with pytest.raises(CorruptStoreError, match=r"numcodecs\.pickle"):
+            import_labels(tmp_path / name, tmp_path / "e")
 
 
 def test_import_labels__refuses_what_exists_before_it_reads(tmp_path, labels):

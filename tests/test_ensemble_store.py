@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.errors import InvalidInputError, StoreExistsError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
 from bigcons.stores import manifest
 from bigcons.stores.ensemble import as_ensemble
 from tests.stores import names_in, values_of
@@ -72,6 +72,22 @@ def test_append__to_a_store_equals_append_in_memory(rows, data):
         for ensemble in (stored, Ensemble.open(path)):
             assert values_of(ensemble) == rows
             assert ensemble.verify()["ok"]
+
+
+@pytest.mark.parametrize("n_rows", [1, 255, 511, 512, 513, 1000])
+def test_read__checks_every_row_against_its_partition(tmp_path, n_rows):
+    """A label one too high is found wherever it is."""
+    labels = np.random.default_rng(0).integers(0, 4, (n_rows, 3))
+    labels[0] = 3
+    stored = Ensemble.from_labels(labels, names=["a", "b", "c"]).save(tmp_path / "e", chunk_rows=n_rows)
+    array = zarr.open_array(str(tmp_path / "e/labels-1"), mode="r+")
+    for row in {0, n_rows // 2, n_rows - 1}:
+        good = array[row, 1]
+        array[row, 1] = stored.n_clusters[1]
+        with pytest.raises(CorruptStoreError, match="not of its partition"):
+            stored.read(0, n_rows)
+        array[row, 1] = good
+        assert len(stored.read(0, n_rows)) == n_rows
 
 
 @pytest.mark.parametrize("n_before", [100, 128, 200, 256])

@@ -1,0 +1,52 @@
+"""Argument checks: what passes, and the one line that refuses the rest."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons.errors import InvalidInputError
+from bigcons.validation import check_choice, check_int, check_number
+
+
+@given(st.integers(-5, 5), st.integers(-3, 3), st.integers(0, 3))
+def test_check_int__lets_whole_numbers_in_range_through(value, at_least, width):
+    at_most = at_least + width
+    for number in (value, np.int32(value)):
+        if at_least <= value <= at_most:
+            checked = check_int("n", number, at_least=at_least, at_most=at_most)
+            assert checked == value
+            assert type(checked) is int
+        else:
+            with pytest.raises(InvalidInputError, match=f"use an integer from {at_least} to {at_most}"):
+                check_int("n", number, at_least=at_least, at_most=at_most)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None, np.float64(2)])
+def test_check_int__refuses_what_is_no_positive_whole_number(value):
+    with pytest.raises(InvalidInputError, match=r"^n_clusters=.*use an integer >= 1\.$"):
+        check_int("n_clusters", value)
+
+
+@given(st.floats(), st.floats(-2, 2))
+def test_check_number__lets_finite_numbers_in_range_through(value, low):
+    if np.isfinite(value) and low <= value:
+        assert check_number("tol", value, at_least=low) == value
+    else:
+        with pytest.raises(InvalidInputError, match=r"tol=.*use a finite number >= "):
+            check_number("tol", value, at_least=low)
+
+
+@pytest.mark.parametrize("value", [0, 1.5, True, "0.5", None, np.nan])
+def test_check_number__above_and_at_most(value):
+    assert check_number("share", np.float32(0.5), above=0, at_most=1) == 0.5
+    assert check_number("share", 1, above=0, at_most=1) == 1
+    with pytest.raises(InvalidInputError, match=r"use a finite number > 0 and <= 1\.$"):
+        check_number("share", value, above=0, at_most=1)
+
+
+@pytest.mark.parametrize("value", ["w", None, 1])
+def test_check_choice__names_the_choices(value):
+    assert check_choice("mode", "a", ("r", "a")) == "a"
+    with pytest.raises(InvalidInputError, match=r"is unknown; choose one of 'r', 'a'\.$"):
+        check_choice("mode", value, ("r", "a"))
