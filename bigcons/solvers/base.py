@@ -15,6 +15,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, resolve_engine
 from bigcons.memory import Block
 from bigcons.seeding import resolve_seed
+from bigcons.solvers.recoding import Recoding
 from bigcons.stores.consensus import Consensus, ConsensusWriter, fit_results
 from bigcons.stores.dask_arrays import as_dask_array
 from bigcons.stores.ensemble import Ensemble, as_ensemble
@@ -61,6 +62,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 f"ask for at most {ensemble.n_objects} clusters."
             )
         self.n_features_in_ = ensemble.n_partitions
+        self._recoding = Recoding(ensemble)
         self._solve(ensemble, resolve_engine(self.client), resolve_seed(self.random_state), out)
         return self
 
@@ -100,8 +102,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             self.memberships_ = np.concatenate([memberships for _, memberships in parts])
             self.n_clusters_ = int(np.count_nonzero(wins))
             return
-        size = {"n_objects": ensemble.n_objects, "n_clusters": self.n_clusters}
-        with Consensus.create(out, **size, chunk_rows=ensemble.chunk_rows) as writer:
+        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
+        with Consensus.create(out, n_objects=n, n_clusters=K, chunk_rows=rows) as writer:
             for block in blocks:
                 writer.write(block.start, *finished(block))
             self.n_clusters_ = int(np.count_nonzero(wins))

@@ -116,7 +116,7 @@ class Snapshots:
         temporary = self.path.with_suffix(".tmp")
         head = json.dumps({"fingerprint": self.fingerprint, "facts": dict(facts)})
         with plain_disk_errors(self.path), temporary.open("wb") as file:
-            np.savez(file, head=np.frombuffer(head.encode(), np.uint8), **arrays)
+            np.savez(file, **{**arrays, "head": np.frombuffer(head.encode(), np.uint8)})  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path)

@@ -29,17 +29,35 @@ _PARQUET_PAGES = 5 << 19  # a data page and a dictionary page, a megabyte each a
 class Source(Protocol):
     """What the reader of features needs to know of a source."""
 
-    where: str
-    """What messages call it."""
-    names: list[str]
-    schema: pa.Schema | None
-    """Types of the columns; None for arrays, and for tables whose types only their values show."""
-    dtype: np.dtype | None
-    """Type of the values of an array; None for tables."""
-    n_rows: int | None
-    """None until a first pass has counted them."""
-    held_bytes: int
-    """About how much it decodes at a time, beside the piece it yields."""
+    @property
+    def where(self) -> str:
+        """What messages call it."""
+        ...
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Types of the columns; None for arrays, and for tables whose types only their values show."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype | None:
+        """Type of the values of an array; None for tables."""
+        ...
+
+    @property
+    def n_rows(self) -> int | None:
+        """None until a first pass has counted them."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much it decodes at a time, beside the piece it yields."""
+        ...
 
     def pieces(
         self, start: int, stop: int | None, rows: int, columns: Sequence[str] | None = None

@@ -5,24 +5,29 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError
-from bigcons.execution.engine import Engine
-from bigcons.memory import format_size, parse_size, resident_bytes
+from bigcons.execution.engine import Engine, resolve_engine
+from bigcons.memory import Block, format_size, parse_size, resident_bytes
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer
+from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.solvers.pcc.heap import solve_pairs
-from bigcons.solvers.pcc.isolated import place_isolated
+from bigcons.solvers.pcc.placing import place_isolated, state_of_solution
 from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.start import Init
 from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
+from bigcons.solvers.recoding import recode
 from bigcons.solvers.survey import Survey, take_survey
 from bigcons.solvers.workspace import Workspace, open_workspace
-from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.consensus import Consensus
+from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_choice, check_int, check_number
 
@@ -165,7 +170,48 @@ class PCC(ConsensusClusterer):
             self.n_passes_ = solution.n_passes
             self.converged_ = solution.converged
             self.history_ = solution.history
+            self._state = solution.state or state_of_solution(ensemble, solution, engine)
             self._publish(ensemble, solution.read, survey.unlabelled, out)
+
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
+
+        ``x`` as in ``fit``, with the same partitions. Each object gets its best membership given all fitted
+        ones, by the squared divergence over all pairs; labels that were not seen in ``fit`` count as missing,
+        objects without any label get uniform memberships.
+        """
+        check_is_fitted(self, "_state")
+        return np.concatenate([memberships for _, memberships in self._placed(as_ensemble(x))])
+
+    def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
+        """Return labels (n_objects,) int32 of objects given by their base labels, -1 where these say nothing.
+
+        With ``out``, labels and memberships also go to a Consensus store there, block by block. See
+        `predict_proba`.
+        """
+        check_is_fitted(self, "_state")
+        ensemble = as_ensemble(x)
+        if out is None:
+            return np.concatenate([labels for labels, _ in self._placed(ensemble)])
+        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
+        with Consensus.create(out, n_objects=n, n_clusters=K, chunk_rows=rows) as writer:
+            for block, (labels, memberships) in zip(ensemble.blocks(), self._placed(ensemble), strict=True):
+                writer.write(block.start, labels, memberships)
+            writer.describe(provenance={"ensemble": ensemble.path or "in memory", "predicted_by": repr(self)})
+        return Consensus.open(out).labels
+
+    def _placed(self, ensemble: Ensemble) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield labels and memberships of new objects, block by block."""
+        tables, offsets, state = self._recoding.tables(ensemble), self._recoding.offsets, self._state
+
+        def place(block: Block) -> tuple[np.ndarray, np.ndarray]:
+            labels = recode(ensemble.read(block.start, block.stop), tables)
+            memberships = np.empty((block.n_rows, state.n_clusters), np.float32)
+            place_block(state, labels, offsets, memberships)
+            winners = np.where((labels >= 0).any(axis=1), memberships.argmax(axis=1), -1)
+            return winners.astype(np.int32), memberships
+
+        return resolve_engine(self.client).map(place, ensemble.blocks())
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return the parameters that a resumed solve must share with the one it continues."""
@@ -176,6 +222,10 @@ class PCC(ConsensusClusterer):
         if self.resume and out is None:
             raise InvalidInputError(
                 "resume=True without out=; only a solve with out= keeps what it has done."
+            )
+        if self.resume and not (isinstance(self.pairs, str) and self.pairs == "all"):
+            raise InvalidInputError(
+                f"resume=True with pairs={self.pairs!r}; only pairs='all' can be resumed."
             )
         resolve_divergence(self.divergence)
         check_choice("solver", self.solver, SOLVERS)
@@ -236,7 +286,9 @@ class PCC(ConsensusClusterer):
         isolated = np.flatnonzero(np.diff(pairs.indptr) == 0)
         if isolated.size:
             logger.info("%d objects are in no sampled pair; placed by all pairs", isolated.size)
-            place_isolated(ensemble, isolated, solution.memberships, engine)
+            memberships = np.array(solution.memberships)
+            place_isolated(ensemble, isolated, memberships, engine)
+            solution = solution._replace(memberships=memberships)
         return solution
 
     def _check_memory(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorised import State
 from bigcons.execution.loop import History
 from bigcons.memory import Block
 from bigcons.stores.checkpoint import BlockArrays
@@ -28,6 +29,8 @@ class Solution(NamedTuple):
     converged: bool
     n_passes: int
     history: History
+    state: State | None = None
+    """The all-pairs state of the memberships, where the solver has it anyhow."""
 
     def read(self, block: Block) -> np.ndarray:
         """Return the memberships of a block, not to be changed."""

@@ -80,6 +80,8 @@ def solve_all_pairs(
         stage = _begin(ensemble, survey, n_clusters, init, n_init, seed, engine, arrays)
         _commit(snapshots, stage)
 
+    state, generation, threshold, _ = stage
+
     def update(block: Block) -> Change:
         labels = ensemble.read(block.start, block.stop)
         memberships = arrays.read(generation, block)
@@ -100,8 +102,7 @@ def solve_all_pairs(
         gap = change.gap / survey.mean_weight
         return {"objective": state.objective, "gap": gap, "moved": change.n_moved, "step": step}
 
-    state, generation, threshold, records = stage
-    done = len(records)
+    done = len(stage.records)
     with progress("all-pairs PCC", ensemble.n_objects * (max_passes - done)) as listener:
         passes = run_passes(one_pass, first=done + 1, max_passes=max_passes, what="all-pairs PCC")
         while not stage.is_settled and (record := next(passes, None)) is not None:
@@ -118,6 +119,7 @@ def solve_all_pairs(
         stage.is_settled,
         len(stage.records),
         as_history(stage.records),
+        state,
     )
 
 

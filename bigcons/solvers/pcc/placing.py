@@ -1,4 +1,4 @@
-"""Objects that a sampled pair table leaves without any pair still get a membership from their labels."""
+"""The all-pairs state of memberships that any solver found, and objects placed by it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
 from bigcons.solvers.pcc.all_pairs import place_block
+from bigcons.solvers.pcc.solution import Solution
 from bigcons.stores.ensemble import Ensemble
+
+
+def state_of_solution(ensemble: Ensemble, solution: Solution, engine: Engine) -> State:
+    """Return what the found memberships mean to a further object."""
+
+    def account(block: Block) -> State:
+        labels = ensemble.read(block.start, block.stop)
+        return state_of_block(labels, ensemble.offsets, np.ascontiguousarray(solution.read(block)))
+
+    return fold(engine, ensemble.blocks(), account, add_states)
 
 
 def place_isolated(ensemble: Ensemble, isolated: np.ndarray, memberships: np.ndarray, engine: Engine) -> None:

@@ -1,0 +1,82 @@
+"""Objects that fit did not see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bigcons import PCC, Consensus, Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError
+from bigcons.metrics import matching_accuracy
+
+
+@pytest.fixture(scope="module")
+def halves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ensemble, truth = planted_ensemble(3000, 40, random_state=1)
+    labels = ensemble.read(0, 3000)
+    return labels[:2000], labels[2000:], truth[2000:]
+
+
+@pytest.fixture(scope="module")
+def model(halves: tuple[np.ndarray, ...]) -> PCC:
+    return PCC(6, random_state=0).fit(halves[0])
+
+
+def test_predict__unseen_objects_find_the_planted_classes(model: PCC, halves: tuple[np.ndarray, ...]) -> None:
+    _, new, truth = halves
+    labels = model.predict(new)
+    assert labels.dtype == np.int32
+    fitted = PCC(6, random_state=0).fit(np.concatenate(halves[:2]))
+    assert matching_accuracy(truth, labels) >= matching_accuracy(truth, fitted.labels_[2000:]) - 0.02
+
+
+def test_predict__memberships_are_on_the_simplex_and_agree_with_labels(
+    model: PCC, halves: tuple[np.ndarray, ...]
+) -> None:
+    memberships = model.predict_proba(halves[1])
+    assert memberships.dtype == np.float32
+    assert (memberships >= 0).all()
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(memberships.argmax(axis=1), model.predict(halves[1]))
+
+
+def test_predict__names_of_labels_count_and_not_their_order(halves: tuple[np.ndarray, ...]) -> None:
+    """New data that lack some labels, as text, are read in the fitted codes."""
+    old, new, _ = halves
+    named = np.where(old < 0, None, np.char.add("c", old.astype(str)).astype(object))
+    model = PCC(6, random_state=0).fit(named)
+    subset = new[(new != 0).all(axis=1)]
+    text = np.where(subset < 0, None, np.char.add("c", subset.astype(str)).astype(object))
+    expected = PCC(6, random_state=0).fit(old).predict(subset)
+    np.testing.assert_array_equal(model.predict(text), expected)
+
+
+def test_predict__unseen_labels_are_missing_labels(model: PCC, halves: tuple[np.ndarray, ...]) -> None:
+    new = halves[1].astype(np.int64).copy()
+    strange = new.copy()
+    strange[:, 0] = 77
+    without = new.copy()
+    without[1:, 0] = -1  # a partition needs one label at least
+    np.testing.assert_array_equal(model.predict(strange)[1:], model.predict(without)[1:])
+
+
+def test_predict__objects_without_labels_get_minus_one(model: PCC, halves: tuple[np.ndarray, ...]) -> None:
+    new = halves[1].copy()
+    new[5] = -1
+    assert model.predict(new)[5] == -1
+    np.testing.assert_allclose(model.predict_proba(new)[5], 1 / 6)
+
+
+def test_predict__store_to_store(model: PCC, halves: tuple[np.ndarray, ...], tmp_path) -> None:  # type: ignore[no-untyped-def]
+    Ensemble.from_labels(halves[1]).save(tmp_path / "new.zarr", chunk_rows=128)
+    labels = model.predict(tmp_path / "new.zarr", out=tmp_path / "placed.zarr")
+    np.testing.assert_array_equal(labels, model.predict(halves[1]))
+    np.testing.assert_array_equal(
+        Consensus.open(tmp_path / "placed.zarr").memberships, model.predict_proba(halves[1])
+    )
+
+
+def test_predict__another_number_of_partitions_is_refused(model: PCC, halves: tuple[np.ndarray, ...]) -> None:
+    with pytest.raises(InvalidInputError, match="n_partitions=39 but 40 were fitted"):
+        model.predict(halves[1][:, :39])
