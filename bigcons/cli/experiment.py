@@ -63,10 +63,10 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
         per_object = min(PAIRS_PER_OBJECT, ensemble.n_objects - 1)
         pairs = coassociation.sample(ensemble, per_object=per_object, random_state=seed)
     solves = _solve_all(ensemble, pairs, truth, settings)
-    best = solves[0].model
-    _store(folder, best)
+    model = solves[0].model
+    _store(folder, model)
     base = _base_accuracy(ensemble, truth)
-    _draw(folder / "demo.png", ensemble, best, base, solves)
+    _draw(folder / "demo.png", ensemble, model, base, solves)
     return {
         **settings._asdict(),
         "n_objects": ensemble.n_objects,
@@ -148,7 +148,7 @@ def _measured(name: str, paper_seconds: float | None, model: Any, ensemble: Any,
     from bigcons import metrics
 
     with Meter() as meter:
-        model = _quietly(model.fit, ensemble)
+        model = model.fit(ensemble) if paper_seconds is None else _quietly(model.fit, ensemble)
     numbers = {
         **meter.as_numbers(name),
         "accuracy": metrics.matching_accuracy(truth, model.labels_),
@@ -176,7 +176,7 @@ def _base_accuracy(ensemble: Any, truth: np.ndarray) -> list[float]:
 
 
 def _agreement(labelings: list[np.ndarray]) -> float:
-    """Return the smallest share of objects, over pairs of labelings, that agree up to renaming."""
+    """Return the smallest share of objects on which a labeling agrees with the first, up to renaming."""
     from bigcons import metrics
 
     first, *others = labelings
