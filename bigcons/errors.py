@@ -36,6 +36,10 @@ class MemoryBudgetError(BigconsError, MemoryError):
     """The memory budget cannot hold the work; the message says what would."""
 
 
+class ExecutionError(BigconsError, RuntimeError):
+    """Workers or their scheduler were lost, or do not come on; the message says what waited for them."""
+
+
 class MissingDependencyError(BigconsError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
 

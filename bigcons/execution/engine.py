@@ -2,15 +2,19 @@
 
 The algorithm hands over a function and its items and gets the results back in the order of the
 items, never more than a few in flight. It cannot learn how many workers there are, so its result
-cannot depend on it.
+cannot depend on it. If items fail, the error of the first of them is raised, whatever the engine, and
+what has not begun does not begin; the same holds for an interrupt.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from bigcons.errors import InvalidInputError
@@ -22,15 +26,28 @@ Result = TypeVar("Result")
 class Engine(Protocol):
     """What a fold needs of an engine."""
 
-    name: str
-    n_workers: int
-    in_flight: int
-    """How many items may be under way or waiting to be collected: what a memory plan multiplies by."""
-    shares_memory: bool
-    """Whether tasks see the arrays of the calling process and may fill them."""
+    @property
+    def name(self) -> str:
+        """A word for logs."""
+        ...
 
-    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield ``task(item)`` for every item, in the order of the items."""
+    @property
+    def n_workers(self) -> int:
+        """How many items may run at a time."""
+        ...
+
+    @property
+    def in_flight(self) -> int:
+        """How many items may be under way or waiting to be collected: what a memory plan multiplies by."""
+        ...
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether tasks see the arrays of the calling process and may fill them."""
+        ...
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+        """Yield ``task(item)`` for every item, in the order of the items. Closing it ends what is queued."""
         ...
 
 
@@ -42,9 +59,10 @@ class SerialEngine:
     n_workers = 1
     in_flight = 1
 
-    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
-        return map(task, items)
+        for item in items:
+            yield task(item)
 
 
 class ThreadsEngine:
@@ -57,20 +75,31 @@ class ThreadsEngine:
         self.n_workers = n_workers or available_cores()
         self.in_flight = self.n_workers + 1
 
-    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
-        waiting: deque[Any] = deque()
+        stop_after = math.inf
+
+        def run(position: int, item: Item) -> Result:
+            nonlocal stop_after
+            if position > stop_after:
+                raise CancelledError
+            try:
+                return task(item)
+            except BaseException:
+                stop_after = min(stop_after, position)
+                raise
+
+        waiting: deque[Future[Result]] = deque()
         with ThreadPoolExecutor(self.n_workers, thread_name_prefix="bigcons") as pool:
             try:
-                for item in items:
+                for position, item in enumerate(items):
                     if len(waiting) == self.in_flight:
                         yield waiting.popleft().result()
-                    waiting.append(pool.submit(task, item))
+                    waiting.append(pool.submit(run, position, item))
                 while waiting:
                     yield waiting.popleft().result()
-            finally:  # an error or an interrupt: what has not begun does not begin
-                for future in waiting:
-                    future.cancel()
+            finally:
+                stop_after = -1
 
 
 def available_cores() -> int:
@@ -80,14 +109,63 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+@contextmanager
+def open_engine(client: object = None) -> Iterator[Engine]:
+    """Yield the engine a ``client=`` argument asks for; close at the end what was opened for it.
+
+    ``client`` is what `resolve_engine` takes, or the address of a Dask scheduler such as
+    "tcp://host:8786", which is connected to for the time of the ``with`` block.
+    """
+    if isinstance(client, str) and "://" in client:
+        from bigcons.execution.dask_engine import connect
+
+        with connect(client) as engine:
+            yield engine
+    else:
+        yield resolve_engine(client)
+
+
 def resolve_engine(client: object = None) -> Engine:
-    """Return the engine a ``client=`` argument asks for: None or "threads", "serial", or an Engine."""
-    if client is None or client == "threads":
+    """Return the engine a ``client=`` argument asks for, if nothing has to be opened for it.
+
+    None: the ``distributed.Client`` active here, if there is one, else threads; "serial"; "threads"; a
+    ``distributed.Client``; an Engine. Within a task of Dask, None is serial, for the worker's other threads
+    have work of their own.
+    """
+    if client is None:
+        return _surrounding_engine()
+    if client == "threads":
         return ThreadsEngine()
     if client == "serial":
         return SerialEngine()
     if hasattr(client, "map") and hasattr(client, "in_flight"):
         return client  # type: ignore[return-value]
+    if _is_dask_client(client):
+        from bigcons.execution.dask_engine import DaskEngine
+
+        return DaskEngine(client)
+    if isinstance(client, str) and "://" in client:
+        raise InvalidInputError(
+            f"client={client!r} is an address, which is not opened here; pass distributed.Client({client!r})."
+        )
     raise InvalidInputError(
-        f"client={client!r} names no engine; use None or 'threads' (all cores of this machine) or 'serial'."
+        f"client={client!r} names no engine; use None or 'threads' (all cores of this machine), 'serial', "
+        "the address of a Dask scheduler such as 'tcp://host:8786', or a distributed.Client."
     )
+
+
+def _surrounding_engine() -> Engine:
+    """Return the engine of the Dask client or task around the caller, else threads."""
+    if "distributed" not in sys.modules:  # then there is none, and importing it would cost half a second
+        return ThreadsEngine()
+    from bigcons.execution.dask_engine import DaskEngine, active_client, is_within_task
+
+    if is_within_task():
+        return SerialEngine()
+    client = active_client()
+    return ThreadsEngine() if client is None else DaskEngine(client)
+
+
+def _is_dask_client(client: object) -> bool:
+    distributed: Any = sys.modules.get("distributed")
+    return distributed is not None and isinstance(client, distributed.Client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import TypeVar
 
 from bigcons.execution.engine import Engine
@@ -28,9 +29,10 @@ def fold(
     if not blocks:
         raise ValueError("a fold needs at least one block")
     total: Stats | None = None
-    for block, stats in zip(blocks, engine.map(block_stats, blocks), strict=True):
-        total = stats if total is None else combine(total, stats)
-        if progress is not None:
-            progress.advance(block.n_rows)
+    with closing(engine.map(block_stats, blocks)) as results:
+        for block, stats in zip(blocks, results, strict=True):
+            total = stats if total is None else combine(total, stats)
+            if progress is not None:
+                progress.advance(block.n_rows)
     assert total is not None  # noqa: S101 - there was at least one block
     return total

@@ -1,0 +1,305 @@
+"""The engine on Dask workers: few blocks in flight, lost workers survived, no wait without an end.
+
+Imported only when a client is in play, for ``distributed`` takes half a second to import.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import cloudpickle  # type: ignore[import-untyped]
+import dask
+import distributed
+from distributed.client import ClosedClientError
+from distributed.scheduler import KilledWorker
+
+from bigcons.errors import BigconsError, ExecutionError, InvalidInputError
+from bigcons.memory import Block
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+logger = logging.getLogger("bigcons")
+
+CONNECT_SECONDS = 5.0
+
+# Dask gives the blocks of a worker that fell silent to others after 300 s, its worker-ttl: wait for that.
+PATIENCE = 360.0
+
+LOOK_SECONDS = 2.0
+WARN_SECONDS = 20.0
+
+BUSY_STATES = ("executing", "long-running", "flight")
+
+
+class DaskEngine:
+    """Tasks on the workers of a ``distributed.Client``, which stays the caller's to close.
+
+    Tasks may run more than once: on another worker when theirs is lost, and again after an error, at most
+    ``retries`` times; a BigconsError says what will not go away and is raised at once. A worker's own ending
+    is survived as often as Dask allows (``distributed.scheduler.allowed-failures``, 3).
+
+    A wait in which no block comes and no worker is seen working for ``patience`` seconds ends in an
+    ExecutionError; so does the loss of the scheduler, at once. A task that runs is given all its time.
+
+    The task function is sent once a map, and each worker fetches it once; two blocks per worker thread and
+    two more are in flight. A block costs about 10 ms beside its own work.
+    """
+
+    name = "dask"
+    shares_memory = False
+
+    def __init__(self, client: distributed.Client, *, retries: int = 3, patience: float = PATIENCE) -> None:
+        if client.asynchronous:
+            raise InvalidInputError("client= is asynchronous; pass a distributed.Client(asynchronous=False).")
+        if client.status not in ("running", "connecting"):
+            raise InvalidInputError(
+                f"client= is {client.status}; pass a distributed.Client that is connected."
+            )
+        self.client = client
+        self.retries = retries
+        self.patience = patience
+
+    @property
+    def n_workers(self) -> int:
+        """Worker threads at this time, at least 1."""
+        return max(1, _Crew(self.client).n_threads)
+
+    @property
+    def in_flight(self) -> int:
+        """Blocks that are sent and not collected, at most."""
+        return _bound(self.n_workers)
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+        """Yield ``task(item)`` for every item, in the order of the items."""
+        crew = _Crew(self.client)
+        run = uuid.uuid4().hex
+        function = self._send_function(task, run)
+        waiting: deque[_Sent] = deque()
+        try:
+            for position, item in enumerate(items):
+                while len(waiting) >= _bound(crew.n_threads) or any(sent.has_failed for sent in waiting):
+                    yield self._collect(waiting, crew)
+                waiting.append(self._send(function, run, position, item))
+            while waiting:
+                yield self._collect(waiting, crew)
+        finally:  # the scheduler drops what nobody holds: what has not begun does not begin
+            for sent in waiting:
+                sent.future.release()
+            function.release()
+
+    def _send_function(self, task: Callable[[Any], Any], run: str) -> distributed.Future:
+        """Have a worker unpickle ``task``: a task like the others, done again if that worker is lost."""
+        content = cloudpickle.dumps(task)
+        no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
+        with no_warning, _scheduler_errors("the task function"):
+            return self.client.submit(cloudpickle.loads, content, key=f"bigcons-task-{run}")
+
+    def _send(self, function: distributed.Future, run: str, position: int, item: Any) -> _Sent:
+        what = _name(position, item)
+        with _scheduler_errors(what):
+            future = self.client.submit(
+                partial(_run, item),  # as an argument, the item would be searched for futures
+                function,
+                key=f"bigcons-block-{run}-{position}",
+                retries=self.retries,
+            )
+        return _Sent(what, future)
+
+    def _collect(self, waiting: deque[_Sent], crew: _Crew) -> Any:
+        """Wait for the head of the queue, take it out and return its result, or raise its error."""
+        what, future = waiting[0]
+        watch = _Watch(crew, what, self.patience)
+        while True:
+            try:
+                with _scheduler_errors(what):
+                    error, result = _outcome(future, watch.look_seconds)
+                break
+            except TimeoutError:
+                watch.look(n_done=sum(sent.future.status != "pending" for sent in waiting))
+        waiting.popleft()
+        future.release()
+        if isinstance(error, KilledWorker):
+            raise ExecutionError(
+                f"{what} was with {error.allowed_failures + 1} workers that died one after another; it may "
+                "need more memory than they have: give them more, or store the data in smaller chunks."
+            )
+        if error is not None:
+            raise error
+        return result
+
+
+@contextmanager
+def connect(address: str) -> Iterator[DaskEngine]:
+    """Yield an engine on the Dask scheduler at ``address``; disconnect at the end."""
+    client = None
+    with suppress(Exception):  # anything may answer there; a kept error would keep the client
+        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    if client is None:
+        raise InvalidInputError(
+            f"client={address!r} does not answer as a Dask scheduler within {CONNECT_SECONDS:.0f} s; "
+            "correct the address, start one there with 'dask scheduler', or use client='threads'."
+        )
+    try:
+        yield DaskEngine(client)
+    finally:
+        client.close()
+
+
+def active_client() -> distributed.Client | None:
+    """Return the client that is active here, if it can be used from plain code."""
+    try:
+        client = distributed.Client.current()
+    except ValueError:
+        return None
+    return client if client.status == "running" and not client.asynchronous else None
+
+
+def is_within_task() -> bool:
+    """Return whether the caller runs as a task on a Dask worker."""
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+class _Sent(NamedTuple):
+    """An item on its way."""
+
+    what: str
+    """Its name for messages."""
+    future: distributed.Future
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.future.status in ("error", "cancelled"))
+
+
+class _Refusal(NamedTuple):
+    """An error that would come again, returned as a result so that it is not tried again."""
+
+    error: BigconsError
+
+
+def _run(item: Item, task: Callable[[Item], Result]) -> Result | _Refusal:
+    """Run a task on a worker."""
+    try:
+        return task(item)
+    except BigconsError as error:
+        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+            raise  # a disk or a network may recover
+        return _Refusal(error)
+
+
+def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | None, Any]:
+    """Return the task's error or result; raise TimeoutError if it does not come."""
+    error = future.exception(timeout=timeout)
+    if error is not None:
+        return error.with_traceback(future.traceback(timeout=timeout)), None
+    result = future.result(timeout=timeout)
+    return (result.error, None) if isinstance(result, _Refusal) else (None, result)
+
+
+@contextmanager
+def _scheduler_errors(what: str) -> Iterator[None]:
+    """Say in one line that the scheduler was lost."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except (OSError, CancelledError, ClosedClientError) as error:
+        raise ExecutionError(
+            f"the Dask scheduler was lost, or dropped its work, before {what} came back; "
+            "see that it runs, then run again (a solve with out= can be resumed)."
+        ) from error
+
+
+def _bound(n_threads: int) -> int:
+    return 2 * n_threads + 2
+
+
+def _name(position: int, item: Any) -> str:
+    if isinstance(item, Block):
+        return f"block {item.index} (rows {item.start} to {item.stop})"
+    return f"task {position}"
+
+
+class _Crew:
+    """The workers as the scheduler last described them, asked again when that is a while ago."""
+
+    def __init__(self, client: distributed.Client) -> None:
+        self._client = client
+        self._asked = -math.inf
+        self._workers: dict[str, dict[str, Any]] = {}
+        self._heard: dict[str, float] = {}
+
+    @property
+    def n_threads(self) -> int:
+        """Worker threads, of the last seconds."""
+        if time.monotonic() - self._asked > LOOK_SECONDS:
+            self._ask()
+        return sum(worker["nthreads"] for worker in self._workers.values())
+
+    def is_working(self) -> bool:
+        """Return whether any worker gave a sign of life since the last look and is at work."""
+        self._heard = {address: worker["last_seen"] for address, worker in self._workers.items()}
+        self._ask()
+        return any(map(self._is_at_work, self._workers))
+
+    def __str__(self) -> str:
+        states = Counter(worker["status"] for worker in self._workers.values())
+        return ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "none there"
+
+    def _is_at_work(self, address: str) -> bool:
+        worker = self._workers[address]
+        counts = worker["metrics"].get("task_counts", {})
+        is_heard = worker["last_seen"] != self._heard.get(address)
+        return is_heard and any(counts.get(state, 0) for state in BUSY_STATES)
+
+    def _ask(self) -> None:
+        self._asked = time.monotonic()
+        try:
+            self._workers = self._client.sync(
+                _describe_workers, self._client, callback_timeout=CONNECT_SECONDS
+            )
+        except OSError:  # a scheduler that does not answer shows no worker at work
+            self._workers = {}
+
+
+async def _describe_workers(client: distributed.Client) -> dict[str, dict[str, Any]]:
+    return dict((await client.scheduler.identity(n_workers=-1))["workers"])
+
+
+class _Watch:
+    """Watches one wait: it ends when nothing has come and nobody has worked for too long."""
+
+    def __init__(self, crew: _Crew, what: str, patience: float) -> None:
+        self._crew, self._what, self._patience = crew, what, patience
+        self._n_done = 0
+        self._active = time.monotonic()
+        self._has_warned = False
+        self.look_seconds = min(LOOK_SECONDS, patience / 4)
+
+    def look(self, n_done: int) -> None:
+        """Take note of progress; raise ExecutionError if there was none for too long."""
+        if n_done != self._n_done or self._crew.is_working():
+            self._n_done, self._active = n_done, time.monotonic()
+        quiet = time.monotonic() - self._active
+        if quiet > self._patience:
+            raise ExecutionError(
+                f"{self._what} has not come for {quiet:.0f} s in which no Dask worker worked "
+                f"(workers: {self._crew}); start workers or free the memory of paused ones, then run again."
+            )
+        if quiet > WARN_SECONDS and not self._has_warned:
+            self._has_warned = True
+            logger.warning("waiting for %s; no Dask worker works (workers: %s)", self._what, self._crew)
