@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 from bigcons.execution.engine import Engine
 from bigcons.stores.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
 from bigcons.stores.manifest import local_path
+
+logger = logging.getLogger("bigcons")
 
 
 class Workspace(NamedTuple):
@@ -46,7 +49,13 @@ def open_workspace(
     directory = partial_directory(out)
     if not resume:
         shutil.rmtree(directory, ignore_errors=True)
-    yield Workspace(FileBlocks(directory, n_clusters), Snapshots(directory, fingerprint))
+    snapshots = Snapshots(directory, fingerprint)
+    try:
+        yield Workspace(FileBlocks(directory, n_clusters), snapshots)
+    except BaseException:
+        if snapshots.path.exists():
+            logger.warning("What is done is kept in %s; run again with resume=True (--resume).", directory)
+        raise
     shutil.rmtree(directory, ignore_errors=True)
 
 
