@@ -78,6 +78,8 @@ def solve_all_pairs(
     stage = _resumed(snapshots, n_clusters)
     if stage is None:
         stage = _begin(ensemble, survey, n_clusters, init, n_init, seed, engine, arrays)
+        if not isinstance(init, str):  # memberships that meet the tolerance stay as they are
+            stage = stage._replace(threshold=tol * survey.mean_weight)
         _commit(snapshots, stage)
 
     state, generation, threshold, _ = stage
