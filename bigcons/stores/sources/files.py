@@ -20,7 +20,7 @@ from bigcons.stores.sources.arrays import ArraySource
 from bigcons.stores.sources.base import LabelSource, check_two_dimensions, columns_of
 from bigcons.stores.zarr_arrays import open_matrix
 
-_CSV_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
 _PARQUET_PAGE_BYTES = 1 << 20
 _PAGES_PER_COLUMN = 3
 """compressed, plain and decoded: what a Parquet reader holds of every column"""
@@ -59,10 +59,7 @@ class NpySource(LabelSource):
 
     def _read(self, file: IO[bytes], n_rows: int, n_columns: int) -> np.ndarray:
         n_bytes = n_rows * n_columns * self._dtype.itemsize
-        try:
-            data = file.read(n_bytes)
-        except (zipfile.BadZipFile, zlib.error, EOFError):
-            raise InvalidInputError(f"{self._what} is damaged; write the file again.") from None
+        data = file.read(n_bytes)
         if len(data) < n_bytes:
             raise self._cut()
         return np.frombuffer(data, self._dtype).reshape(n_rows, n_columns)
@@ -105,7 +102,7 @@ class CsvSource(LabelSource):
                 self._path,
                 read_options=pyarrow.csv.ReadOptions(
                     use_threads=False,
-                    block_size=_CSV_BLOCK_BYTES,
+                    block_size=_BLOCK_BYTES,
                     column_names=names,
                     skip_rows=int(self.names is not None),
                 ),
@@ -213,7 +210,18 @@ def _open_npz(path: Path) -> LabelSource:
             f"{path} holds {len(chosen)} arrays; keep one, or name the one to take 'labels'."
         )
     name = chosen[0]
+    _check_member(path, name)
     return NpySource(f"{path}[{name}]", lambda: zipfile.ZipFile(path).open(name), members[name])
+
+
+def _check_member(path: Path, name: str) -> None:
+    """Read a member once, from end to end: its checksum is not looked at when a reader jumps."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(name) as member:
+            while member.read(_BLOCK_BYTES):
+                pass
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        raise InvalidInputError(f"{path}[{name}] is damaged; write the file again.") from None
 
 
 def _read_header(file: IO[bytes], what: str) -> tuple[tuple[int, int], bool, np.dtype]:
@@ -223,7 +231,7 @@ def _read_header(file: IO[bytes], what: str) -> tuple[tuple[int, int], bool, np.
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
         shape, fortran, dtype = read(file)
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError):
+    except ValueError:
         raise InvalidInputError(f"{what} is no .npy file; write it with numpy.save.") from None
     if dtype.hasobject:
         raise InvalidInputError(
