@@ -28,25 +28,39 @@ def kind(request):
 
 
 class Run:
-    """One problem, its queue, and the arrays that the kernels keep."""
+    """One problem, its queue, and what the kernels keep; the last ``n_fixed`` objects never move."""
 
-    def __init__(self, kind, n_objects=14, share=1.0, seed=0):
+    def __init__(self, kind, n_objects=14, share=1.0, seed=0, n_fixed=0):
         rng = np.random.default_rng(seed)
         labels = rng.integers(-1, 3, (n_objects, 9))
         self.pairs = [pair for pair in naive.all_pairs(labels) if rng.random() < share]
         table = PairTable.from_arrays(*np.array(self.pairs).T, n_objects=n_objects)
-        seen = table.n_seen.astype(np.float32)
-        self.graph = (table.indptr, table.indices, table.n_agree / seen, seen)
+        memberships = rng.dirichlet(np.ones(K), n_objects)
+        n = n_objects - n_fixed
+        entries = slice(table.indptr[n])
+        seen = table.n_seen[entries].astype(np.float32)
+        self.fixed = memberships[n:].astype(np.float32)
+        self.graph = (
+            table.indptr[: n + 1],
+            table.indices[entries],
+            table.n_agree[entries] / seen,
+            seen,
+            self.fixed,
+        )
         self.value, self.slope, self._value, self._slope, self._search = KINDS[kind]
-        self.rows = np.zeros((n_objects, 2 * K))
-        self.Y[:] = rng.dirichlet(np.ones(K), n_objects)
-        self.keys = np.empty(n_objects)
-        self.items, self.position = np.empty((2, n_objects), np.int32)
+        self.rows = np.zeros((n, 2 * K))
+        self.Y[:] = memberships[:n]
+        self.keys = np.empty(n)
+        self.items, self.position = np.empty((2, n), np.int32)
         prepare(self.rows, *self.graph, self.keys, self.items, self.position, self._slope, 0.0)
 
     @property
     def Y(self):  # noqa: N802
         return self.rows[:, :K]
+
+    @property
+    def everyone(self):
+        return np.concatenate([self.Y, self.fixed])
 
     @property
     def key_of(self):
@@ -137,3 +151,30 @@ def test_descend__is_exactly_zero_off_the_support(kind):
     clearly_worse = gradient > gradient.min(axis=1, keepdims=True) + 0.1
     assert clearly_worse.any()
     assert (run.Y[clearly_worse] == 0).all()
+
+
+def test_prepare__counts_objects_that_stay_as_they_are(kind):
+    run = Run(kind, n_fixed=5)
+    gradient = naive.gradient(run.pairs, run.everyone, run.slope)[:9]
+    np.testing.assert_allclose(run.rows[:, K:], gradient, rtol=1e-5, atol=1e-5)
+
+
+def test_total_value__leaves_pairs_among_fixed_objects_out(kind):
+    run = Run(kind, n_fixed=5)
+    for n_counted in (5, 2, 0):
+        counted = [pair for pair in run.pairs if pair[0] < 9 and pair[1] < 9 + n_counted]
+        graph = (*run.graph[:4], run.fixed[:n_counted])
+        total = total_value(run.rows, *graph, run._value, 0.0)
+        assert total == pytest.approx(naive.objective(counted, run.everyone, run.value), rel=1e-6)
+
+
+def test_descend__moves_its_own_objects_only_and_keeps_their_gradients(kind):
+    run = Run(kind, n_fixed=5)
+    before, fixed = run.total(), run.fixed.copy()
+    taken, gap = run.descend(10**5, 1e-2)
+    np.testing.assert_array_equal(run.fixed, fixed)
+    assert 0 < taken < 10**5
+    assert run.total() < before
+    gradient = naive.gradient(run.pairs, run.everyone, run.slope)[:9]
+    np.testing.assert_allclose(run.rows[:, K:], gradient, rtol=1e-4, atol=1e-4)
+    assert gap == pytest.approx(naive.kkt_gaps(run.pairs, run.everyone, run.slope)[:9].max(), abs=1e-4)
