@@ -4,14 +4,17 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bigcons import PCC, Divergence, Ensemble, PairTable
+from bigcons import PCC, Consensus, Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import simulated_soft_partitions
 from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError, UnlabelledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
 from tests.naive import pcc as naive
+from tests.strategies import label_matrices
 
 # Two pairs of objects, together in 9 of 10 partitions within and in 1 across (PCC, 4-object example).
 ORACLE = np.array([[0, 0, 0, 0]] + [[0, 0, 1, 1]] * 7 + [[0, 0, 1, 2], [0, 1, 2, 2]]).T
@@ -66,9 +69,37 @@ def test_fit__of_kl_reports_the_objective_of_what_it_returns():
     model = PCC(3, divergence="kl", pairs="dense", tol=1e-4, random_state=0).fit(labels)
     assert model.converged_
     assert model.gap_ <= 1e-4
-    assert model.objective_ == pytest.approx(
-        pcc_objective(labels, model.memberships_, divergence="kl"), rel=1e-5
-    )
+    assert naive_gap(model, labels, naive.kl_slope) == pytest.approx(model.gap_, abs=5e-6)
+    expected = pcc_objective(labels, model.memberships_, divergence="kl")
+    assert model.objective_ == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
+@settings(max_examples=60)
+@given(
+    labels=label_matrices(min_objects=2, max_objects=12),
+    n_clusters=st.integers(1, 4),
+    seed=st.integers(0, 99),
+)
+def test_fit__of_any_labels_returns_memberships_that_are_as_reported(
+    pairs, divergence, labels, n_clusters, seed
+):
+    n_clusters = min(n_clusters, len(labels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnlabelledObjectsWarning)
+        model = quiet(PCC(n_clusters, pairs=pairs, divergence=divergence, random_state=seed), labels)
+    Y = model.memberships_.astype(np.float64)
+    assert (Y >= 0).all()
+    np.testing.assert_allclose(Y.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(model.labels_ < 0, (labels < 0).all(axis=1))
+    listed = naive.all_pairs(labels)
+    value, slope = (naive.kl, naive.kl_slope) if divergence == "kl" else (naive.l2, naive.l2_slope)
+    left_out = naive.constant(listed) if pairs == "all" else 0
+    expected = naive.objective(listed, Y, value) - left_out
+    assert model.objective_ == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    if model.converged_ and listed:
+        gap = naive.kkt_gaps(listed, Y, slope).max() / max(naive.mean_weight(listed, len(labels)), 1)
+        assert gap <= 1e-3
 
 
 @pytest.mark.parametrize(
@@ -426,3 +457,13 @@ def test_fit__reads_pairs_from_a_store(tmp_path):
         quiet(PCC(3, pairs=pairs, random_state=0), labels) for pairs in (table, str(tmp_path / "pairs.zarr"))
     )
     np.testing.assert_array_equal(first.memberships_, second.memberships_)
+
+
+def test_fit__of_listed_pairs_is_stored_as_it_is(tmp_path):
+    labels, _ = planted()
+    expected = PCC(3, pairs="dense", random_state=0).fit(labels)
+    PCC(3, pairs="dense", random_state=0, out=tmp_path / "consensus.zarr").fit(labels)
+    found = Consensus.open(tmp_path / "consensus.zarr")
+    np.testing.assert_array_equal(found.memberships, expected.memberships_)
+    np.testing.assert_array_equal(found.labels, expected.labels_)
+    assert found.history["step"] == expected.history_["step"]
