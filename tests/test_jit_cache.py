@@ -22,8 +22,9 @@ expected = ((left[:, None] == right[None]) & (left[:, None] >= 0)).sum(axis=2)
 assert (n_agree == expected).all(), n_agree
 rows = np.full((2, 4), 0.5)
 csr = np.array([0, 1, 2]), np.array([1, 0], np.int32), np.full(2, 0.25, np.float32), np.ones(2, np.float32)
-assert pair_descent.total_value(rows, *csr, divergences.l2_value, 0.0) == 0.0625
-assert pair_descent.total_value(rows, *csr, divergences.exponential_value, 1.0) > 0
+others = np.empty((0, 0), np.float32)
+assert pair_descent.total_value(rows, *csr, others, divergences.l2_value, 0.0) == 0.0625
+assert pair_descent.total_value(rows, *csr, others, divergences.exponential_value, 1.0) > 0
 for kernel in (agreement.count_tile, pair_descent.total_value):
     print(sum(kernel.stats.cache_hits.values()))
 """

@@ -5,6 +5,9 @@ Lourenço et al. 2015, section 4. An object's row of ``rows (n, 2K)`` holds its 
 gradient. Departures from the paper, all exact: the probability of a pair is the product of two rows that a
 step reads anyhow, so nothing is kept per pair; and a key that falls is left as an upper bound until its
 object reaches the top.
+
+The objects may be a part of all: object ``n + r`` is then row ``r`` of ``others (., K)`` float32, memberships
+that stay as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from bigcons.kernels.heap import heapify, sift_down, sift_up
 
 
 @jit
-def prepare(rows, indptr, indices, observed, weight, keys, items, position, slope, parameter):
+def prepare(rows, indptr, indices, observed, weight, others, keys, items, position, slope, parameter):
     """Compute every gradient from the memberships, and build the queue. O(K n_pairs + n)."""
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -25,9 +28,13 @@ def prepare(rows, indptr, indices, observed, weight, keys, items, position, slop
             rows[i, K + k] = 0.0
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            s = np.float64(weight[e]) * slope(np.float64(observed[e]), product(rows, i, j, K), parameter)
-            for k in range(K):
-                rows[i, K + k] += s * rows[j, k]
+            x, w = np.float64(observed[e]), np.float64(weight[e])
+            if j < n:
+                s = w * slope(x, product(rows, j, rows, i, K), parameter)
+                add_to_gradient(rows, i, s, rows, j, K)
+            else:
+                s = w * slope(x, product(others, j - n, rows, i, K), parameter)
+                add_to_gradient(rows, i, s, others, j - n, K)
         keys[i] = kkt_gap(rows, i, K)
         items[i] = i
     heapify(keys, items, position)
@@ -40,6 +47,7 @@ def descend(
     indices,
     observed,
     weight,
+    others,
     keys,
     items,
     position,
@@ -52,10 +60,12 @@ def descend(
 ):
     """Take up to ``n_steps`` steps; return how many were taken and the largest KKT gap left.
 
-    indptr (n+1,), indices (2 n_pairs,) as in a CSR matrix with every pair at both ends; observed and weight
-    (2 n_pairs,) float32: share of agreement and number of partitions behind it; scratch (4, most neighbours).
+    indptr (n+1,), indices as in a CSR matrix with every pair of the n objects at both ends, and those with
+    others at one; observed and weight, float32 like indices: share of agreement and number of partitions
+    behind it; scratch (4, most neighbours).
     A step costs O(l (K + log n)) for l neighbours, plus the line search.
     """
+    n = rows.shape[0]
     K = rows.shape[1] // 2
     for step in range(n_steps):
         j, gap, u, v = pop_steepest(rows, K, keys, items, position)
@@ -65,8 +75,12 @@ def descend(
         m = stop - start
         for e in range(m):
             i = indices[start + e]
-            scratch[0, e] = product(rows, i, j, K)
-            scratch[1, e] = rows[i, u] - rows[i, v]
+            if i < n:
+                scratch[0, e] = product(rows, i, rows, j, K)
+                scratch[1, e] = rows[i, u] - rows[i, v]
+            else:
+                scratch[0, e] = product(others, i - n, rows, j, K)
+                scratch[1, e] = np.float64(others[i - n, u]) - np.float64(others[i - n, v])
             scratch[2, e] = observed[start + e]
             scratch[3, e] = weight[start + e]
         length = line_search(scratch, m, gap, rows[j, v], parameter)
@@ -74,17 +88,27 @@ def descend(
             keys[0] = 0.0
             sift_down(keys, items, position, 0)
             continue
-        take_step(rows, j, u, v, length, indices, start, m, scratch, keys, items, position, slope, parameter)
+        neighbours = indices[start:stop]
+        take_step(
+            rows, others, j, u, v, length, neighbours, scratch, keys, items, position, slope, parameter
+        )
     return n_steps, pop_steepest(rows, K, keys, items, position)[1]
 
 
 @jit
-def product(rows, i, j, K):
-    """Return the probability that objects ``i`` and ``j`` are together."""
+def product(these, i, rows, j, K):
+    """Return the probability that object ``i`` of ``these``, rows or others, and object ``j`` are together."""
     p = 0.0
     for k in range(K):
-        p += rows[i, k] * rows[j, k]
+        p += these[i, k] * rows[j, k]
     return p
+
+
+@jit
+def add_to_gradient(rows, j, factor, these, i, K):
+    """Add ``factor`` times the membership of object ``i`` of ``these`` to the gradient of ``j``."""
+    for k in range(K):
+        rows[j, K + k] += factor * these[i, k]
 
 
 @jit
@@ -130,8 +154,9 @@ def pop_steepest(rows, K, keys, items, position):
 
 
 @jit
-def take_step(rows, j, u, v, length, indices, start, m, scratch, keys, items, position, slope, parameter):
+def take_step(rows, others, j, u, v, length, neighbours, scratch, keys, items, position, slope, parameter):
     """Move ``length`` of object ``j`` from cluster ``v`` to ``u``; bring gradients and queue up to date."""
+    n = rows.shape[0]
     K = rows.shape[1] // 2
     rest = rows[j, v] - length
     if rest <= 0.0:
@@ -141,14 +166,17 @@ def take_step(rows, j, u, v, length, indices, start, m, scratch, keys, items, po
     rows[j, v] = rest
     for k in range(K):
         rows[j, K + k] = 0.0
-    for e in range(m):
-        i = indices[start + e]
+    for e in range(neighbours.shape[0]):
+        i = neighbours[e]
         p, x, w = scratch[0, e], scratch[2, e], scratch[3, e]
-        before = w * slope(x, p, parameter)
         after = w * slope(x, p + length * scratch[1, e], parameter)
+        if i >= n:
+            add_to_gradient(rows, j, after, others, i - n, K)
+            continue
+        add_to_gradient(rows, j, after, rows, i, K)
+        before = w * slope(x, p, parameter)
         change = after - before
         for k in range(K):
-            rows[j, K + k] += after * rows[i, k]
             rows[i, K + k] += change * rows[j, k]
         # the old product had the old y_j: take out what `change` did not see
         rows[i, K + u] += before * length
@@ -180,14 +208,19 @@ def quadratic_search(scratch, m, gap, longest, _parameter):
 
 
 @jit
-def total_value(rows, indptr, indices, observed, weight, value, parameter):
-    """Return the objective over the pairs, each counted once. O(K n_pairs)."""
+def total_value(rows, indptr, indices, observed, weight, others, value, parameter):
+    """Return the objective over the pairs, each counted once. O(K n_pairs).
+
+    Pairs with objects beyond ``others``, which may be shortened, are left out.
+    """
+    n = rows.shape[0]
     K = rows.shape[1] // 2
     total = 0.0
-    for i in range(rows.shape[0]):
+    for i in range(n):
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            if j > i:
-                p = product(rows, i, j, K)
-                total += np.float64(weight[e]) * value(np.float64(observed[e]), p, parameter)
+            if not i < j < n + others.shape[0]:
+                continue
+            p = product(rows, j, rows, i, K) if j < n else product(others, j - n, rows, i, K)
+            total += np.float64(weight[e]) * value(np.float64(observed[e]), p, parameter)
     return total
