@@ -92,8 +92,8 @@ class DaskEngine:
                 waiting.append(self._send(function, run, position, item))
             while waiting:
                 yield self._collect(waiting, crew)
-        finally:  # the scheduler drops what nobody holds: what has not begun does not begin
-            for sent in waiting:
+        finally:  # the scheduler drops what nobody holds; the last first, or it would take the others' place
+            for sent in reversed(waiting):
                 sent.future.release()
             function.release()
 
@@ -112,6 +112,7 @@ class DaskEngine:
                 function,
                 key=f"bigcons-block-{run}-{position}",
                 retries=self.retries,
+                fifo_timeout="0 ms",  # or blocks sent shortly after one another would run in any order
             )
         return _Sent(what, future)
 
