@@ -33,7 +33,8 @@ class Divergence:
 
     The divergence of ``x`` and ``p`` is that of the distributions ``(x, 1 - x)`` and ``(p, 1 - p)`` under
     the generator ``phi(x) + phi(1 - x)``. ``phi`` takes and returns a float and must be compilable by numba.
-    Missing derivatives are taken numerically, to about eight digits.
+    Missing derivatives are taken numerically, to about six digits; without a second one the divergence is
+    continued as a parabola within 1e-3 of 0 and 1, where differences fail.
 
     A generator that is not double-convex is refused, because a line search could then stop anywhere; with
     ``allow_nonconvex=True`` it is accepted, and steps are found by sampling and golden section, at about ten

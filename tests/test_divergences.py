@@ -148,6 +148,33 @@ def test_divergence__of_a_generator_equals_the_family(given_derivatives):
             assert curvature(x, p, 0.0) == pytest.approx(naive.curvature(family, x, p), rel=1e-3, abs=1e-3)
 
 
+GENERATORS = {
+    "square": (lambda x: x * x, lambda x: 2.0),
+    "cosh": (lambda x: np.cosh(x), lambda x: np.cosh(x)),
+    "entropy": (lambda x: x * np.log(x) if x > 0 else 0.0, lambda x: 1 / x),
+}
+
+
+@pytest.mark.parametrize("numerical", [True, False], ids=["numerical", "given"])
+@pytest.mark.parametrize("name", GENERATORS)
+def test_divergence__of_a_generator_is_one_function_up_to_the_edges(name, numerical):
+    phi, second = GENERATORS[name]
+    value, slope, curvature, _ = Divergence(phi, second_derivative=None if numerical else second).compiled
+    grid = np.concatenate([[0, 1e-12], np.geomspace(1e-9, 0.1, 60), np.linspace(0.11, 0.5, 20)])
+    grid = np.concatenate([grid, 1 - grid[::-1]])
+    for x in (0.0, 0.4, 1.0):
+        values, slopes, curvatures = (
+            np.array([f(x, p, 0.0) for p in grid]) for f in (value, slope, curvature)
+        )
+        scale = np.abs(slopes).max()
+        assert (np.diff(slopes) >= -1e-5 * scale).all()  # convex
+        assert (np.sign(slopes) == np.sign(grid - x)).all()
+        assert (curvatures >= 0).all()
+        low, high = slopes[:-1] * np.diff(grid), slopes[1:] * np.diff(grid)
+        assert (np.diff(values) >= low - 1e-5).all()  # each value follows from the slopes
+        assert (np.diff(values) <= high + 1e-5).all()
+
+
 def test_resolve_divergence__refuses_what_is_not_double_convex_unless_allowed():
     with pytest.raises(InvalidInputError, match=r"'power:2\.5' is not double-convex") as refusal:
         resolve_divergence("power:2.5")

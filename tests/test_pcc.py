@@ -282,6 +282,14 @@ def test_fit__of_a_nonconvex_divergence_never_raises_the_objective():
     assert adjusted_rand(truth, model.labels_) == 1
 
 
+def test_fit__of_a_generator_without_derivatives_equals_its_family():
+    labels, _ = planted()
+    square = quiet(PCC(3, divergence=Divergence(lambda x: x * x), pairs="dense", random_state=0), labels)
+    expected = PCC(3, pairs="dense", random_state=0).fit(labels)
+    assert square.objective_ == pytest.approx(2 * expected.objective_, rel=1e-4)
+    assert adjusted_rand(expected.labels_, square.labels_) == 1
+
+
 # Starts
 
 

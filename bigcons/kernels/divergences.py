@@ -19,6 +19,10 @@ from bigcons.kernels._jit import jit
 
 EDGE = 1e-12
 
+# The same for a user's generator, and for one whose second derivative is taken numerically.
+CUSTOM_EDGE = 1e-9
+NUMERICAL_EDGE = 1e-3
+
 
 @jit
 def inside(p):
@@ -122,11 +126,12 @@ def exponential_curvature(x, p, t):
 
 
 def bregman_functions(phi, derivative=None, second_derivative=None):
-    """Compile value, slope and curvature of a user's generator; missing derivatives become central
-    differences.
+    """Compile value, slope and curvature of a user's generator; missing derivatives become differences.
 
-    The step shrinks towards 0 and 1, where generators may be infinitely steep.
+    Near 0 and 1 generators may be infinitely steep, and differences are nothing but rounding: there the
+    divergence goes on as the parabola that it is at the edge, which keeps it convex and its slope continuous.
     """
+    edge = CUSTOM_EDGE if second_derivative is not None else NUMERICAL_EDGE
     f = jit(phi)
     f1 = jit(derivative) if derivative is not None else central_difference(f)
     f2 = jit(second_derivative) if second_derivative is not None else second_central_difference(f)
@@ -134,20 +139,22 @@ def bregman_functions(phi, derivative=None, second_derivative=None):
 
     @jit
     def value(x, p, _parameter):
-        p = min(max(p, 1e-9), 1.0 - 1e-9)
-        q = 1.0 - p
-        return f(x) + f(1.0 - x) - f(p) - f(q) - (x - p) * (f1(p) - f1(q))
+        c = min(max(p, edge), 1.0 - edge)
+        q = 1.0 - c
+        at_edge = f(x) + f(1.0 - x) - f(c) - f(q) - (x - c) * (f1(c) - f1(q))
+        return at_edge + 0.5 * (f2(c) + f2(q)) * (p - c) * (p + c - 2.0 * x)
 
     @jit
     def slope(x, p, _parameter):
-        p = min(max(p, 1e-9), 1.0 - 1e-9)
-        return (p - x) * (f2(p) + f2(1.0 - p))
+        c = min(max(p, edge), 1.0 - edge)
+        return (p - x) * (f2(c) + f2(1.0 - c))
 
     @jit
     def curvature(x, p, _parameter):
-        p = min(max(p, 1e-9), 1.0 - 1e-9)
-        q = 1.0 - p
-        return f2(p) + f2(q) + (p - x) * (f3(p) - f3(q))
+        c = min(max(p, edge), 1.0 - edge)
+        q = 1.0 - c
+        bend = f2(c) + f2(q)
+        return bend + (p - x) * (f3(c) - f3(q)) if p == c else bend
 
     return value, slope, curvature
 
