@@ -329,9 +329,12 @@ def test_fit__more_starts_are_never_worse(pairs):
         (np.full((60, 3), 1 / 2), "init row 0 sums to 1.5"),
         (np.tile([1.5, -0.5, 0], (60, 1)), "is negative"),
         (np.full((60, 3), np.nan), "init row 0"),
+        ([["a"] * 3] * 60, "init is no array of numbers"),
+        ([[1, 0], [1]], "init is no array of numbers"),
+        (None, r"init has shape \(\)"),
         ("kmeans", "init='kmeans' is unknown"),
     ],
-    ids=["rows", "columns", "sums", "negative", "nan", "text"],
+    ids=["rows", "columns", "sums", "negative", "nan", "text", "ragged", "none", "name"],
 )
 def test_fit__refuses_bad_starts(pairs, init, message):
     with pytest.raises(InvalidInputError, match=message):

@@ -37,7 +37,12 @@ def dirichlet(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarra
 
 def given(init: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarray:
     """Return given memberships, checked and renormalised, as the start."""
-    memberships = np.asarray(init, dtype=np.float32)
+    try:
+        memberships = np.asarray(init, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"init is no array of numbers; pass memberships ({n_objects}, {n_clusters})."
+        ) from None
     if memberships.shape != (n_objects, n_clusters):
         raise InvalidInputError(
             f"init has shape {memberships.shape}; a start needs ({n_objects}, {n_clusters}): "
