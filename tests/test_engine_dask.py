@@ -175,7 +175,7 @@ def test_map__left_half_way_drops_what_is_queued(client, tmp_path):
     assert len(list(tmp_path.iterdir())) == begun <= engine.in_flight + 1
 
 
-def test_map__sends_the_task_function_to_each_worker_once(client, tmp_path):
+def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):
     folder = str(tmp_path)
 
     def arrive(content):

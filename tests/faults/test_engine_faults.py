@@ -103,10 +103,13 @@ def assert_one_line(caught, *words):
         assert word in message
 
 
-def test_fold__survives_a_killed_worker_with_the_same_bits(client, tmp_path):
+@pytest.mark.parametrize("n_bytes", [0, 3_000_000], ids=["small state", "large state"])
+def test_fold__survives_a_killed_worker_with_the_same_bits(client, tmp_path, n_bytes):
     blocks, block_sum, expected = block_sums()
+    ballast = np.random.default_rng(0).bytes(n_bytes)
 
     def task(block):
+        assert len(ballast) == n_bytes
         if block.index == 7 and is_first(tmp_path / "killed"):
             os.kill(os.getpid(), signal.SIGKILL)
         return block_sum(block)
