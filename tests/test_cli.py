@@ -159,7 +159,7 @@ def test_solve__finds_the_planted_groups(consensus, ran):
     assert scores["pcc_objective"] == pytest.approx(stored.results["objective"], rel=1e-5)
     assert stored.parameters["method"] == "PCC"
     assert stored.parameters["n_clusters"] == 3
-    assert stored.provenance["ensemble"] == "ensemble.zarr"
+    assert stored.provenance["ensemble"] == str(Path("ensemble.zarr").absolute())
 
 
 def test_solve__is_the_library_call(consensus, ensemble):

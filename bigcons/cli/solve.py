@@ -24,6 +24,13 @@ from bigcons.cli.output import emit, facts, reporting
 @click.option("--tol", type=click.FloatRange(min=0), help="Optimality gap to reach.")
 @click.option("--n-init", type=click.IntRange(min=1), help="Starts, of which the best is kept.")
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
+@click.option("--resume", is_flag=True, default=None, help="Take up the solve that was interrupted.")
+@click.option(
+    "--scheduler",
+    "client",
+    metavar="ADDRESS",
+    help="Dask scheduler such as tcp://host:8786; or threads, serial.",
+)
 @random_state_option
 @overwrite_option
 @reporting
@@ -37,15 +44,14 @@ def command(
     refused.
     """
     from bigcons.stores import manifest
-    from bigcons.stores.consensus import Consensus, fit_results
+    from bigcons.stores.consensus import fit_results
 
     manifest.refuse_existing(out, overwrite)
     given = {name: value for name, value in options.items() if value is not None}
     model = _method(method, given)(n_clusters=n_clusters, random_state=random_state, **given)
     began = time.perf_counter()
-    model.fit(ensemble)
+    model.fit(ensemble, out=out, overwrite=overwrite)
     results = {"seconds": time.perf_counter() - began, **fit_results(model)}
-    Consensus.from_estimator(out, model, provenance={"ensemble": ensemble}, overwrite=overwrite)
     emit({"kind": "consensus", "path": out, **results}, facts({"consensus": out, **results}))
 
 

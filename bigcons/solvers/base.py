@@ -6,13 +6,13 @@ import html
 import os
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, resolve_engine
+from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block
 from bigcons.seeding import resolve_seed
 from bigcons.solvers.recoding import Recoding
@@ -22,6 +22,13 @@ from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.facts import facts_table
 from bigcons.stores.manifest import refuse_existing
 from bigcons.validation import check_int
+
+
+class Output(NamedTuple):
+    """Where a result goes, and whether it may replace what is there."""
+
+    path: str | os.PathLike[str]
+    overwrite: bool
 
 
 class ConsensusClusterer(ClusterMixin, BaseEstimator):
@@ -45,15 +52,18 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         y: object = None,  # noqa: ARG002 - scikit-learn's signature
         *,
         out: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
     ) -> ConsensusClusterer:
         """Find the consensus of ``x``; ``y`` is there for scikit-learn and not used.
 
         With ``out``, here or as a parameter, the result goes to a Consensus store there, written block by
-        block; ``memberships_`` is then a dask array that reads it.
+        block; ``memberships_`` is then a dask array that reads it. A store that is there already is replaced
+        with ``overwrite``, once the new one is whole.
         """
-        out = out if out is not None else self.out
-        if out is not None:
-            refuse_existing(out)
+        path = out if out is not None else self.out
+        output = Output(path, overwrite) if path is not None else None
+        if output is not None:
+            refuse_existing(output.path, output.overwrite)
         ensemble = as_ensemble(x)
         n_clusters = check_int("n_clusters", self.n_clusters)
         if n_clusters > ensemble.n_objects:
@@ -63,13 +73,12 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             )
         self.n_features_in_ = ensemble.n_partitions
         self._recoding = Recoding(ensemble)
-        self._solve(ensemble, resolve_engine(self.client), resolve_seed(self.random_state), out)
+        with open_engine(self.client) as engine:
+            self._solve(ensemble, engine, resolve_seed(self.random_state), output)
         return self
 
     @abstractmethod
-    def _solve(
-        self, ensemble: Ensemble, engine: Engine, seed: int, out: str | os.PathLike[str] | None
-    ) -> None:
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         """Check the method's own parameters, solve, set the method's own results and call `_publish`."""
 
     def _publish(
@@ -77,7 +86,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         ensemble: Ensemble,
         read: Callable[[Block], np.ndarray],
         unlabelled: np.ndarray,
-        out: str | os.PathLike[str] | None,
+        out: Output | None,
     ) -> None:
         """Set labels, memberships and the number of clusters from memberships by block; store them at
         ``out``.
@@ -103,12 +112,14 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             self.n_clusters_ = int(np.count_nonzero(wins))
             return
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
-        with Consensus.create(out, n_objects=n, n_clusters=K, chunk_rows=rows) as writer:
+        with Consensus.create(
+            out.path, n_objects=n, n_clusters=K, chunk_rows=rows, overwrite=out.overwrite
+        ) as writer:
             for block in blocks:
                 writer.write(block.start, *finished(block))
             self.n_clusters_ = int(np.count_nonzero(wins))
             self._describe(writer, ensemble)
-        consensus = Consensus.open(out)
+        consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels
         self.memberships_ = as_dask_array(
             consensus.read_memberships, consensus.blocks(), self.n_clusters, np.dtype(np.float32)

@@ -30,8 +30,13 @@ class Survey(NamedTuple):
     @property
     def mean_weight(self) -> float:
         """Mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over all pairs."""
-        seen = self.n_seen.astype(np.float64)
-        return max(float((seen * (seen - 1.0)).sum()) / self.n_objects, 1.0)
+        return mean_pair_weight(self.n_seen, self.n_objects)
+
+
+def mean_pair_weight(n_seen: np.ndarray, n_objects: int) -> float:
+    """Return the mean over the objects of ``sum_j N_ij`` for partitions that saw ``n_seen`` objects each."""
+    seen = n_seen.astype(np.float64)
+    return max(float((seen * (seen - 1.0)).sum()) / n_objects, 1.0)
 
 
 def take_survey(ensemble: Ensemble, engine: Engine, seed: int, sample_size: int) -> Survey:

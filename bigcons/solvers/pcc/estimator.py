@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError
-from bigcons.execution.engine import Engine, resolve_engine
+from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, format_size, parse_size, resident_bytes
 from bigcons.seeding import SeedLike
-from bigcons.solvers.base import ConsensusClusterer
+from bigcons.solvers.base import ConsensusClusterer, Output
 from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.solvers.pcc.heap import solve_pairs
 from bigcons.solvers.pcc.placing import place_isolated, state_of_solution
@@ -93,7 +93,8 @@ class PCC(ConsensusClusterer):
         Take up the solve that was interrupted on its way to ``out``; it ends with the same bits as an
         undisturbed one. Without one to take up it starts anew.
     client
-        None or "threads" (all cores), or "serial".
+        None: the active Dask client if there is one, else threads. Or "serial", "threads" (all cores of this
+        machine), a ``distributed.Client``, or the address of a scheduler such as "tcp://host:8786".
 
     Attributes
     ----------
@@ -145,15 +146,14 @@ class PCC(ConsensusClusterer):
         self.resume = resume
         self.client = client
 
-    def _solve(
-        self, ensemble: Ensemble, engine: Engine, seed: int, out: str | os.PathLike[str] | None
-    ) -> None:
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check(out)
         self._check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         everything = isinstance(self.pairs, str) and self.pairs == "all"
         survey = take_survey(ensemble, engine, seed, SUBSAMPLE if everything else 0)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
-        with open_workspace(out, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
+        path = out.path if out is not None else None
+        with open_workspace(path, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
             if everything:
                 solution = self._solve_all(ensemble, survey, engine, seed, workspace)
             else:
@@ -211,14 +211,15 @@ class PCC(ConsensusClusterer):
             winners = np.where((labels >= 0).any(axis=1), memberships.argmax(axis=1), -1)
             return winners.astype(np.int32), memberships
 
-        return resolve_engine(self.client).map(place, ensemble.blocks())
+        with open_engine(self.client) as engine:
+            yield from engine.map(place, ensemble.blocks())
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return the parameters that a resumed solve must share with the one it continues."""
         free = ("max_iter", "memory", "client", "out", "resume", "random_state")
         return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in free}
 
-    def _check(self, out: str | os.PathLike[str] | None) -> None:
+    def _check(self, out: Output | None) -> None:
         if self.resume and out is None:
             raise InvalidInputError(
                 "resume=True without out=; only a solve with out= keeps what it has done."

@@ -22,13 +22,13 @@ from bigcons.solvers.pcc.all_pairs import (
     update_block,
 )
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
-from bigcons.solvers.survey import Survey
+from bigcons.solvers.survey import Survey, mean_pair_weight
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble
 
 SUBSAMPLE = 2048
 SUBSAMPLE_PASSES = 50
-SUBSAMPLE_TOL = 1e-7
+SUBSAMPLE_TOL = 1e-3
 
 # Below every gap: all objects move. A near-uniform start has gaps near zero although it is a saddle.
 MOVE_ALL = -1.0
@@ -102,7 +102,7 @@ def solve_all_pairs(
             _shorten(engine, blocks, arrays, generation, step)
             generation += 1
         gap = change.gap / survey.mean_weight
-        return {"objective": state.objective, "gap": gap, "moved": change.n_moved, "step": step}
+        return {"objective": state.objective, "gap": gap, "moved": change.n_moved, "step_length": step}
 
     done = len(stage.records)
     with progress("all-pairs PCC", ensemble.n_objects * (max_passes - done)) as listener:
@@ -172,18 +172,20 @@ def solve_subsample(
     Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
     optimum, which need not be the lowest.
     """
+    mean_weight = mean_pair_weight(np.count_nonzero(labels >= 0, axis=0), labels.shape[0])
 
     def restart(number: int) -> tuple[State, np.ndarray]:
         memberships = start.dirichlet(labels.shape[0], n_clusters, seed, number)
         updated = np.empty_like(memberships)
         state = state_of_block(labels, offsets, memberships)
+        threshold = MOVE_ALL
         for _ in range(SUBSAMPLE_PASSES):
-            before = state.objective
-            change = update_block(state, labels, offsets, memberships, updated, MOVE_ALL)
+            change = update_block(state, labels, offsets, memberships, updated, threshold)
             state = apply_change(state, change, 1.0)
             memberships, updated = updated, memberships
-            if before - state.objective <= SUBSAMPLE_TOL * abs(before):
+            if change.n_moved == 0:
                 break
+            threshold = SUBSAMPLE_TOL * mean_weight
         return state, memberships
 
     return min(engine.map(restart, range(n_init)), key=lambda result: result[0].objective)
