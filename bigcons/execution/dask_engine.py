@@ -35,8 +35,8 @@ CONNECT_SECONDS = 5.0
 # Dask gives the blocks of a worker that fell silent to others after 300 s, its worker-ttl: wait for that.
 PATIENCE = 360.0
 
-# Sent along, a task function costs 6 ms a block and MB. Sent once and shared by the workers it costs nothing,
-# but Dask crowds the first blocks on the worker that got it: short folds take up to twice as long (8 workers).
+# Sent along, a task function costs each block 6 ms a MB. Shared by the workers it costs nothing, but Dask
+# crowds the first blocks on the worker that has it: short folds take up to twice as long on 8 workers.
 BYTES_WITH_BLOCK = 2_000_000
 
 LOOK_SECONDS = 2.0
