@@ -173,6 +173,12 @@ def resolve_divergence(divergence: str | Divergence) -> Divergence:
             f"p={divergence.nonconvexity:.3g}); use a double-convex one such as 'l2' or 'kl', "
             "or Divergence(..., allow_nonconvex=True) for the slower safe search."
         )
+    value, _, _, parameter = divergence.compiled
+    if not divergence.allow_nonconvex and not all(np.isfinite(value(x, 0.5, parameter)) for x in (0.0, 1.0)):
+        raise InvalidInputError(
+            f"divergence {divergence.label!r} is not finite for shares of 0 or 1, which are common; "
+            "give a phi that is finite on all of [0, 1] (0 log 0 is 0)."
+        )
     return divergence
 
 

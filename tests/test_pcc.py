@@ -432,9 +432,6 @@ def test_fit__of_a_single_object(pairs):
         ({"random_state": -1}, "random_state=-1 is negative"),
         ({"client": "mpi"}, "client='mpi' names no engine"),
         ({"memory": "lots"}, "memory='lots' is not a size"),
-        ({"pairs": 0.0}, "share=0"),
-        ({"pairs": 1.5}, "share=1.5"),
-        ({"pairs": -0.1}, "share=-0.1"),
     ],
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
 )
@@ -478,3 +475,14 @@ def test_fit__of_listed_pairs_is_stored_as_it_is(tmp_path):
     np.testing.assert_array_equal(found.memberships, expected.memberships_)
     np.testing.assert_array_equal(found.labels, expected.labels_)
     assert found.history["step"] == expected.history_["step"]
+
+
+@pytest.mark.parametrize("pairs", [True, None, [1], float("nan"), 0.0, 1.5, -0.1])
+def test_fit__refuses_pairs_of_a_wrong_kind_in_one_line(pairs: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"use 'all', 'dense', a share"):
+        PCC(2, pairs=pairs).fit([[0, 1], [0, 0], [1, 1]])
+
+
+def test_fit__refuses_a_generator_that_is_not_finite_at_the_edges() -> None:
+    with pytest.raises(InvalidInputError, match="not finite for shares of 0 or 1"):
+        PCC(2, pairs="dense", divergence=Divergence(lambda x: x * np.log(x))).fit([[0, 1], [0, 0], [1, 1]])

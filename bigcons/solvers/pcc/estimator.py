@@ -19,6 +19,7 @@ from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, Output
 from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.solvers.pcc.heap import solve_pairs
+from bigcons.solvers.pcc.pair_choice import check_pairs, n_pair_ends, resolve_pairs
 from bigcons.solvers.pcc.placing import place_isolated, state_of_solution
 from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.start import Init
@@ -228,6 +229,7 @@ class PCC(ConsensusClusterer):
             raise InvalidInputError(
                 f"resume=True with pairs={self.pairs!r}; only pairs='all' can be resumed."
             )
+        check_pairs(self.pairs)
         resolve_divergence(self.divergence)
         check_choice("solver", self.solver, SOLVERS)
         check_number("tol", self.tol, at_least=0.0)
@@ -271,7 +273,7 @@ class PCC(ConsensusClusterer):
         )
 
     def _solve_pairs(self, ensemble: Ensemble, engine: Engine, seed: int) -> Solution:
-        pairs = _resolve_pairs(self.pairs, ensemble, seed, engine)
+        pairs = resolve_pairs(self.pairs, ensemble, seed, engine)
         dense = isinstance(self.pairs, str) and self.pairs == "dense"
         steps = ensemble.n_objects * self.n_clusters * (10 if dense else 1)
         solution = solve_pairs(
@@ -295,7 +297,7 @@ class PCC(ConsensusClusterer):
     def _check_memory(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
         """State the memory the solve needs, and refuse a budget that cannot hold it."""
         n, K = ensemble.n_objects, self.n_clusters
-        ends = _n_pair_ends(self.pairs, n)
+        ends = n_pair_ends(self.pairs, n)
         held = 4 * n + (8 * n * K if in_memory else 0)
         held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
         state = 8 * (ensemble.n_base_clusters * (K + 8) + ensemble.n_partitions * (K * (K + 1) + 16))
@@ -315,29 +317,3 @@ class PCC(ConsensusClusterer):
                 f"PCC needs {format_size(needed)} for n_objects={n}, n_clusters={K}, pairs={self.pairs!r}, "
                 f"over memory={format_size(budget)}; raise it to {format_size(needed)}{remedy}."
             )
-
-
-def _n_pair_ends(pairs: Any, n_objects: int) -> int:
-    if isinstance(pairs, PairTable):
-        return 2 * pairs.n_pairs
-    if isinstance(pairs, (int, float)):
-        return int(pairs * n_objects * (n_objects - 1))
-    return n_objects * (n_objects - 1) if pairs == "dense" else 0
-
-
-def _resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
-    """Return the pair table that a ``pairs=`` argument means for this ensemble."""
-    from bigcons.coassociation import count, sample
-
-    if isinstance(pairs, str) and pairs == "dense":
-        i, j = np.triu_indices(ensemble.n_objects, 1)
-        return count(ensemble, i, j, client=engine)
-    if isinstance(pairs, (int, float)) and not isinstance(pairs, bool):
-        return sample(ensemble, share=pairs, random_state=seed, client=engine)
-    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
-    if table.n_objects != ensemble.n_objects:
-        raise InvalidInputError(
-            f"pairs are of n_objects={table.n_objects} but the ensemble has n_objects={ensemble.n_objects}; "
-            "sample pairs of this ensemble."
-        )
-    return table

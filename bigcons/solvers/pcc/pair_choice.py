@@ -1,0 +1,55 @@
+"""What the ``pairs`` argument of PCC may be, and the pair table it means."""
+
+from __future__ import annotations
+
+import math
+import os
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.pairs import PairTable
+
+
+def check_pairs(pairs: Any) -> None:
+    """Refuse what is neither "all", "dense", a share, a PairTable nor a path."""
+    if isinstance(pairs, (str, os.PathLike, PairTable)):
+        return
+    if isinstance(pairs, Real) and not isinstance(pairs, bool) and math.isfinite(pairs) and 0 < pairs <= 1:
+        return
+    raise InvalidInputError(
+        f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs from 0 to 1, a PairTable or a path."
+    )
+
+
+def n_pair_ends(pairs: Any, n_objects: int) -> int:
+    """Return about how many ends of pairs a solve will hold; 0 if it forms none."""
+    if isinstance(pairs, PairTable):
+        return 2 * pairs.n_pairs
+    if isinstance(pairs, Real):
+        return int(float(pairs) * n_objects * (n_objects - 1))
+    if isinstance(pairs, str) and pairs in ("all", "dense"):
+        return n_objects * (n_objects - 1) if pairs == "dense" else 0
+    return 2 * PairTable.open(pairs).n_pairs
+
+
+def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
+    """Return the pair table that a ``pairs`` argument means for this ensemble."""
+    from bigcons.coassociation import count, sample
+
+    if isinstance(pairs, str) and pairs == "dense":
+        i, j = np.triu_indices(ensemble.n_objects, 1)
+        return count(ensemble, i, j, client=engine)
+    if isinstance(pairs, Real):
+        return sample(ensemble, share=float(pairs), random_state=seed, client=engine)
+    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+    if table.n_objects != ensemble.n_objects:
+        raise InvalidInputError(
+            f"pairs are of n_objects={table.n_objects} but the ensemble has n_objects={ensemble.n_objects}; "
+            "sample pairs of this ensemble."
+        )
+    return table
