@@ -1,0 +1,81 @@
+"""The co-association of all pairs by groups: what any Bregman divergence asks of it, at linear cost.
+
+Objects of like memberships form a group. What one object needs to know of all others is, group by group,
+how often it agrees with their members and how often both are seen: sums over its own labels of rows of two
+tables, which one pass over the label matrix fills.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.kernels import prototypes as kernel
+from bigcons.kernels.all_pairs import padded
+from bigcons.kernels.prototypes import Tables
+
+# Rounds of Lloyd's algorithm: a grouping need not be the best, only fine.
+ROUNDS = 12
+
+
+def empty_tables(centres: np.ndarray, n_base_clusters: int, n_partitions: int) -> Tables:
+    """Return the tables of no objects."""
+    width = padded(centres.shape[0])
+    count, seen = np.zeros((n_base_clusters, width)), np.zeros((n_partitions, width))
+    return Tables(centres, count, seen, np.zeros_like(centres), np.zeros(centres.shape[0]))
+
+
+def tables_of_block(
+    centres: np.ndarray, labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray
+) -> Tables:
+    """Return the tables of a block's objects under the given memberships (rows, K) float32."""
+    tables = empty_tables(centres, int(offsets[-1]), labels.shape[1])
+    kernel.accumulate(labels, offsets, tables, memberships)
+    return tables
+
+
+def add_tables(a: Tables, b: Tables) -> Tables:
+    """Add ``b``, of the same centres, to ``a`` in place, and return it."""
+    for total, part in zip(a[1:], b[1:], strict=True):
+        np.add(total, part, out=total)
+    return a
+
+
+def copy_tables(tables: Tables) -> Tables:
+    """Return tables that can be changed without changing these."""
+    return Tables(tables.centres, *(table.copy() for table in tables[1:]))
+
+
+def choose_centres(memberships: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return up to ``n_groups`` centres (G, K) float64 of the given memberships (rows, K), by k-means.
+
+    The first centres are farthest points, so that nothing is drawn; rows that coincide share a centre.
+    O(rows G K) a round.
+    """
+    rows = memberships.astype(np.float64)
+    centres = _farthest_points(rows, n_groups)
+    for _ in range(ROUNDS):
+        group = _squared_distances(rows, centres).argmin(axis=1)
+        sizes = np.bincount(group, minlength=len(centres))
+        sums = np.zeros_like(centres)
+        np.add.at(sums, group, rows)
+        filled = sizes > 0
+        centres[filled] = sums[filled] / sizes[filled, np.newaxis]
+    return centres
+
+
+def _farthest_points(rows: np.ndarray, most: int) -> np.ndarray:
+    """Return rows that are far from each other, fewer than ``most`` if there are no more distinct ones."""
+    chosen = [int(_squared_distances(rows, rows.mean(axis=0, keepdims=True)).argmin())]
+    nearest = _squared_distances(rows, rows[chosen]).ravel()
+    while len(chosen) < most and nearest.max() > 0.0:
+        chosen.append(int(nearest.argmax()))
+        nearest = np.minimum(nearest, _squared_distances(rows, rows[chosen[-1:]]).ravel())
+    return rows[chosen]
+
+
+def _squared_distances(rows: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Return (rows, G) squared distances, cluster by cluster: sums in a fixed order on any machine."""
+    distances = np.zeros((len(rows), len(centres)))
+    for k in range(rows.shape[1]):
+        distances += (rows[:, k, np.newaxis] - centres[:, k]) ** 2
+    return distances

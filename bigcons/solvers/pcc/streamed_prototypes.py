@@ -1,0 +1,316 @@
+"""The driver of all-pairs PCC by prototypes: start on a subsample, extend it, pass after pass downhill."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.grouped import add_tables, choose_centres, tables_of_block
+from bigcons.divergences import Divergence
+from bigcons.execution.engine import Engine
+from bigcons.execution.fold import fold
+from bigcons.execution.loop import as_history, run_passes
+from bigcons.execution.progress import progress
+from bigcons.kernels.prototypes import Tables
+from bigcons.memory import Block
+from bigcons.seeding import generator
+from bigcons.solvers.pcc import start
+from bigcons.solvers.pcc.prototypes import (
+    Change,
+    Evaluation,
+    add_changes,
+    add_evaluations,
+    apply_change,
+    approximation_error,
+    evaluate_block,
+    place_block,
+    update_block,
+)
+from bigcons.solvers.pcc.solution import BlockMemberships, Solution
+from bigcons.solvers.pcc.streamed import MOVE_ALL, MOVE_SHARE, solve_subsample
+from bigcons.solvers.survey import Survey
+from bigcons.stores.checkpoint import BlockArrays, Snapshots
+from bigcons.stores.ensemble import Ensemble
+
+# Below this, memberships of three clusters are told apart too coarsely; above, four a cluster are fine.
+FEWEST_PROTOTYPES = 16
+PROTOTYPES_PER_CLUSTER = 4
+
+# Objects whose pairs the approximation error is taken over, and whose memberships renew the centres.
+SAMPLE = 512
+
+# Passes over the subsample with its own divergence before it is extended.
+REFINING_PASSES = 8
+
+# Parts of a pass's changes that are tried when the whole would raise the objective.
+STEPS = (1.0, 0.5, 0.25, 0.125)
+
+# The centres are renewed as long as a pass lowers the objective by more than this share of it.
+RENEW_ABOVE = 1e-3
+
+# A pass that lowers the objective by less than `tol` times this share of it is the last.
+LEAST_DECREASE = 1e-3
+
+
+def default_prototypes(n_clusters: int) -> int:
+    """Return how many prototypes keep the objective some tenths of a per cent from its optimum."""
+    return max(FEWEST_PROTOTYPES, PROTOTYPES_PER_CLUSTER * n_clusters)
+
+
+class Stage(NamedTuple):
+    """All that the next pass depends on, memberships by reference: what a snapshot holds."""
+
+    tables: Tables
+    generation: int
+    """Of the block arrays that hold the memberships of ``tables``."""
+    objective: float
+    gap: float
+    records: list[dict[str, float]]
+
+
+def solve_prototypes(
+    ensemble: Ensemble,
+    survey: Survey,
+    n_clusters: int,
+    divergence: Divergence,
+    *,
+    n_prototypes: int,
+    init: start.Init,
+    n_init: int,
+    max_passes: int,
+    tol: float,
+    seed: int,
+    engine: Engine,
+    arrays: BlockArrays,
+    snapshots: Snapshots | None = None,
+) -> Solution:
+    """Minimise any divergence over all pairs; memberships (rows, K) float32 live in ``arrays``.
+
+    The objective is the grouped one of ``solvers.pcc.prototypes``; it never rises: a pass that would raise it
+    is shortened. Converged is a solve whose largest gap, in units of ``survey.mean_weight``, is at most
+    ``tol``, or whose last pass lowered the objective by less than ``tol / 1000`` of it: prototypes resolve no
+    more. Every record has the ``error`` of the prototypes, see ``approximation_error``.
+    """
+    passes = _Passes(ensemble, divergence, engine, arrays, seed)
+    resumed = _resumed(snapshots)
+    stage = resumed or _begin(passes, survey, n_clusters, n_prototypes, init, n_init, seed)
+    if not resumed:
+        _commit(snapshots, stage)
+    saddle = isinstance(init, str) and init != "subsample"
+    settled = bool(stage.records) and _is_settled(stage, tol)
+    with progress("all-pairs PCC", ensemble.n_objects * (max_passes - len(stage.records))) as listener:
+
+        def one_pass(number: int) -> dict[str, float]:
+            nonlocal stage
+            gap = stage.gap / survey.mean_weight
+            share = 1.0 if gap <= tol else MOVE_SHARE
+            threshold = MOVE_ALL if saddle and number == 1 else tol * survey.mean_weight * share
+            stage, record = passes.advance(stage, threshold, n_prototypes)
+            listener.advance(ensemble.n_objects)
+            return {**record, "gap": stage.gap / survey.mean_weight}
+
+        runs = run_passes(one_pass, first=len(stage.records) + 1, max_passes=max_passes, what="all-pairs PCC")
+        while not settled and (record := next(runs, None)) is not None:
+            stage = stage._replace(records=[*stage.records, record])
+            settled = _is_settled(stage, tol)
+            _commit(snapshots, stage)
+            passes.forget_before(stage.generation)
+    return Solution(
+        BlockMemberships(arrays, stage.generation),
+        stage.objective,
+        stage.records[-1]["gap"],
+        settled,
+        len(stage.records),
+        as_history(stage.records),
+    )
+
+
+class _Passes:
+    """The folds over the blocks of one ensemble."""
+
+    def __init__(
+        self, ensemble: Ensemble, divergence: Divergence, engine: Engine, arrays: BlockArrays, seed: int
+    ) -> None:
+        self.ensemble, self.divergence, self.engine, self.arrays = ensemble, divergence, engine, arrays
+        self.blocks, self.offsets = ensemble.blocks(), ensemble.offsets
+        n = ensemble.n_objects
+        draw = generator(seed, "pcc.prototypes.sample")
+        self.sampled = np.arange(n) if n <= SAMPLE else np.sort(draw.choice(n, SAMPLE, replace=False))
+        self.oldest = 0
+
+    def update(self, tables: Tables, generation: int, threshold: float) -> Change:
+        """Update every object; write the next generation."""
+        ensemble, offsets, arrays, divergence = self.ensemble, self.offsets, self.arrays, self.divergence
+
+        def task(block: Block) -> Change:
+            memberships = arrays.read(generation, block)
+            updated = np.empty_like(memberships)
+            labels = ensemble.read(block.start, block.stop)
+            change = update_block(tables, labels, offsets, memberships, updated, threshold, divergence)
+            arrays.write(generation + 1, block, updated)
+            return change
+
+        return fold(self.engine, self.blocks, task, add_changes)
+
+    def group(self, centres: np.ndarray, generation: int) -> Tables:
+        """Return the tables of a generation under given centres."""
+        ensemble, offsets, arrays = self.ensemble, self.offsets, self.arrays
+
+        def task(block: Block) -> Tables:
+            labels = ensemble.read(block.start, block.stop)
+            return tables_of_block(centres, labels, offsets, arrays.read(generation, block))
+
+        return fold(self.engine, self.blocks, task, add_tables)
+
+    def evaluate(self, tables: Tables, generation: int) -> Evaluation:
+        """Return what a generation is worth under its tables."""
+        ensemble, offsets, arrays, divergence = self.ensemble, self.offsets, self.arrays, self.divergence
+        sampled = self.sampled
+
+        def task(block: Block) -> Evaluation:
+            labels = ensemble.read(block.start, block.stop)
+            first, last = np.searchsorted(sampled, (block.start, block.stop))
+            memberships = arrays.read(generation, block)
+            return evaluate_block(
+                tables, labels, offsets, memberships, sampled[first:last] - block.start, divergence
+            )
+
+        return fold(self.engine, self.blocks, task, add_evaluations)
+
+    def sample(self, generation: int) -> np.ndarray:
+        """Return the sampled rows of a generation."""
+        arrays, sampled = self.arrays, self.sampled
+
+        def task(block: Block) -> np.ndarray:
+            first, last = np.searchsorted(sampled, (block.start, block.stop))
+            return arrays.read(generation, block)[sampled[first:last] - block.start]
+
+        return np.concatenate(list(self.engine.map(task, self.blocks)))
+
+    def blend(self, generation: int, step: float) -> None:
+        """Write two generations ahead what lies at ``step`` of the way to the next one."""
+        arrays = self.arrays
+
+        def task(block: Block) -> None:
+            before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
+            arrays.write(generation + 2, block, before + np.float32(step) * (after - before))
+
+        for _ in self.engine.map(task, self.blocks):
+            pass
+
+    def advance(self, stage: Stage, threshold: float, n_prototypes: int) -> tuple[Stage, dict[str, float]]:
+        """Make one pass; return where it leads, the records not yet extended, and its own record."""
+        change = self.update(stage.tables, stage.generation, threshold)
+        for step in STEPS:
+            if step == 1.0:
+                generation, tables = stage.generation + 1, apply_change(stage.tables, change)
+            else:
+                self.blend(stage.generation, step)
+                generation = stage.generation + 2
+                tables = self.group(stage.tables.centres, generation)
+            found = self.evaluate(tables, generation)
+            if found.objective < stage.objective:
+                break
+        else:
+            step, generation, tables = 0.0, stage.generation, stage.tables
+            self.arrays.drop(generation + 1)
+            self.arrays.drop(generation + 2)
+            found = self.evaluate(tables, generation)
+        if stage.objective - found.objective > RENEW_ABOVE * abs(stage.objective):
+            tables, found = self.renew(tables, generation, found, stage.objective, n_prototypes)
+        record = {
+            "objective": found.objective,
+            "moved": change.n_moved,
+            "step": step,
+            "error": approximation_error(tables.centres, self.offsets, found, self.divergence),
+        }
+        return Stage(tables, generation, found.objective, found.gap, stage.records), record
+
+    def renew(
+        self, tables: Tables, generation: int, found: Evaluation, ceiling: float, n_prototypes: int
+    ) -> tuple[Tables, Evaluation]:
+        """Group by centres of the memberships as they are now, unless that lifts the objective too high."""
+        renewed = self.group(choose_centres(found.memberships, n_prototypes), generation)
+        evaluation = self.evaluate(renewed, generation)
+        return (renewed, evaluation) if evaluation.objective < ceiling else (tables, found)
+
+    def forget_before(self, generation: int) -> None:
+        """Drop the generations that no pass reads any more."""
+        for old in range(self.oldest, generation):
+            self.arrays.drop(old)
+        self.oldest = max(self.oldest, generation)
+
+
+def _is_settled(stage: Stage, tol: float) -> bool:
+    last = stage.records[-1]
+    before = stage.records[-2]["objective"] if len(stage.records) > 1 else np.inf
+    return last["gap"] <= tol or before - last["objective"] <= tol * LEAST_DECREASE * abs(last["objective"])
+
+
+def _begin(
+    passes: _Passes,
+    survey: Survey,
+    n_clusters: int,
+    n_prototypes: int,
+    init: start.Init,
+    n_init: int,
+    seed: int,
+) -> Stage:
+    """Write the first memberships as generation 0, and group them."""
+    ensemble, offsets, arrays, divergence = passes.ensemble, passes.offsets, passes.arrays, passes.divergence
+    estimate = None
+    if not isinstance(init, str):
+        init = start.given(init, ensemble.n_objects, n_clusters)
+        init = init if divergence.name == "l2" else start.softened(init)
+    elif init == "subsample":
+        _, memberships = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, passes.engine)
+        init = start.softened(memberships)
+        if survey.sample.shape[0] < ensemble.n_objects:
+            estimate = _refined(survey.sample, offsets, init, n_prototypes, divergence)
+
+    def first_memberships(block: Block) -> None:
+        if estimate is not None:
+            labels = ensemble.read(block.start, block.stop)
+            memberships = place_block(estimate, labels, offsets, divergence)
+        else:
+            memberships = start.rows_of(init, block, n_clusters, seed)
+        arrays.write(0, block, memberships)
+
+    with progress("start of PCC", ensemble.n_objects) as listener:
+        for block, _ in zip(passes.blocks, passes.engine.map(first_memberships, passes.blocks), strict=True):
+            listener.advance(block.n_rows)
+    centres = choose_centres(passes.sample(0), n_prototypes) if estimate is None else estimate.centres
+    tables = passes.group(centres, 0)
+    found = passes.evaluate(tables, 0)
+    return Stage(tables, 0, found.objective, found.gap, [])
+
+
+def _refined(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    memberships: np.ndarray,
+    n_prototypes: int,
+    divergence: Divergence,
+) -> Tables:
+    """Return the tables of a subsample after a few passes over it, its centres renewed in each."""
+    updated = np.empty_like(memberships)
+    for _ in range(REFINING_PASSES):
+        tables = tables_of_block(choose_centres(memberships, n_prototypes), labels, offsets, memberships)
+        update_block(tables, labels, offsets, memberships, updated, 0.0, divergence)
+        memberships, updated = updated, memberships
+    return tables_of_block(choose_centres(memberships, n_prototypes), labels, offsets, memberships)
+
+
+def _commit(snapshots: Snapshots | None, stage: Stage) -> None:
+    if snapshots is not None:
+        facts = {"generation": stage.generation, "objective": stage.objective, "gap": stage.gap}
+        snapshots.save(stage.tables._asdict(), {**facts, "records": stage.records})
+
+
+def _resumed(snapshots: Snapshots | None) -> Stage | None:
+    found = snapshots.load() if snapshots is not None else None
+    if found is None:
+        return None
+    arrays, facts = found
+    return Stage(Tables(**arrays), facts["generation"], facts["objective"], facts["gap"], facts["records"])
