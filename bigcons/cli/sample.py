@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -39,7 +40,8 @@ def command(
     """Draw random pairs of objects and count them.
 
     Counts, for each pair, the partitions of ENSEMBLE that see and that join it. The pairs serve `bigcons
-    solve --pairs` again and again.
+    solve --pairs` again and again. Where they do not fit in the memory budget they are drawn block against
+    block, straight to the store.
     """
     from bigcons import coassociation
 
@@ -48,10 +50,11 @@ def command(
     if len(asked) > 1:
         raise click.UsageError("Give only one of --per-object, --share and --n-pairs.")
     asked = asked or {"per_object": DEFAULT_PER_OBJECT}
-    pairs = coassociation.sample(ensemble, **asked, random_state=random_state, memory=memory)
+    draw = partial(coassociation.sample, ensemble, **asked, random_state=random_state, memory=memory)
     if out.endswith(".parquet"):
+        pairs = draw()
         pairs.to_parquet(out, overwrite=overwrite)
     else:
-        pairs.save(out, overwrite=overwrite)
+        pairs = draw(out=out, overwrite=overwrite)
     result = {"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked}
     emit(result, f"{out}: {pairs.n_pairs:,} pairs of {pairs.n_objects:,} objects.")

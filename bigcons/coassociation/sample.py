@@ -6,18 +6,31 @@ in integers, and needs memory for the pairs asked for and nothing else.
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import resolve_engine
+from bigcons.memory import format_size, parse_size
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.stores.manifest import refuse_existing
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     from bigcons.stores.pairs import PairTable
 
+logger = logging.getLogger("bigcons")
+
 MAX_OBJECTS = 2**31 - 1
+
+# Bytes of a pair while it is drawn, counted and sorted in memory.
+BYTES_PER_PAIR = 110
+
+# With fewer other blocks, regions far apart in the graph of blocks may order their clusters differently.
+TILES = 8
 
 
 def sample(
@@ -26,22 +39,72 @@ def sample(
     share: float | None = None,
     per_object: float | None = None,
     n_pairs: int | None = None,
+    tiles: int | str | None = "auto",
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     random_state: SeedLike = None,
     memory: int | str = "1GB",
     client: object = None,
 ) -> PairTable:
-    """Draw pairs of objects of the ensemble ``x`` as `sample_pairs` does and count them as `count` does."""
+    """Draw pairs of objects of the ensemble ``x`` and count the partitions that see and that join them.
+
+    How many is said as in `sample_pairs`. With ``out`` the table goes to a store there and is returned
+    opened.
+
+    ``tiles`` says from which pairs. None: from all, as `sample_pairs` does, the table in memory. A number: in
+    tiles of a grid of row blocks, each block with itself and so many others, straight to ``out`` within
+    ``memory`` (see `tiles.sample_tiles`). "auto": None, unless the table goes to ``out`` and would take more
+    than ``memory`` on the way; then 8.
+    """
     from bigcons.coassociation.count import count
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(x)
-    seed = resolve_seed(random_state)
+    seed, budget = resolve_seed(random_state), parse_size(memory)
     asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
-    i, j = sample_pairs(ensemble.n_objects, **asked, random_state=seed)  # type: ignore[arg-type]
-    table = count(ensemble, i, j, memory=memory, client=client)
     given = {name: value for name, value in asked.items() if value is not None}
+    total = count_all_pairs(ensemble.n_objects)
+    wanted = _number_of_pairs(ensemble.n_objects, total, share, n_pairs, per_object)
+    if out is not None:
+        refuse_existing(out, overwrite)
+    tiles = _resolve_tiles(tiles, wanted, budget, out)
+    if tiles is not None and out is not None:
+        from bigcons.coassociation.tiles import sample_tiles
+
+        made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, "sampled": "tiles"}
+        return sample_tiles(
+            ensemble,
+            out,
+            n_pairs=wanted,
+            tiles=tiles,
+            seed=seed,
+            memory=budget,
+            engine=resolve_engine(client),
+            overwrite=overwrite,
+            provenance={**made, "tiles": tiles, **given, "random_state": seed},
+        )
+    i, j = sample_pairs(ensemble.n_objects, n_pairs=wanted, random_state=seed)
+    table = count(ensemble, i, j, memory=memory, client=client)
     table.provenance |= {"sampled": "uniform", **given, "random_state": seed}
-    return table
+    return table if out is None else table.save(out, overwrite=overwrite)
+
+
+def _resolve_tiles(tiles: int | str | None, n_pairs: int, memory: int, out: object) -> int | None:
+    """Return with how many other blocks each is paired, or None for pairs from all; say why."""
+    if tiles == "auto":
+        needed = BYTES_PER_PAIR * n_pairs
+        if out is None or needed <= memory:
+            return None
+        logger.info(
+            "%s pairs take %s in memory, over %s: drawn in tiles, each row block with %d others",
+            *(f"{n_pairs:,}", format_size(needed), format_size(memory), TILES),
+        )
+        return TILES
+    if tiles is None:
+        return None
+    if out is None:
+        raise InvalidInputError(f"tiles={tiles!r} without out=; pairs of tiles go to a store: pass its path.")
+    return check_int("tiles", tiles, at_least=2)
 
 
 def sample_pairs(
@@ -63,7 +126,7 @@ def sample_pairs(
     total = count_all_pairs(n_objects)
     wanted = _number_of_pairs(n_objects, total, share, n_pairs, per_object)
     rng = generator(resolve_seed(random_state), "coassociation.sample_pairs")
-    return pairs_of_numbers(_distinct_numbers(rng, total, wanted), n_objects)
+    return pairs_of_numbers(distinct_numbers(rng, total, wanted), n_objects)
 
 
 def count_all_pairs(n_objects: int) -> int:
@@ -120,11 +183,11 @@ def _number_of_pairs(
     return min(wanted, total)
 
 
-def _distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:
+def distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:
     """Return ``wanted`` distinct numbers below ``total``, ascending; every subset is equally likely."""
     if 2 * wanted > total:  # draw what to leave out: then at most half is ever repeated
         keep = np.ones(total, dtype=bool)
-        keep[_distinct_numbers(rng, total, total - wanted)] = False
+        keep[distinct_numbers(rng, total, total - wanted)] = False
         return np.flatnonzero(keep)
     # The first `wanted` distinct values of an endless uniform sequence are a uniform subset. A batch
     # never holds more than what is still missing, so none is ever dropped for any other reason

@@ -8,8 +8,7 @@ decode and each with its own checksum; Parquet is for exchange with other progra
 from __future__ import annotations
 
 import os
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import PAIRS
 from bigcons.stores import manifest
 from bigcons.stores.facts import facts_table
+from bigcons.stores.pair_columns import ColumnWriter, checksum, poison
 from bigcons.stores.symmetric import (
     MAX_OBJECTS,
     Edges,
@@ -48,7 +48,8 @@ class PairTable:
     carry no information and are left out.
 
     Of a stored table nothing is read before it is asked for: ``read`` takes a range of rows, the four
-    attributes take all. ``provenance`` says what the table was made from, and how.
+    attributes take all. ``provenance`` says what the table was made from, and how. ``rows_per_block`` is set
+    if the pairs were sampled in tiles: those of a block of so many rows then lead to a few blocks only.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class PairTable:
         self.n_pairs: int = indices.shape[0] // 2
         self._columns = Rows(indptr, indices, n_agree, n_seen)
         self._stored = stored or {"chunk_entries": CHUNK_ENTRIES, "checksums": {}}
+        self.rows_per_block: int | None = self._stored.get("rows_per_block")
 
     @classmethod
     def from_arrays(
@@ -107,20 +109,64 @@ class PairTable:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return it opened from there."""
+        return type(self).store_blocks(
+            path,
+            (self.read(block.start, block.stop) for block in self.blocks()),
+            n_objects=self.n_objects,
+            counts_dtype=self._columns.n_seen.dtype,
+            rows_per_block=self.rows_per_block,
+            chunk_entries=self._stored["chunk_entries"],
+            provenance=self.provenance,
+            overwrite=overwrite,
+        )
+
+    @classmethod
+    def store_blocks(
+        cls,
+        path: str | os.PathLike[str],
+        parts: Iterable[Rows],
+        *,
+        n_objects: int,
+        counts_dtype: np.dtype,
+        rows_per_block: int | None = None,
+        chunk_entries: int | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+    ) -> PairTable:
+        """Store a table that comes as consecutive blocks of rows, all or nothing, and return it opened.
+
+        Each part is as ``read`` returns it. No more than a part and a chunk are held. The parts together must
+        hold ``n_objects`` rows, and every pair at both of its ends.
+        """
         from bigcons.stores.zarr_arrays import create_group
 
+        chunk_entries = chunk_entries or CHUNK_ENTRIES
+        dtypes = {"indptr": np.int64, "indices": np.int32, "n_agree": counts_dtype, "n_seen": counts_dtype}
         with manifest.new_store(path, overwrite) as directory:
             create_group(directory)
+            columns = {name: ColumnWriter(directory, name, dtypes[name], chunk_entries) for name in PAIRS}
+            n_entries = 0
+            columns["indptr"].append(np.zeros(1, np.int64))
+            for part in parts:
+                columns["indptr"].append(part.indptr[1:] + n_entries)
+                for name in ("indices", "n_agree", "n_seen"):
+                    columns[name].append(getattr(part, name))
+                n_entries += len(part.indices)
+            for column in columns.values():
+                column.close()
+            if columns["indptr"].n_entries != n_objects + 1 or n_entries % 2:
+                raise ValueError("the parts do not make up a table of pairs")
             body = {
-                "n_objects": self.n_objects,
-                "n_pairs": self.n_pairs,
-                "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
-                "chunk_entries": self._stored["chunk_entries"],
-                "checksums": {name: self._write(directory, name) for name in PAIRS},
-                "provenance": self.provenance,
+                "n_objects": n_objects,
+                "n_pairs": n_entries // 2,
+                "counts_dtype": str(np.dtype(counts_dtype)),
+                "chunk_entries": chunk_entries,
+                "rows_per_block": rows_per_block,
+                "checksums": {name: column.checksums for name, column in columns.items()},
+                "provenance": dict(provenance or {}),
             }
             manifest.commit(directory, KIND, body)
-        return type(self).open(path)
+        return cls.open(path)
 
     @cached_property
     def indptr(self) -> np.ndarray:
@@ -143,9 +189,13 @@ class PairTable:
         return self._whole("n_seen")
 
     def blocks(self, rows: int | None = None) -> list[Block]:
-        """Cut the objects into blocks of ``rows`` rows, by default with about 4 million entries each."""
+        """Cut the objects into blocks of ``rows`` rows.
+
+        By default ``rows_per_block``, and where that is not set with about 4 million entries each.
+        """
         mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
-        return row_blocks(self.n_objects, rows or max(1, int(ENTRIES_PER_BLOCK / max(mean_entries, 1))))
+        rows = rows or self.rows_per_block or max(1, int(ENTRIES_PER_BLOCK / max(mean_entries, 1)))
+        return row_blocks(self.n_objects, rows)
 
     def read(self, start: int, stop: int) -> Rows:
         """Return the rows of the objects ``start`` to ``stop``, with ``indptr`` counted from 0.
@@ -201,6 +251,7 @@ class PairTable:
             "n_pairs": self.n_pairs,
             "pairs_per_object": 2 * self.n_pairs / max(self.n_objects, 1),
             "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
+            "rows_per_block": self.rows_per_block,
             "n_bytes": n_bytes,
             "provenance": self.provenance,
         }
@@ -232,8 +283,8 @@ class PairTable:
 
     def _verify_checksums(self) -> None:
         for name, checksums in self._stored["checksums"].items():
-            for chunk, checksum in zip(self._chunks(name), checksums, strict=True):
-                if zlib.crc32(_bytes(self._part(name, chunk.start, chunk.stop))) != checksum:
+            for chunk, expected in zip(self._chunks(name), checksums, strict=True):
+                if checksum(self._part(name, chunk.start, chunk.stop)) != expected:
                     raise self._corrupt(name, f"differs from its checksum in chunk {chunk.index}")
 
     def _imbalance(self, start: int, rows: Rows) -> int:
@@ -258,7 +309,7 @@ class PairTable:
         elif name == "indices":
             if part.min() < 0 or part.max() >= self.n_objects:
                 raise self._corrupt(name, f"is not all within 0 to {self.n_objects - 1}")
-        elif part.max() == _poison(part.dtype) or (name == "n_seen" and part.min() == 0):
+        elif part.max() == poison(part.dtype) or (name == "n_seen" and part.min() == 0):
             raise self._corrupt(name, "has lost a chunk")
         return part
 
@@ -285,16 +336,6 @@ class PairTable:
 
     def _chunks(self, name: str) -> list[Block]:
         return row_blocks(getattr(self._columns, name).shape[0], self._stored["chunk_entries"])
-
-    def _write(self, directory: Path, name: str) -> list[int]:
-        """Write one of the four arrays, chunk by chunk; return the chunks' checksums."""
-        target = _create_array(directory, name, getattr(self._columns, name), self._stored["chunk_entries"])
-        checksums = []
-        for chunk in self._chunks(name):
-            part = self._part(name, chunk.start, chunk.stop)
-            target[chunk.start : chunk.stop] = part
-            checksums.append(zlib.crc32(_bytes(part)))
-        return checksums
 
     def _corrupt(self, name: str, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {_RESTORE}")
@@ -329,35 +370,6 @@ def _scramble(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def _bytes(part: np.ndarray) -> memoryview:
-    return np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data
-
-
-def _create_array(directory: Path, name: str, column: Any, chunk_entries: int) -> Any:
-    import zarr
-    from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
-
-    dtype = np.dtype(column.dtype)
-    return zarr.create_array(
-        directory / name,
-        shape=column.shape,
-        chunks=(min(chunk_entries, max(column.shape[0], 1)),),
-        dtype=dtype,
-        fill_value=_poison(dtype),
-        compressors=(
-            BloscCodec(cname="lz4", clevel=5, shuffle=BloscShuffle.shuffle, typesize=dtype.itemsize),
-            Crc32cCodec(),
-        ),
-        dimension_names=PAIRS[name].dims,
-        zarr_format=3,
-    )
-
-
-def _poison(dtype: np.dtype) -> int:
-    """Return what a lost chunk reads as: -1 for places, the largest value for counts, both never legal."""
-    return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
-
-
 def _expected(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return shape and type of each array from the manifest's body."""
     try:
@@ -365,6 +377,8 @@ def _expected(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int,
         n_entries = 2 * check_int("n_pairs", body["n_pairs"], at_least=0)
         counts = check_choice("counts_dtype", body["counts_dtype"], PAIRS["n_seen"].dtypes)
         chunk_entries = check_int("chunk_entries", body["chunk_entries"])
+        if body.get("rows_per_block") is not None:
+            check_int("rows_per_block", body["rows_per_block"])
         n_checksums = {name: len(body["checksums"][name]) for name in PAIRS}
         dict(body["provenance"])
     except (KeyError, TypeError, ValueError) as error:

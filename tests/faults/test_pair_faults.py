@@ -9,6 +9,7 @@ import pytest
 from bigcons import PairTable
 from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
 from bigcons.stores import manifest
+from bigcons.stores.pair_columns import ColumnWriter
 
 N_OBJECTS = 40
 COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
@@ -132,7 +133,7 @@ def test_save__failure_leaves_nothing_and_loses_nothing(store, monkeypatch):
     def fails(*_):
         raise RuntimeError("the power went")
 
-    monkeypatch.setattr(PairTable, "_write", fails)
+    monkeypatch.setattr(ColumnWriter, "close", fails)
     for path in (store, store.parent / "new.zarr"):
         with pytest.raises(RuntimeError):
             smaller.save(path, overwrite=True)
