@@ -89,9 +89,7 @@ def descend(
             sift_down(keys, items, position, 0)
             continue
         neighbours = indices[start:stop]
-        take_step(
-            rows, others, j, u, v, length, neighbours, scratch, keys, items, position, slope, parameter
-        )
+        take_step(rows, others, j, u, v, length, neighbours, scratch, keys, items, position, slope, parameter)
     return n_steps, pop_steepest(rows, K, keys, items, position)[1]
 
 

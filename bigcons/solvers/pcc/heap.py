@@ -9,7 +9,7 @@ from bigcons.execution.loop import as_history, run_passes
 from bigcons.execution.progress import progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.solution import Solution
-from bigcons.solvers.pcc.stretch import Graph, graph_of, stretch_steps, take_stretch
+from bigcons.solvers.pcc.stretch import Graph, graph_of, mean_weight, stretch_steps, take_stretch
 from bigcons.stores.pairs import PairTable
 
 
@@ -27,8 +27,8 @@ def solve_pairs(
     """Minimise the divergence over the pairs by single steps, the steepest first; the best of ``n_init``
     runs.
 
-    The gap is in units of ``mean_weight``. Time O(steps * l (K + log n)) for l pairs an object; memory 12
-    bytes for each of the two ends of a pair and O(n K).
+    The gap is in units of ``stretch.mean_weight``. Time O(steps * l (K + log n)) for l pairs an object;
+    memory 12 bytes for each of the two ends of a pair and O(n K).
     """
     graph = graph_of(pairs)
     if not isinstance(init, str):
@@ -42,11 +42,6 @@ def solve_pairs(
         for memberships in starts
     ]
     return min(runs, key=lambda run: run.objective)
-
-
-def mean_weight(total_weight: float, n_objects: int) -> float:
-    """Return the mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over sampled pairs."""
-    return max(total_weight / n_objects, 1.0)
 
 
 def _descend(

@@ -51,6 +51,11 @@ def stretch_steps(n_objects: int, n_clusters: int) -> int:
     return max(n_objects * n_clusters // STRETCHES, n_objects, 1)
 
 
+def mean_weight(total_weight: float, n_objects: int) -> float:
+    """Return the mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over sampled pairs."""
+    return max(total_weight / n_objects, 1.0)
+
+
 def take_stretch(
     graph: Graph,
     memberships: np.ndarray,

@@ -1,0 +1,272 @@
+"""PCC on a pair table of any size: Algorithm 1 of Lourenço et al. 2015 inside blocks of objects.
+
+A task reads the pairs of one block and the memberships of the blocks that these pairs lead to, and takes a
+stretch of steps with its own objects; all others stay as they are. Two blocks that share a pair never move
+in the same round (the blocks are coloured, a round for each colour), so that what one task gains no other
+takes away: block coordinate descent, with no step length to choose. A pair table of tiles has few colours and
+many blocks of each; uniformly drawn pairs join every block to every other, and a round is then one block.
+
+A pass reads the memberships of one generation and writes the next, every block once and after its last
+reader of the same round: a task may run twice, and a pass that was cut short begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.divergences import Divergence
+from bigcons.execution.engine import Engine
+from bigcons.execution.fold import fold
+from bigcons.execution.loop import as_history, run_passes
+from bigcons.execution.progress import progress
+from bigcons.memory import Block
+from bigcons.solvers.pcc import start
+from bigcons.solvers.pcc.solution import BlockMemberships, Solution
+from bigcons.solvers.pcc.stretch import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
+from bigcons.stores.checkpoint import BlockArrays, MemoryBlocks, Snapshots
+from bigcons.stores.pairs import PairTable
+
+Init = start.Init | Callable[[Block], np.ndarray]
+"""A start by name, memberships of all objects, or a function that returns those of a block."""
+
+# While the largest gap is above the tolerance, objects down to this share of it move too: those just below
+# would otherwise wait at the threshold for one another, pass after pass.
+MOVE_SHARE = 0.25
+
+# Bytes of a task for each end of a pair: counts, place, place in the task, share, weight, and their making.
+BYTES_PER_END = 28
+
+
+class Borders(NamedTuple):
+    """What blocks know of each other, block by block, and the weights of all pairs."""
+
+    neighbours: list[list[int]]
+    """For each block the other blocks that its pairs lead to, ascending."""
+    total_weight: float
+    task_entries: int
+    """The most ends of pairs in a block."""
+
+
+class Problem(NamedTuple):
+    """What every task of a solve needs; small, and the arrays by reference."""
+
+    pairs: PairTable
+    blocks: list[Block]
+    neighbours: list[list[int]]
+    colours: list[int]
+    divergence: Divergence
+    arrays: BlockArrays
+
+
+class Stage(NamedTuple):
+    """All that the next pass depends on, memberships by reference: what a snapshot holds."""
+
+    generation: int
+    threshold: float
+    """Objects with a smaller gap stay as they are in the next pass."""
+    is_settled: bool
+    """Whether the gap of the last pass is that of the memberships as they are, and below the tolerance."""
+    records: list[dict[str, float]]
+
+
+def solve_blocked(
+    pairs: PairTable,
+    n_clusters: int,
+    divergence: Divergence,
+    *,
+    init: Init,
+    max_passes: int,
+    tol: float,
+    seed: int,
+    engine: Engine,
+    arrays: BlockArrays | None = None,
+    snapshots: Snapshots | None = None,
+    blocks: list[Block] | None = None,
+) -> Solution:
+    """Minimise the divergence over the pairs; memberships (rows, K) float32 live in ``arrays``.
+
+    ``blocks``, of equal length but for the last, are by default ``pairs.blocks()``: for pairs sampled in
+    tiles the blocks of the tiles. With one block this is `heap.solve_pairs`, bit for bit. The gap is in units
+    of ``stretch.mean_weight``, and of a pass with several blocks the largest that its tasks met; only a pass
+    in which none was above ``tol`` counts as convergence, and changes nothing. With ``snapshots``, every pass
+    is committed, and one that is there already is taken up.
+
+    A pass costs O(n_pairs) reading and up to n K / 4 steps; a task's memory is `task_bytes`.
+    """
+    arrays = MemoryBlocks() if arrays is None else arrays
+    blocks = pairs.blocks() if blocks is None else blocks
+    borders = find_borders(pairs, blocks, engine)
+    colours = colour_blocks(borders.neighbours)
+    scale = mean_weight(borders.total_weight, pairs.n_objects)
+    problem = Problem(pairs, blocks, borders.neighbours, colours, divergence, arrays)
+    rounds = [[b for b in blocks if colours[b.index] == colour] for colour in sorted(set(colours))]
+    stage = _resumed(snapshots)
+    if stage is None:
+        stage = _begin(problem, n_clusters, init, seed, engine, tol * scale)
+        _commit(snapshots, stage)
+
+    def one_pass(number: int) -> dict[str, float]:
+        visit = partial(_visit, problem, number, stage.threshold)
+        parts = [fold(engine, part, visit, _add_stretches, progress=listener) for part in rounds]
+        done = parts[0]
+        for part in parts[1:]:
+            done = _add_stretches(done, part)
+        gap = (done.gap if len(rounds) == 1 else done.gap_before) / scale
+        return {"objective": done.objective, "gap": gap, "steps": done.n_steps}
+
+    with progress("PCC on blocks of pairs", pairs.n_objects * (max_passes - stage.generation)) as listener:
+        first = stage.generation + 1
+        passes = run_passes(one_pass, first=first, max_passes=max_passes, what="PCC on blocks of pairs")
+        while not stage.is_settled and (record := next(passes, None)) is not None:
+            stage = _next_stage(stage, record, tol, scale, alone=len(rounds) == 1)
+            _commit(snapshots, stage)
+            arrays.drop(stage.generation - 1)
+    last = stage.records[-1]
+    return Solution(
+        BlockMemberships(arrays, stage.generation),
+        last["objective"],
+        last["gap"],
+        stage.is_settled,
+        len(stage.records),
+        as_history(stage.records),
+    )
+
+
+def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
+    """Return the most memory a task takes: its pairs, its own objects and those its pairs lead to."""
+    rows = max(block.n_rows for block in blocks)
+    others = max(sum(blocks[b].n_rows for b in known) for known in borders.neighbours)
+    own = rows * (24 * n_clusters + 32)
+    return BYTES_PER_END * borders.task_entries + own + 4 * n_clusters * (others + rows)
+
+
+def find_borders(pairs: PairTable, blocks: list[Block], engine: Engine) -> Borders:
+    """Read all pairs once and return which blocks they join."""
+
+    def look(block: Block) -> Borders:
+        rows = pairs.read(block.start, block.stop)
+        known = np.zeros(len(blocks), bool)
+        known[_block_of(rows.indices, blocks)] = True
+        known[block.index] = False
+        weight = float(rows.n_seen.sum(dtype=np.float64))
+        return Borders([np.flatnonzero(known).tolist()], weight, len(rows.indices))
+
+    def both(a: Borders, b: Borders) -> Borders:
+        a.neighbours.extend(b.neighbours)
+        return Borders(a.neighbours, a.total_weight + b.total_weight, max(a.task_entries, b.task_entries))
+
+    with progress("blocks of pairs", pairs.n_objects) as listener:
+        return fold(engine, blocks, look, both, progress=listener)
+
+
+def colour_blocks(neighbours: list[list[int]]) -> list[int]:
+    """Return a colour for every block, other than those of its neighbours: the first free one, in order."""
+    colours: list[int] = []
+    for block, known in enumerate(neighbours):
+        taken = {colours[other] for other in known if other < block}
+        colours.append(next(colour for colour in range(len(taken) + 1) if colour not in taken))
+    return colours
+
+
+def _begin(
+    problem: Problem, n_clusters: int, init: Init, seed: int, engine: Engine, threshold: float
+) -> Stage:
+    """Write the first memberships as generation 0."""
+    if isinstance(init, np.ndarray):
+        init = start.given(init, problem.pairs.n_objects, n_clusters)
+    for _ in engine.map(partial(_write_start, problem, n_clusters, init, seed), problem.blocks):
+        pass
+    # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
+    return Stage(0, 0.0 if isinstance(init, str) else threshold, False, [])
+
+
+def _write_start(problem: Problem, n_clusters: int, init: Init, seed: int, block: Block) -> None:
+    if isinstance(init, str):
+        draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
+        memberships = draw(block.n_rows, n_clusters, seed, block.index, 0)
+    else:
+        memberships = init(block) if callable(init) else init[block.start : block.stop]
+        if problem.divergence.name != "l2":
+            memberships = start.softened(memberships)
+    problem.arrays.write(0, block, memberships)
+
+
+def _visit(problem: Problem, generation: int, threshold: float, block: Block) -> Stretch:
+    """Take a stretch of steps with the objects of a block; write them to ``generation``.
+
+    The objective is over the pairs inside the block and those with blocks that have moved before in this
+    pass: summed over all blocks that is every pair once, with the memberships at the end of the pass.
+    """
+    memberships = problem.arrays.read(generation - 1, block)
+    colours = problem.colours
+    known = sorted(problem.neighbours[block.index], key=lambda b: (colours[b], b))
+    moved = [problem.blocks[b] for b in known if colours[b] < colours[block.index]]
+    still = [problem.blocks[b] for b in known[len(moved) :]]
+    n_moved = sum(other.n_rows for other in moved)
+    others = np.empty((n_moved + sum(other.n_rows for other in still), memberships.shape[1]), np.float32)
+    filled = 0
+    for other, current in [(b, generation) for b in moved] + [(b, generation - 1) for b in still]:
+        others[filled : filled + other.n_rows] = problem.arrays.read(current, other)
+        filled += other.n_rows
+    rows = problem.pairs.read(block.start, block.stop)
+    rows = rows._replace(indices=_renumbered(rows.indices, block, moved + still, problem.blocks))
+    updated, done = take_stretch(
+        graph_of(rows, others),
+        memberships,
+        problem.divergence,
+        stretch_steps(*memberships.shape),
+        threshold,
+        n_moved,
+    )
+    problem.arrays.write(generation, block, updated)
+    return done
+
+
+def _renumbered(indices: np.ndarray, block: Block, others: list[Block], blocks: list[Block]) -> np.ndarray:
+    """Number the objects as a task has them: those of ``block`` from 0, then those of ``others`` in turn."""
+    shift = np.zeros(len(blocks), np.int32)
+    shift[block.index] = -block.start
+    first = block.n_rows
+    for other in others:
+        shift[other.index] = first - other.start
+        first += other.n_rows
+    return indices + shift[_block_of(indices, blocks)]
+
+
+def _block_of(indices: np.ndarray, blocks: list[Block]) -> np.ndarray:
+    return indices // np.int32(blocks[0].n_rows)
+
+
+def _add_stretches(a: Stretch, b: Stretch) -> Stretch:
+    return Stretch(
+        a.n_steps + b.n_steps,
+        max(a.gap_before, b.gap_before),
+        max(a.gap, b.gap),
+        a.objective + b.objective,
+    )
+
+
+def _next_stage(stage: Stage, record: dict[str, float], tol: float, scale: float, *, alone: bool) -> Stage:
+    """Return the stage after a pass; blocks without neighbours, ``alone``, know their gaps at its end."""
+    within = record["gap"] <= tol
+    is_settled = within if alone else record["steps"] == 0
+    share = 1.0 if within or alone else MOVE_SHARE
+    return Stage(stage.generation + 1, tol * scale * share, is_settled, [*stage.records, record])
+
+
+def _commit(snapshots: Snapshots | None, stage: Stage) -> None:
+    if snapshots is not None:
+        snapshots.save({}, stage._asdict())
+
+
+def _resumed(snapshots: Snapshots | None) -> Stage | None:
+    found = snapshots.load() if snapshots is not None else None
+    return None if found is None else Stage(**_facts(found[1]))
+
+
+def _facts(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: facts[name] for name in Stage._fields}
