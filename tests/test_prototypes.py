@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bigcons.coassociation.grouped import add_tables, choose_centres, tables_of_block
 from bigcons.datasets import planted_ensemble
 from bigcons.divergences import Divergence, resolve_divergence
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels import prototypes as kernel
 from bigcons.metrics import adjusted_rand, pcc_objective
@@ -292,3 +293,19 @@ def test_pairs_objective__is_the_naive_one():
     found = kernel.pairs_objective(labels, Y, value, parameter)
     expected = naive.exact_objective(naive_pcc.all_pairs(labels), Y, naive_pcc.kl)
     np.testing.assert_allclose(found, expected)
+
+
+def test_fit__solves_all_pairs_with_any_divergence(planted):
+    ensemble, truth = planted
+    model = PCC(3, divergence="kl", n_init=2, random_state=0).fit(ensemble)
+    assert model.converged_
+    assert 0 < model.approximation_error_ < 0.05
+    assert adjusted_rand(truth, model.labels_) > 0.7
+    finer = PCC(3, divergence="kl", n_prototypes=64, n_init=2, random_state=0).fit(ensemble)
+    assert finer.approximation_error_ < model.approximation_error_
+
+
+@pytest.mark.parametrize("asked", [{"divergence": "l2"}, {"divergence": "kl", "pairs": "dense"}], ids=str)
+def test_fit__refuses_prototypes_that_would_not_be_used(planted, asked):
+    with pytest.raises(InvalidInputError, match="n_prototypes=8 with pairs="):
+        PCC(3, n_prototypes=8, **asked).fit(planted[0])

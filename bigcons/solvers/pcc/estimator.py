@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from bigcons.solvers.pcc.placing import place_isolated, state_of_solution
 from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.start import Init
 from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
+from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_prototypes
 from bigcons.solvers.recoding import recode
 from bigcons.solvers.survey import Survey, take_survey
 from bigcons.solvers.workspace import Workspace, open_workspace
@@ -62,8 +64,8 @@ class PCC(ConsensusClusterer):
     n_clusters
         The most clusters there can be; clusters that the data do not need stay empty.
     divergence
-        "l2", "kl", "power:1.5", "exponential" or a Divergence. Over all pairs only "l2" has a linear-cost
-        form.
+        "l2", "kl", "power:1.5", "exponential" or a Divergence. Over all pairs "l2" is solved exactly, the
+        others by prototypes.
     pairs
         "all": every pair, by one pass over the labels an iteration, never forming a pair. A share such as
         0.25e-3, or a PairTable or the path of one: these pairs. "dense": every pair, one by one, for small
@@ -81,6 +83,10 @@ class PCC(ConsensusClusterer):
     init
         "auto": "subsample" (solve a few thousand objects, extend to all) for pairs="all", "uniform"
         (perturbed) for the heap; "dirichlet"; or memberships (n_objects, n_clusters) to start from.
+    n_prototypes
+        For pairs="all" with a divergence other than "l2": objects of like memberships stand together as this
+        many prototypes. "auto": four a cluster, at least 16, which kept Kullback-Leibler within 0.2 % of the
+        pair-by-pair optimum where we measured it; time is proportional.
     random_state
         Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on
         any engine.
@@ -101,16 +107,20 @@ class PCC(ConsensusClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     memberships_ : (n_objects, n_clusters) float32, rows sum to 1
-    objective_ : the objective; for pairs="all" less ``sum c_ij^2 / N_ij``, which memberships do not change
+    objective_ : the objective; for pairs="all" less a part that memberships do not change: ``sum c_ij^2 /
+        N_ij`` for "l2"; with prototypes it is ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` as they see
+        it, for "kl" the negative log-likelihood
     gap_ : largest relative KKT gap left, the measure that ``tol`` bounds
+    approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
     n_clusters_ : clusters that win objects
-    n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether ``gap_ <= tol``, and
-    a list per
+    n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether ``gap_ <= tol``
+        (or, with prototypes, a pass no longer lowered the objective by ``tol / 1000`` of it), and a list per
         quantity with an entry per pass
 
     Notes
     -----
-    pairs="all": O(n M K + n K^2 M) time a pass, memory 8 n K bytes for memberships. Heap: O(l (K + log n)) a
+    pairs="all": O(n M K + n K^2 M) time a pass, memory 8 n K bytes for memberships. With G
+    prototypes O(n G (M + K^2)) and up to 12 n K bytes. Heap: O(l (K + log n)) a
     step for l pairs an object; 24 bytes a pair and 24 n K bytes. Objects that a sampled pair table leaves
     without pairs are placed by the squared divergence over all pairs. The divergence of the generator
     ``|x|^2`` is twice the "l2" here.
@@ -127,6 +137,7 @@ class PCC(ConsensusClusterer):
         tol: float = 1e-4,
         n_init: int | str = "auto",
         init: Init = "auto",
+        n_prototypes: int | str = "auto",
         random_state: SeedLike = None,
         memory: int | str | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -141,6 +152,7 @@ class PCC(ConsensusClusterer):
         self.tol = tol
         self.n_init = n_init
         self.init = init
+        self.n_prototypes = n_prototypes
         self.random_state = random_state
         self.memory = memory
         self.out = out
@@ -171,6 +183,8 @@ class PCC(ConsensusClusterer):
             self.n_passes_ = solution.n_passes
             self.converged_ = solution.converged
             self.history_ = solution.history
+            if self._uses_prototypes:
+                self.approximation_error_ = solution.history["error"][-1]
             self._state = solution.state or state_of_solution(ensemble, solution, engine)
             self._publish(ensemble, solution.read, survey.unlabelled, out)
 
@@ -245,20 +259,37 @@ class PCC(ConsensusClusterer):
                 f"solver={self.solver!r} does not go with pairs={self.pairs!r}; "
                 "use solver='all' with pairs='all', and 'heap' with sampled or dense pairs."
             )
-        if everything and resolve_divergence(self.divergence).label != "l2":
-            raise InvalidInputError(
-                f"divergence={self.divergence!r} has no linear-cost form over pairs='all'; use "
-                "divergence='l2', a share of the pairs such as pairs=0.25e-3, or pairs='dense' if small."
-            )
+        if self.n_prototypes != "auto":
+            check_int("n_prototypes", self.n_prototypes)
+            if not self._uses_prototypes:
+                raise InvalidInputError(
+                    f"n_prototypes={self.n_prototypes} with pairs={self.pairs!r}, divergence="
+                    f"{self.divergence!r}; it goes with pairs='all' and a divergence other than 'l2'."
+                )
         if not everything and isinstance(self.init, str) and self.init == "subsample":
             raise InvalidInputError(
                 "init='subsample' goes with pairs='all'; use 'uniform' or 'dirichlet' here."
             )
 
+    @property
+    def _uses_prototypes(self) -> bool:
+        everything = isinstance(self.pairs, str) and self.pairs == "all"
+        return everything and resolve_divergence(self.divergence).label != "l2"
+
+    @property
+    def _prototypes(self) -> int:
+        if self.n_prototypes == "auto":
+            return default_prototypes(self.n_clusters)
+        return int(self.n_prototypes)
+
     def _solve_all(
         self, ensemble: Ensemble, survey: Survey, engine: Engine, seed: int, workspace: Workspace
     ) -> Solution:
-        return solve_all_pairs(
+        solve: Callable[..., Solution] = solve_all_pairs
+        if self._uses_prototypes:
+            divergence = resolve_divergence(self.divergence)
+            solve = partial(solve_prototypes, divergence=divergence, n_prototypes=self._prototypes)
+        return solve(
             ensemble,
             survey,
             self.n_clusters,
@@ -301,6 +332,9 @@ class PCC(ConsensusClusterer):
         held = 4 * n + (8 * n * K if in_memory else 0)
         held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
         state = 8 * (ensemble.n_base_clusters * (K + 8) + ensemble.n_partitions * (K * (K + 1) + 16))
+        if self._uses_prototypes:
+            held += 4 * n * K if in_memory else 0  # a third generation while a pass is shortened
+            state = 8 * (self._prototypes + 8) * (ensemble.n_base_clusters + ensemble.n_partitions)
         labels = ensemble.chunk_rows * ensemble.n_partitions * ensemble.dtype.itemsize
         block = 3 * labels + 12 * ensemble.chunk_rows * K + 3 * state
         needed = resident_bytes() + COMPILER_BYTES + held + block * engine.in_flight
