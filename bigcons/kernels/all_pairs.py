@@ -119,13 +119,27 @@ def gather(table, at, m, out):
 
 @jit
 def scatter(table, at, m, change):
-    """Add ``change`` to the ``m`` rows of ``table`` that begin at ``at``."""
+    """Add ``change`` to the ``m`` rows of ``table`` that begin at ``at``.
+
+    Few clusters change at a time, so many whole vectors of ``change`` are zero, and skipped.
+    """
     for q in range(0, change.shape[0], WIDTH):
+        if not is_changed(change, q):
+            continue
         column = np.uint64(q)
         addend = load8(change, column)
         for e in range(m):
             p = at[e] + column
             store8(table, p, add8(load8(table, p), addend))
+
+
+@jit
+def is_changed(change, q):
+    """Return whether any entry of the vector that begins at ``q`` is not zero."""
+    for r in range(WIDTH):
+        if change[q + r] != 0.0:
+            return True
+    return False
 
 
 @jit
