@@ -222,7 +222,7 @@ class _Passes:
         record = {
             "objective": found.objective,
             "moved": change.n_moved,
-            "step": step,
+            "step_length": step,
             "error": approximation_error(tables.centres, self.offsets, found, self.divergence),
         }
         return Stage(tables, generation, found.objective, found.gap, stage.records), record
