@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.execution.engine import Engine, resolve_engine
+from bigcons.execution.engine import Engine, open_engine
 from bigcons.execution.progress import progress
 from bigcons.memory import Block, parse_size, row_blocks, rows_within
 from bigcons.stores.pairs import PairTable
@@ -46,10 +46,9 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
     i, j, _ = ascending_pairs(i, j, ensemble.n_objects)
     dtype = counts_dtype(ensemble.n_partitions)
     n_agree, n_seen = np.empty(len(i), dtype=dtype), np.empty(len(i), dtype=dtype)
-    engine = resolve_engine(client)
-    count_task, tasks = _plan(ensemble, i, j, parse_size(memory), engine)
     done = 0
-    with progress("count pairs", len(i), "pairs") as listener:
+    with open_engine(client) as engine, progress("count pairs", len(i), "pairs") as listener:
+        count_task, tasks = _plan(ensemble, i, j, parse_size(memory), engine)
         for agree, seen in engine.map(count_task, tasks):
             part = slice(done, done + len(agree))
             n_agree[part], n_seen[part] = agree, seen

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import resolve_engine
+from bigcons.execution.engine import open_engine
 from bigcons.execution.progress import progress
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 
@@ -38,8 +38,8 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> tuple[
     n_agree, n_seen = np.empty((n, n), dtype=np.int32), np.empty((n, n), dtype=np.int32)
     blocks = row_blocks(n, TILE_ROWS)
     tiles = [(rows, columns) for rows in blocks for columns in blocks[rows.index :]]
-    with progress("count all pairs", len(tiles), "tiles") as listener:
-        counts = resolve_engine(client).map(partial(_count_tile, ensemble.read(0, n)), tiles)
+    with open_engine(client) as engine, progress("count all pairs", len(tiles), "tiles") as listener:
+        counts = engine.map(partial(_count_tile, ensemble.read(0, n)), tiles)
         for (rows, columns), (agree, seen) in zip(tiles, counts, strict=True):
             at_rows, at_columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
             for matrix, tile in ((n_agree, agree), (n_seen, seen)):

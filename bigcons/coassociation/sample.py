@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import resolve_engine
+from bigcons.execution.engine import open_engine
 from bigcons.memory import format_size, parse_size
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.stores.manifest import refuse_existing
@@ -72,17 +72,18 @@ def sample(
         from bigcons.coassociation.tiles import sample_tiles
 
         made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, "sampled": "tiles"}
-        return sample_tiles(
-            ensemble,
-            out,
-            n_pairs=wanted,
-            tiles=tiles,
-            seed=seed,
-            memory=budget,
-            engine=resolve_engine(client),
-            overwrite=overwrite,
-            provenance={**made, "tiles": tiles, **given, "random_state": seed},
-        )
+        with open_engine(client) as engine:
+            return sample_tiles(
+                ensemble,
+                out,
+                n_pairs=wanted,
+                tiles=tiles,
+                seed=seed,
+                memory=budget,
+                engine=engine,
+                overwrite=overwrite,
+                provenance={**made, "tiles": tiles, **given, "random_state": seed},
+            )
     i, j = sample_pairs(ensemble.n_objects, n_pairs=wanted, random_state=seed)
     table = count(ensemble, i, j, memory=memory, client=client)
     table.provenance |= {"sampled": "uniform", **given, "random_state": seed}

@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons import __version__
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, resolve_engine
+from bigcons.execution.engine import Engine, open_engine
 from bigcons.execution.progress import progress
 from bigcons.generate.partition import Matrix, PartitionTask, calm_scikit_learn
 from bigcons.generate.plan import Plan, Settings, make_plan
@@ -117,42 +117,43 @@ def kmeans(
     check_int("n_partitions", n_partitions)
     check_choice("algorithm", algorithm, ("auto", "lloyd", "minibatch"))
     budget = parse_size(memory)
-    engine = resolve_engine(client)
-    seed = resolve_seed(random_state)
-    target = None if out is None else manifest.local_path(out)
-    if target is not None:
-        manifest.refuse_existing(target, overwrite)
-    data = open_features(features)
-    _check_subset(data.n_objects, settings)
-    scaling = measure(data, standardize=standardize)
-    plan = make_plan(data, len(scaling.kept), settings, budget, algorithm)
-    _log.info("k-means of %s: %s", data.where, plan.reason)
-    engine = plan.limit(engine)
-    if target is None:
-        with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
-            matrix = _scaled_matrix(data, scaling, plan, Path(directory))
-            task = PartitionTask(matrix, settings, plan, seed, scratch=None)
-            return Ensemble.from_labels(np.stack(_run(task, engine, range(n_partitions)), axis=1))
-    parameters = _parameters(settings, plan, data, scaling, standardize=standardize)
-    with open_scratch(
-        target, parameters, seed=seed, seed_is_given=random_state is not None, resume=resume
-    ) as scratch:
-        unfinished = scratch.unfinished(n_partitions)
-        if len(unfinished) < n_partitions:
-            _log.info("%d of %d partitions are finished", n_partitions - len(unfinished), n_partitions)
-        if unfinished:
-            matrix = _scaled_matrix(data, scaling, plan, scratch.directory)
-            task = PartitionTask(matrix, settings, plan, scratch.seed, scratch)
-            _run(task, engine, unfinished)
-        provenance = {**parameters, "seed": scratch.seed, "source": data.where}
-        return write_partitions(
-            target,
-            [scratch.partition(u) for u in range(n_partitions)],
-            n_objects=data.n_objects,
-            provenance=provenance,
-            overwrite=overwrite,
-            memory=budget,
-        )
+    with open_engine(client) as engine:
+        seed = resolve_seed(random_state)
+        target = None if out is None else manifest.local_path(out)
+        if target is not None:
+            manifest.refuse_existing(target, overwrite)
+        data = open_features(features)
+        _check_subset(data.n_objects, settings)
+        scaling = measure(data, standardize=standardize)
+        plan = make_plan(data, len(scaling.kept), settings, budget, algorithm)
+        _log.info("k-means of %s: %s", data.where, plan.reason)
+        if target is None:
+            with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
+                matrix = _scaled_matrix(data, scaling, plan, Path(directory))
+                task = PartitionTask(matrix, settings, plan, seed, scratch=None)
+                return Ensemble.from_labels(
+                    np.stack(_run(task, plan.limit(engine), range(n_partitions)), axis=1)
+                )
+        parameters = _parameters(settings, plan, data, scaling, standardize=standardize)
+        with open_scratch(
+            target, parameters, seed=seed, seed_is_given=random_state is not None, resume=resume
+        ) as scratch:
+            unfinished = scratch.unfinished(n_partitions)
+            if len(unfinished) < n_partitions:
+                _log.info("%d of %d partitions are finished", n_partitions - len(unfinished), n_partitions)
+            if unfinished:
+                matrix = _scaled_matrix(data, scaling, plan, scratch.directory)
+                task = PartitionTask(matrix, settings, plan, scratch.seed, scratch)
+                _run(task, plan.limit(engine), unfinished)
+            provenance = {**parameters, "seed": scratch.seed, "source": data.where}
+            return write_partitions(
+                target,
+                [scratch.partition(u) for u in range(n_partitions)],
+                n_objects=data.n_objects,
+                provenance=provenance,
+                overwrite=overwrite,
+                memory=budget,
+            )
 
 
 # Checks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import resolve_engine
+from bigcons.execution.engine import open_engine
 from bigcons.execution.fold import fold
 from bigcons.execution.progress import progress
 from bigcons.memory import Block
@@ -45,9 +45,9 @@ def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.n
             f"labels is for {column.n_objects} objects but the ensemble for {ensemble.n_objects}; "
             "pass one label per object of the ensemble."
         )
-    with progress("compare with partitions", ensemble.n_objects) as listener:
+    with open_engine(client) as engine, progress("compare with partitions", ensemble.n_objects) as listener:
         table = fold(
-            resolve_engine(client),
+            engine,
             ensemble.blocks(),
             partial(_block_table, ensemble, column),
             np.add,

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigcons.divergences import CompiledDivergence, Divergence, resolve_divergence
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, resolve_engine
+from bigcons.execution.engine import Engine, open_engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
 from bigcons.stores.ensemble import Ensemble, as_ensemble
@@ -49,20 +49,21 @@ def pcc_objective(
         return _over_table(table, memberships, chosen.compiled)
     ensemble = as_ensemble(x)
     _check_rows(memberships, ensemble.n_objects)
-    engine = resolve_engine(client)
     if not constant:
         if chosen.label != "l2":
             raise InvalidInputError(
                 f"constant=False with divergence={chosen.label!r}; only 'l2' has such a constant."
             )
-        return _factorised(ensemble, memberships, engine)
+        with open_engine(client) as engine:
+            return _factorised(ensemble, memberships, engine)
     if ensemble.n_objects > MOST_OBJECTS_PAIR_BY_PAIR:
         n = ensemble.n_objects
         raise InvalidInputError(
             f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs to visit; pass constant=False (l2), "
             "or a sampled PairTable."
         )
-    return _pair_by_pair(ensemble, memberships, chosen.compiled, engine)
+    with open_engine(client) as engine:
+        return _pair_by_pair(ensemble, memberships, chosen.compiled, engine)
 
 
 def _check_rows(memberships: np.ndarray, n_objects: int) -> None:

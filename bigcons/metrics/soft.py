@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import resolve_engine
+from bigcons.execution.engine import open_engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block, row_blocks
 
@@ -35,7 +35,8 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
         )
     n_clusters = max(y.shape[1], z.shape[1])
     blocks = row_blocks(y.shape[0], max(1, BLOCK_BYTES // (8 * n_clusters**2)))
-    costs = fold(resolve_engine(client), blocks, partial(_matching_costs, y, z, n_clusters), np.add)
+    with open_engine(client) as engine:
+        costs = fold(engine, blocks, partial(_matching_costs, y, z, n_clusters), np.add)
     return float(costs[linear_sum_assignment(costs)].sum() / y.shape[0])
 
 
