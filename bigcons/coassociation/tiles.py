@@ -100,8 +100,8 @@ def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: 
 
     Raises MemoryBudgetError if not even one row fits, InvalidInputError if the tiles hold fewer pairs.
     """
-    row_bytes = 2 * ensemble.n_partitions * ensemble.dtype.itemsize
-    row_bytes += BYTES_PER_END * 2 * n_pairs / ensemble.n_objects
+    labels_bytes = 2 * ensemble.n_partitions * ensemble.dtype.itemsize
+    row_bytes = labels_bytes + BYTES_PER_END * 2 * n_pairs / ensemble.n_objects
     rows = rows_within(memory // PLANNED_TASKS, row_bytes, what="the pairs of one object for each task")
     blocks = ensemble.blocks(min(rows, max(MIN_ROWS, -(-ensemble.n_objects // MIN_BLOCKS))))
     others = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))

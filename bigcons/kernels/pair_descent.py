@@ -95,7 +95,7 @@ def descend(
 
 @jit
 def product(these, i, rows, j, K):
-    """Return the probability that object ``i`` of ``these``, rows or others, and object ``j`` are together."""
+    """Return the probability that object ``i`` of ``these``, rows or others, and ``j`` are together."""
     p = 0.0
     for k in range(K):
         p += these[i, k] * rows[j, k]
@@ -171,10 +171,10 @@ def take_step(rows, others, j, u, v, length, neighbours, scratch, keys, items, p
         if i >= n:
             add_to_gradient(rows, j, after, others, i - n, K)
             continue
-        add_to_gradient(rows, j, after, rows, i, K)
         before = w * slope(x, p, parameter)
         change = after - before
         for k in range(K):
+            rows[j, K + k] += after * rows[i, k]
             rows[i, K + k] += change * rows[j, k]
         # the old product had the old y_j: take out what `change` did not see
         rows[i, K + u] += before * length

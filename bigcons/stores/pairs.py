@@ -141,7 +141,10 @@ class PairTable:
         from bigcons.stores.zarr_arrays import create_group
 
         chunk_entries = chunk_entries or CHUNK_ENTRIES
-        dtypes = {"indptr": np.int64, "indices": np.int32, "n_agree": counts_dtype, "n_seen": counts_dtype}
+        dtypes = dict.fromkeys(PAIRS, counts_dtype) | {
+            "indptr": np.dtype(np.int64),
+            "indices": np.dtype(np.int32),
+        }
         with manifest.new_store(path, overwrite) as directory:
             create_group(directory)
             columns = {name: ColumnWriter(directory, name, dtypes[name], chunk_entries) for name in PAIRS}
@@ -196,6 +199,10 @@ class PairTable:
         mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
         rows = rows or self.rows_per_block or max(1, int(ENTRIES_PER_BLOCK / max(mean_entries, 1)))
         return row_blocks(self.n_objects, rows)
+
+    def degrees(self, start: int, stop: int) -> np.ndarray:
+        """Return the number of pairs of each of the objects ``start`` to ``stop``."""
+        return np.diff(self._part("indptr", start, stop + 1))
 
     def read(self, start: int, stop: int) -> Rows:
         """Return the rows of the objects ``start`` to ``stop``, with ``indptr`` counted from 0.

@@ -8,10 +8,15 @@ many blocks of each; uniformly drawn pairs join every block to every other, and 
 
 A pass reads the memberships of one generation and writes the next, every block once and after its last
 reader of the same round: a task may run twice, and a pass that was cut short begins again.
+
+A near-uniform start has no order of clusters yet. Blocks that found one each on their own would not agree, so
+one block begins, and the others join in when a neighbour has moved, within as many passes as the graph of
+blocks is wide.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,16 +24,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.divergences import Divergence
+from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import as_history, run_passes
 from bigcons.execution.progress import progress
-from bigcons.memory import Block
+from bigcons.memory import Block, format_size
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
 from bigcons.solvers.pcc.stretch import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
 from bigcons.stores.checkpoint import BlockArrays, MemoryBlocks, Snapshots
 from bigcons.stores.pairs import PairTable
+
+logger = logging.getLogger("bigcons")
 
 Init = start.Init | Callable[[Block], np.ndarray]
 """A start by name, memberships of all objects, or a function that returns those of a block."""
@@ -58,6 +66,8 @@ class Problem(NamedTuple):
     blocks: list[Block]
     neighbours: list[list[int]]
     colours: list[int]
+    first_passes: list[int]
+    """For each block the pass in which it begins to move."""
     divergence: Divergence
     arrays: BlockArrays
 
@@ -86,6 +96,7 @@ def solve_blocked(
     arrays: BlockArrays | None = None,
     snapshots: Snapshots | None = None,
     blocks: list[Block] | None = None,
+    memory: int | None = None,
 ) -> Solution:
     """Minimise the divergence over the pairs; memberships (rows, K) float32 live in ``arrays``.
 
@@ -95,19 +106,21 @@ def solve_blocked(
     in which none was above ``tol`` counts as convergence, and changes nothing. With ``snapshots``, every pass
     is committed, and one that is there already is taken up.
 
-    A pass costs O(n_pairs) reading and up to n K / 4 steps; a task's memory is `task_bytes`.
+    A pass costs O(n_pairs) reading and up to n K / 4 steps. Tasks take `task_bytes` each, which is refused if
+    it is more than ``memory`` for all that are under way.
     """
     arrays = MemoryBlocks() if arrays is None else arrays
     blocks = pairs.blocks() if blocks is None else blocks
     borders = find_borders(pairs, blocks, engine)
+    _plan_memory(task_bytes(borders, blocks, n_clusters), engine, memory)
     colours = colour_blocks(borders.neighbours)
     scale = mean_weight(borders.total_weight, pairs.n_objects)
-    problem = Problem(pairs, blocks, borders.neighbours, colours, divergence, arrays)
+    spread = isinstance(init, str)
+    first_passes = first_moves(borders.neighbours, colours) if spread else [1] * len(blocks)
+    problem = Problem(pairs, blocks, borders.neighbours, colours, first_passes, divergence, arrays)
     rounds = [[b for b in blocks if colours[b.index] == colour] for colour in sorted(set(colours))]
-    stage = _resumed(snapshots)
-    if stage is None:
-        stage = _begin(problem, n_clusters, init, seed, engine, tol * scale)
-        _commit(snapshots, stage)
+    stage = _resumed(snapshots) or _begin(problem, n_clusters, init, seed, engine, tol * scale)
+    _commit(snapshots, stage)
 
     def one_pass(number: int) -> dict[str, float]:
         visit = partial(_visit, problem, number, stage.threshold)
@@ -122,12 +135,13 @@ def solve_blocked(
         first = stage.generation + 1
         passes = run_passes(one_pass, first=first, max_passes=max_passes, what="PCC on blocks of pairs")
         while not stage.is_settled and (record := next(passes, None)) is not None:
-            stage = _next_stage(stage, record, tol, scale, alone=len(rounds) == 1)
+            all_move = stage.generation + 1 >= max(first_passes)
+            stage = _next_stage(stage, record, tol, scale, all_move=all_move, alone=len(rounds) == 1)
             _commit(snapshots, stage)
             arrays.drop(stage.generation - 1)
     last = stage.records[-1]
     return Solution(
-        BlockMemberships(arrays, stage.generation),
+        BlockMemberships(arrays, stage.generation, blocks),
         last["objective"],
         last["gap"],
         stage.is_settled,
@@ -142,6 +156,17 @@ def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
     others = max(sum(blocks[b].n_rows for b in known) for known in borders.neighbours)
     own = rows * (24 * n_clusters + 32)
     return BYTES_PER_END * borders.task_entries + own + 4 * n_clusters * (others + rows)
+
+
+def _plan_memory(task: int, engine: Engine, memory: int | None) -> None:
+    needed = task * engine.in_flight
+    logger.info("blocked PCC: %d tasks of %s under way", engine.in_flight, format_size(task))
+    if memory is not None and needed > memory:
+        raise MemoryBudgetError(
+            f"blocked PCC needs {format_size(needed)} for {engine.in_flight} blocks under way, over the "
+            f"{format_size(memory)} left; raise memory=, use fewer workers, or sample the pairs again in "
+            "tiles, with a smaller budget."
+        )
 
 
 def find_borders(pairs: PairTable, blocks: list[Block], engine: Engine) -> Borders:
@@ -170,6 +195,22 @@ def colour_blocks(neighbours: list[list[int]]) -> list[int]:
         taken = {colours[other] for other in known if other < block}
         colours.append(next(colour for colour in range(len(taken) + 1) if colour not in taken))
     return colours
+
+
+def first_moves(neighbours: list[list[int]], colours: list[int]) -> list[int]:
+    """Return for each block the first pass in which a neighbour has moved before it; one begins unasked."""
+    passes = [0] * len(colours)
+    number = 0
+    while not all(passes):
+        number += 1
+        alone = True
+        for block in sorted(range(len(colours)), key=lambda b: (colours[b], b)):
+            if not passes[block] and any(passes[other] for other in neighbours[block]):
+                passes[block] = number
+                alone = False
+        if alone:
+            passes[passes.index(0)] = number
+    return passes
 
 
 def _begin(
@@ -218,7 +259,7 @@ def _visit(problem: Problem, generation: int, threshold: float, block: Block) ->
         graph_of(rows, others),
         memberships,
         problem.divergence,
-        stretch_steps(*memberships.shape),
+        stretch_steps(*memberships.shape) if generation >= problem.first_passes[block.index] else 0,
         threshold,
         n_moved,
     )
@@ -250,10 +291,12 @@ def _add_stretches(a: Stretch, b: Stretch) -> Stretch:
     )
 
 
-def _next_stage(stage: Stage, record: dict[str, float], tol: float, scale: float, *, alone: bool) -> Stage:
+def _next_stage(
+    stage: Stage, record: dict[str, float], tol: float, scale: float, *, all_move: bool, alone: bool
+) -> Stage:
     """Return the stage after a pass; blocks without neighbours, ``alone``, know their gaps at its end."""
     within = record["gap"] <= tol
-    is_settled = within if alone else record["steps"] == 0
+    is_settled = all_move and (within if alone else record["steps"] == 0)
     share = 1.0 if within or alone else MOVE_SHARE
     return Stage(stage.generation + 1, tol * scale * share, is_settled, [*stage.records, record])
 

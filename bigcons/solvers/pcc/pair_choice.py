@@ -37,6 +37,15 @@ def n_pair_ends(pairs: Any, n_objects: int) -> int:
     return 2 * PairTable.open(pairs).n_pairs
 
 
+def prefers_blocks(pairs: Any, budget: int | None, bytes_per_end: int) -> bool:
+    """Tell whether a stored table had better be solved block by block: in tiles, or too large for memory."""
+    if isinstance(pairs, Real) or (isinstance(pairs, str) and pairs in ("all", "dense")):
+        return False
+    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+    too_large = budget is not None and bytes_per_end * 2 * table.n_pairs > budget
+    return table.path is not None and (too_large or table.rows_per_block is not None)
+
+
 def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
     """Return the pair table that a ``pairs`` argument means for this ensemble."""
     from bigcons.coassociation import count, sample

@@ -9,8 +9,10 @@ from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
 from bigcons.solvers.pcc.all_pairs import place_block
-from bigcons.solvers.pcc.solution import Solution
+from bigcons.solvers.pcc.solution import BlockMemberships, Solution
+from bigcons.stores.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.pairs import PairTable
 
 
 def state_of_solution(ensemble: Ensemble, solution: Solution, engine: Engine) -> State:
@@ -23,10 +25,30 @@ def state_of_solution(ensemble: Ensemble, solution: Solution, engine: Engine) ->
     return fold(engine, ensemble.blocks(), account, add_states)
 
 
-def place_isolated(ensemble: Ensemble, isolated: np.ndarray, memberships: np.ndarray, engine: Engine) -> None:
-    """Set the sorted rows ``isolated`` of ``memberships`` to the all-pairs optimum given all others."""
+def isolated_objects(pairs: PairTable) -> np.ndarray:
+    """Return the objects that are in no pair, ascending."""
+    parts = [
+        block.start + np.flatnonzero(pairs.degrees(block.start, block.stop) == 0) for block in pairs.blocks()
+    ]
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def place_isolated(
+    ensemble: Ensemble,
+    isolated: np.ndarray,
+    solution: Solution,
+    n_clusters: int,
+    arrays: BlockArrays,
+    engine: Engine,
+) -> Solution:
+    """Return the solution with the sorted objects ``isolated`` at the all-pairs optimum given all others.
+
+    Its memberships are a further generation of ``arrays``, in the ensemble's blocks.
+    """
     offsets = ensemble.offsets
-    n_clusters = memberships.shape[1]
+    generation = (
+        solution.memberships.generation + 1 if isinstance(solution.memberships, BlockMemberships) else 0
+    )
 
     def rows_of(block: Block) -> np.ndarray:
         first, last = np.searchsorted(isolated, (block.start, block.stop))
@@ -34,16 +56,22 @@ def place_isolated(ensemble: Ensemble, isolated: np.ndarray, memberships: np.nda
 
     def account(block: Block) -> State:
         labels = np.delete(ensemble.read(block.start, block.stop), rows_of(block), axis=0)
-        known = np.delete(memberships[block.start : block.stop], rows_of(block), axis=0)
+        known = np.delete(solution.read(block), rows_of(block), axis=0)
         if not labels.size:
             return empty_state(int(offsets[-1]), ensemble.n_partitions, n_clusters)
         return state_of_block(labels, offsets, known)
 
     state = fold(engine, ensemble.blocks(), account, add_states)
-    for block in ensemble.blocks():
-        rows = rows_of(block)
+
+    def place(block: Block) -> None:
+        rows, memberships = rows_of(block), np.array(solution.read(block))
         if rows.size:
             labels = ensemble.read(block.start, block.stop)[rows]
             placed = np.empty((rows.size, n_clusters), np.float32)
             place_block(state, labels, offsets, placed)
-            memberships[rows + block.start] = placed
+            memberships[rows] = placed
+        arrays.write(generation, block, memberships)
+
+    for _ in engine.map(place, ensemble.blocks()):
+        pass
+    return solution._replace(memberships=BlockMemberships(arrays, generation))

@@ -17,6 +17,19 @@ class BlockMemberships(NamedTuple):
 
     arrays: BlockArrays
     generation: int
+    blocks: list[Block] | None = None
+    """The blocks they were written in, if these may be others than those that are read."""
+
+    def read(self, block: Block) -> np.ndarray:
+        """Return the memberships of a block, not to be changed."""
+        if self.blocks is None:
+            return self.arrays.read(self.generation, block)
+        parts = [
+            self.arrays.read(self.generation, own)[max(block.start - own.start, 0) : block.stop - own.start]
+            for own in self.blocks
+            if own.start < block.stop and block.start < own.stop
+        ]
+        return np.concatenate(parts)
 
 
 class Solution(NamedTuple):
@@ -35,5 +48,5 @@ class Solution(NamedTuple):
     def read(self, block: Block) -> np.ndarray:
         """Return the memberships of a block, not to be changed."""
         if isinstance(self.memberships, BlockMemberships):
-            return self.memberships.arrays.read(self.memberships.generation, block)
+            return self.memberships.read(block)
         return self.memberships[block.start : block.stop]

@@ -1,0 +1,36 @@
+"""A start for solvers at scale: solve a few thousand objects, then place every block by what was found."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.factorised import State
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block
+from bigcons.solvers.pcc.all_pairs import place_block
+from bigcons.solvers.pcc.streamed import solve_subsample
+from bigcons.stores.ensemble import Ensemble
+
+
+class Extension(NamedTuple):
+    """Memberships of any block: the optimum of each object given the solved ones, over all pairs."""
+
+    ensemble: Ensemble
+    estimate: State
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """Return the memberships (rows, K) float32 of a block."""
+        labels = self.ensemble.read(block.start, block.stop)
+        memberships = np.empty((block.n_rows, self.estimate.n_clusters), np.float32)
+        place_block(self.estimate, labels, self.ensemble.offsets, memberships)
+        return memberships
+
+
+def extend_subsample(
+    ensemble: Ensemble, sample: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
+) -> Extension:
+    """Solve the rows ``sample`` of labels from ``n_init`` starts; return the way to place all objects."""
+    estimate, _ = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine)
+    return Extension(ensemble, estimate.scaled(ensemble.n_objects / sample.shape[0]))
