@@ -40,5 +40,5 @@ def resolve_seed(random_state: SeedLike) -> int:
             raise InvalidInputError(f"random_state={random_state} is negative; use an integer >= 0 or None.")
         return int(random_state)
     raise InvalidInputError(
-        f"random_state has type {type(random_state).__name__}; use an integer >= 0, a numpy generator or None."
+        f"random_state has type {type(random_state).__name__}; use an integer >= 0, a generator or None."
     )

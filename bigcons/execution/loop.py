@@ -15,7 +15,7 @@ History = dict[str, list[float]]
 def run_passes(
     one_pass: Callable[[int], dict[str, float]], *, max_passes: int, what: str, first: int = 1
 ) -> Iterator[dict[str, float]]:
-    """Yield the record of pass ``first``, ... with its ``seconds``, until ``max_passes`` or the caller stops."""
+    """Yield the record of each pass from ``first`` on, with its ``seconds``, until the caller stops."""
     for number in range(first, max_passes + 1):
         began = time.perf_counter()
         record = {"pass": number, **one_pass(number), "seconds": time.perf_counter() - began}

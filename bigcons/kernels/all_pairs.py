@@ -136,10 +136,10 @@ def scatter(table, at, m, change):
 @jit
 def is_changed(change, q):
     """Return whether any entry of the vector that begins at ``q`` is not zero."""
+    total = 0.0
     for r in range(WIDTH):
-        if change[q + r] != 0.0:
-            return True
-    return False
+        total += abs(change[q + r])
+    return total != 0.0
 
 
 @jit
