@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-# The first example of a test may compile a kernel, so no example has a deadline; the draws are the same every run.
+# The first example of a test may compile a kernel, so none has a deadline; the draws are the same every run.
 settings.register_profile(
     "bigcons", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
