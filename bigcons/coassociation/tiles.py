@@ -45,6 +45,9 @@ MIN_ROWS = 1024
 # the draw of a tile. A solver's task takes less.
 BYTES_PER_END = 40
 
+# Chunks of 65 thousand to a million entries: shorter ones are slow to read, longer ones gain nothing.
+MIN_CHUNK_BITS, MAX_CHUNK_BITS = 16, 20
+
 # Exchanges of ends for each edge of the graph of blocks, after which the graph is as good as random.
 SWAPS_PER_EDGE = 10
 
@@ -90,6 +93,7 @@ def sample_tiles(
             n_objects=ensemble.n_objects,
             counts_dtype=counts_dtype(ensemble.n_partitions),
             rows_per_block=plan.blocks[0].n_rows,
+            chunk_entries=_chunk_entries(2 * n_pairs * plan.blocks[0].n_rows // ensemble.n_objects),
             provenance=provenance,
             overwrite=overwrite,
         )
@@ -172,6 +176,11 @@ def _is_connected(others: list[set[int]]) -> bool:
         reached |= fresh
         frontier.extend(fresh)
     return len(reached) == len(others)
+
+
+def _chunk_entries(per_block: int) -> int:
+    """Return a length for the chunks of the store: whoever reads a block decodes little more than it."""
+    return 1 << min(max(per_block.bit_length() - 1, MIN_CHUNK_BITS), MAX_CHUNK_BITS)
 
 
 def _tile_size(a: Block, b: Block) -> int:

@@ -1,0 +1,90 @@
+"""Pair tables ten times the budget: sampled, and solved block by block, against the measured peak."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigcons
+from bigcons import Ensemble, PairTable
+from bigcons.memory import parse_size
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc"),
+    pytest.mark.slow,
+]
+
+N_OBJECTS, PER_OBJECT, K = 700_000, 60, 2
+BUDGET = "25MB"  # the table of 21 million pairs takes 250 MB in memory
+
+PEAK = """
+import json, re, sys
+from pathlib import Path
+from bigcons import PairTable
+from bigcons.coassociation import sample
+from bigcons.divergences import resolve_divergence
+from bigcons.execution.engine import SerialEngine
+from bigcons.memory import parse_size
+from bigcons.solvers.pcc.blocked import solve_blocked
+from bigcons.stores.checkpoint import FileBlocks
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+def draw(ensemble, out, **options):
+    return sample(ensemble, out=out, tiles=8, random_state=0, client="serial", **options)
+
+def solve(pairs, folder, memory):
+    return solve_blocked(
+        PairTable.open(pairs), options["K"], resolve_divergence("l2"), init="uniform", max_passes=1, tol=1e-3,
+        seed=0, engine=SerialEngine(), arrays=FileBlocks(folder, options["K"]), memory=memory,
+    )
+
+options = json.loads(sys.argv[1])
+draw(options["small"], options["warm"], per_object=4)
+solve(options["warm"], options["warm"] + "-blocks", None)
+Path("/proc/self/clear_refs").write_text("5")  # from here on the peak is ours
+before = peak()
+if options["step"] == "sample":
+    draw(options["ensemble"], options["pairs"], per_object=options["per_object"], memory=options["memory"])
+else:
+    solve(options["pairs"], options["pairs"] + "-blocks", parse_size(options["memory"]))
+print(json.dumps({"used": peak() - before}))
+"""
+
+
+def used(step, options):
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, json.dumps({**options, "step": step})],
+        cwd=Path(bigcons.__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["used"]
+
+
+def test_sample_and_solve__of_ten_times_the_budget_stay_within_it(tmp_path):
+    labels = np.random.default_rng(0).integers(-1, 3, (N_OBJECTS, 6)).astype(np.int8)
+    Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=4096)
+    Ensemble.from_labels(labels[:5000]).save(tmp_path / "small.zarr")
+    options = {
+        "ensemble": str(tmp_path / "e.zarr"),
+        "small": str(tmp_path / "small.zarr"),
+        "warm": str(tmp_path / "warm.zarr"),
+        "pairs": str(tmp_path / "p.zarr"),
+        "per_object": PER_OBJECT,
+        "memory": BUDGET,
+        "K": K,
+    }
+    sampled = used("sample", options)
+    table = PairTable.open(tmp_path / "p.zarr")
+    assert table.n_pairs * 12 >= 10 * parse_size(BUDGET)
+    solved = used("solve", {**options, "warm": str(tmp_path / "warm-again.zarr")})
+    assert (sampled <= parse_size(BUDGET), solved <= parse_size(BUDGET)) == (True, True), (sampled, solved)
