@@ -422,7 +422,6 @@ def test_fit__of_a_single_object(pairs):
         ({"solver": "heap"}, "solver='heap' does not go with pairs='all'"),
         ({"solver": "all", "pairs": "dense"}, "solver='all' does not go with pairs='dense'"),
         ({"solver": "newton"}, "solver='newton' is unknown"),
-        ({"divergence": "kl"}, "divergence='kl' has no linear-cost form over pairs='all'"),
         ({"divergence": "l3"}, "divergence='l3' is unknown"),
         ({"init": "subsample", "pairs": "dense"}, "init='subsample' goes with pairs='all'"),
         ({"tol": -1}, "tol=-1 is out of range"),

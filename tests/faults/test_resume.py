@@ -107,7 +107,7 @@ def test_resume__nothing_to_take_up_starts_anew(stored: Path, undisturbed: PCC, 
 def test_resume__needs_an_output_that_keeps_what_is_done(stored: Path) -> None:
     with pytest.raises(InvalidInputError, match="resume=True without out="):
         PCC(3, resume=True).fit(stored)
-    with pytest.raises(InvalidInputError, match="only pairs='all' can be resumed"):
+    with pytest.raises(InvalidInputError, match="pairs='all' and solver='blocked' can be resumed"):
         PCC(3, pairs=0.1, resume=True, out="never-written.zarr").fit(Ensemble.open(stored))
 
 
