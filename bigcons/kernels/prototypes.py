@@ -42,7 +42,7 @@ class Tables(NamedTuple):
 
     centres: np.ndarray
     """(G, K): an object belongs to the group of the centre next to its membership."""
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment] # nobody counts in these tuples
     """(B, padded G): objects of each base cluster, by group."""
     seen: np.ndarray
     """(M, padded G): objects with a label in each partition, by group."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from numbers import Real
 from typing import Any
@@ -19,7 +18,7 @@ def check_pairs(pairs: Any) -> None:
     """Refuse what is neither "all", "dense", a share, a PairTable nor a path."""
     if isinstance(pairs, (str, os.PathLike, PairTable)):
         return
-    if isinstance(pairs, Real) and not isinstance(pairs, bool) and math.isfinite(pairs) and 0 < pairs <= 1:
+    if isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1:  # NaN is neither
         return
     raise InvalidInputError(
         f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs from 0 to 1, a PairTable or a path."
