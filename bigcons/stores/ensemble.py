@@ -186,6 +186,12 @@ class Ensemble:
             rows -= 1
         return row_blocks(self.n_objects, rows)
 
+    def load(self) -> Ensemble:
+        """Return the ensemble with its labels in memory, cut into the same blocks."""
+        if not isinstance(self._labels, StoredLabels):
+            return self
+        return Ensemble(self.read(0, self.n_objects), self._head, self.categories)
+
     def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
         """Store the ensemble at ``path`` and return it opened from there.
 

@@ -49,6 +49,9 @@ DEFAULT_RESTARTS = 8
 DENSE_BYTES_PER_END = 36
 DENSE_MEMORY = 4_000_000_000
 
+# Labels of at most this many bytes are kept in memory while they are solved.
+FEW_LABELS = 32_000_000
+
 # What loading and compiling kernels adds to a process that has imported them.
 COMPILER_BYTES = 120_000_000
 
@@ -138,7 +141,7 @@ class PCC(ConsensusClusterer):
         pairs: str | float | os.PathLike[str] | PairTable = "all",
         solver: str = "auto",
         max_iter: int | None = None,
-        tol: float = 1e-4,
+        tol: float = 3e-5,
         n_init: int | str = "auto",
         init: Init = "auto",
         n_prototypes: int | str = "auto",
@@ -167,14 +170,15 @@ class PCC(ConsensusClusterer):
         self._check(out)
         self._check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         everything = isinstance(self.pairs, str) and self.pairs == "all"
-        survey = take_survey(ensemble, engine, seed, SUBSAMPLE if everything or self._uses_blocks else 0)
+        labels = ensemble.load() if self._loads(ensemble, engine) else ensemble
+        survey = take_survey(labels, engine, seed, SUBSAMPLE if everything or self._uses_blocks else 0)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
         path = out.path if out is not None else None
         with open_workspace(path, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
             if everything:
-                solution = self._solve_all(ensemble, survey, engine, seed, workspace)
+                solution = self._solve_all(labels, survey, engine, seed, workspace)
             else:
-                solution = self._solve_pairs(ensemble, survey, engine, seed, workspace)
+                solution = self._solve_pairs(labels, survey, engine, seed, workspace)
             if self.tol > 0 and not solution.converged:
                 warnings.warn(
                     f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g} > tol={self.tol:g}; "
@@ -189,7 +193,7 @@ class PCC(ConsensusClusterer):
             self.history_ = solution.history
             if self._uses_prototypes:
                 self.approximation_error_ = solution.history["error"][-1]
-            self._state = solution.state or state_of_solution(ensemble, solution, engine)
+            self._state = solution.state or state_of_solution(labels, solution, engine)
             self._publish(ensemble, solution.read, survey.unlabelled, out)
 
     def predict_proba(self, x: Any) -> np.ndarray:
@@ -380,6 +384,11 @@ class PCC(ConsensusClusterer):
         budget = None if self.memory is None else parse_size(self.memory)
         return prefers_blocks(self.pairs, budget, DENSE_BYTES_PER_END)
 
+    @staticmethod
+    def _loads(ensemble: Ensemble, engine: Engine) -> bool:
+        """Return whether labels are read once and kept: of few objects reading costs more than solving."""
+        return engine.shares_memory and _label_bytes(ensemble, ensemble.n_objects) <= FEW_LABELS
+
     def _check_memory(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
         """State the memory the solve needs, and refuse a budget that cannot hold it."""
         n, K = ensemble.n_objects, self.n_clusters
@@ -390,7 +399,8 @@ class PCC(ConsensusClusterer):
         if self._uses_prototypes:
             held += 4 * n * K if in_memory else 0  # a third generation while a pass is shortened
             state = 8 * (self._prototypes + 8) * (ensemble.n_base_clusters + ensemble.n_partitions)
-        labels = ensemble.chunk_rows * ensemble.n_partitions * ensemble.dtype.itemsize
+        held += _label_bytes(ensemble, n) if self._loads(ensemble, engine) else 0
+        labels = _label_bytes(ensemble, ensemble.chunk_rows)
         block = 3 * labels + 12 * ensemble.chunk_rows * K + 3 * state
         needed = resident_bytes() + COMPILER_BYTES + held + block * engine.in_flight
         dense = isinstance(self.pairs, str) and self.pairs == "dense"
@@ -406,3 +416,7 @@ class PCC(ConsensusClusterer):
                 f"PCC needs {format_size(needed)} for n_objects={n}, n_clusters={K}, pairs={self.pairs!r}, "
                 f"over memory={format_size(budget)}; raise it to {format_size(needed)}{remedy}."
             )
+
+
+def _label_bytes(ensemble: Ensemble, n_rows: int) -> int:
+    return n_rows * ensemble.n_partitions * ensemble.dtype.itemsize
