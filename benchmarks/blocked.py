@@ -1,7 +1,7 @@
 """Do blocks find what the heap finds, how fast, and how fast are pairs sampled in tiles to disk?
 
-(a) Uniformly sampled pairs, 30 an object, of an ensemble: the heap with 9 n K steps against blocks of a sixteenth
-of the objects, both from the same kind of start. ``excess`` is how much higher the blocks' objective is;
+(a) Uniformly sampled pairs, 30 an object: the heap with up to 9 n K steps against blocks of a sixteenth of
+the objects, both from the same kind of start. ``excess`` is how much higher the blocks' objective is;
 seconds are processor time, the least of the repeats. Uniform pairs join every block to every other, so that
 the blocks work one at a time here.
 (b) Pairs in tiles straight to a store: seconds, and bytes on disk a pair.
