@@ -79,7 +79,7 @@ def draw(results: dict, path: Path) -> None:
 
     figure = Figure(figsize=(8.0, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    for kind, colour in FIGURES.items():
+    for kind, colour in FIGURES.items():  # all pairs have no share: in (b) they are the dashed line
         rows = [row for row in results["clusters"] if row["solver"] == kind]
         left.plot(
             [r["n_clusters"] for r in rows],
@@ -90,14 +90,9 @@ def draw(results: dict, path: Path) -> None:
             markersize=4,
         )
         rows = [row for row in results["shares"] if row["solver"] == kind]
-        right.plot(
-            [r["permille"] for r in rows],
-            [r["H"] for r in rows],
-            "o-",
-            color=colour,
-            label=kind,
-            markersize=4,
-        )
+        if rows:
+            permille, accuracy = [r["permille"] for r in rows], [r["H"] for r in rows]
+            right.plot(permille, accuracy, "o-", color=colour, label=kind, markersize=4)
     best = max(
         row["H"] for row in results["clusters"] if row["solver"] == "all pairs" and row["n_clusters"] == 3
     )

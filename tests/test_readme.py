@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from bigcons import Consensus, Ensemble
 from bigcons.cli import main
 
 README = Path(__file__).parents[1] / "README.md"
@@ -44,10 +45,14 @@ def test_readme__shell_lines_run(some_files):
 
 def test_readme__python_lines_run(some_files):
     labels, truth = some_files
-    (block,) = code_blocks("python")
     names = {"labels": labels, "truth": truth}
-    exec(compile(block, str(README), "exec"), names)
+    first, stored = code_blocks("python")
+    exec(compile(first, str(README), "exec"), names)
     assert names["model"].labels_.shape == truth.shape
+    Ensemble.open("ensemble.zarr").save("new_objects.zarr")
+    exec(compile(stored, str(README), "exec"), names)
+    assert names["model"].memberships_.shape == (400, 10)
+    assert Consensus.open("placed.zarr").labels.shape == truth.shape
 
 
 def test_readme__has_one_line_to_run_and_one_to_test():
