@@ -247,12 +247,12 @@ class PCC(ConsensusClusterer):
             raise InvalidInputError(
                 "resume=True without out=; only a solve with out= keeps what it has done."
             )
+        check_pairs(self.pairs)
         everything = isinstance(self.pairs, str) and self.pairs == "all"
-        if self.resume and not everything and self.solver != "blocked":
+        if self.resume and not everything and not self._uses_blocks:
             raise InvalidInputError(
                 f"resume=True with pairs={self.pairs!r}; pairs='all' and solver='blocked' can be resumed."
             )
-        check_pairs(self.pairs)
         resolve_divergence(self.divergence)
         check_choice("solver", self.solver, SOLVERS)
         check_number("tol", self.tol, at_least=0.0)
@@ -321,6 +321,9 @@ class PCC(ConsensusClusterer):
     ) -> Solution:
         pairs = resolve_pairs(self.pairs, ensemble, seed, engine)
         solve = self._solve_blocked if self._uses_blocks else self._solve_heap
+        logger.info(
+            "PCC on %d pairs, %s", pairs.n_pairs, "block by block" if self._uses_blocks else "by a heap"
+        )
         solution = solve(ensemble, pairs, survey, engine, seed, workspace)
         isolated = isolated_objects(pairs)
         if isolated.size:
