@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bigcons.cli import progress as bars
-from bigcons.execution.progress import progress, report_progress_to
+from bigcons.progress import progress, report_progress_to
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, available_cores, resolve_engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import as_history, run_passes
-from bigcons.execution.progress import progress, report_progress_to
 from bigcons.memory import row_blocks
+from bigcons.progress import progress, report_progress_to
 
 ENGINES = [SerialEngine(), ThreadsEngine(1), ThreadsEngine(2), ThreadsEngine(5)]
 NAMES = ["serial", "1 thread", "2 threads", "5 threads"]

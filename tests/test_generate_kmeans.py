@@ -24,11 +24,11 @@ from bigcons.errors import (
     StoreError,
     StoreExistsError,
 )
-from bigcons.execution.progress import report_progress_to
 from bigcons.generate.partition import LabelColumn
 from bigcons.generate.scaling import measure
 from bigcons.generate.subsets import Subset
 from bigcons.metrics import matching_accuracy
+from bigcons.progress import report_progress_to
 from bigcons.stores.features import open_features
 from bigcons.stores.locks import writer_lock
 

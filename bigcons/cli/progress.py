@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bigcons.execution.progress import report_progress_to
+from bigcons.progress import report_progress_to
 
 QUIET_SECONDS = 1.0
 

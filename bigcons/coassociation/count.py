@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigcons.execution.engine import Engine, open_engine
-from bigcons.execution.progress import progress
 from bigcons.memory import Block, parse_size, row_blocks, rows_within
+from bigcons.progress import progress
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.symmetric import ascending_pairs, counts_dtype
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import open_engine
-from bigcons.execution.progress import progress
 from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.progress import progress
 
 TILE_ROWS = 1024
 

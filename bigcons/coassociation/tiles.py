@@ -22,8 +22,8 @@ import numpy as np
 from bigcons.coassociation.sample import distinct_numbers, pairs_of_numbers
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.execution.progress import progress
 from bigcons.memory import Block, format_size, rows_within
+from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.symmetric import Rows, counts_dtype, rows_of_entries

@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import TypeVar
 
 from bigcons.execution.engine import Engine
-from bigcons.execution.progress import Progress
 from bigcons.memory import Block
+from bigcons.progress import Progress
 
 Stats = TypeVar("Stats")
 

@@ -15,13 +15,13 @@ import numpy as np
 from bigcons import __version__
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
-from bigcons.execution.progress import progress
 from bigcons.generate.partition import Matrix, PartitionTask, calm_scikit_learn
 from bigcons.generate.plan import Plan, Settings, make_plan
 from bigcons.generate.scaling import Scaling, measure
 from bigcons.generate.scratch import open_scratch, replacing
 from bigcons.generate.subsets import subset_size
 from bigcons.memory import parse_size
+from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.stores import manifest
 from bigcons.stores.feature_sources import NpyFile

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.progress import progress
+from bigcons.progress import progress
 from bigcons.stores.features import Features
 
 LARGEST = 1e15

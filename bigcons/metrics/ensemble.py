@@ -10,10 +10,10 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.execution.fold import fold
-from bigcons.execution.progress import progress
 from bigcons.memory import Block
 from bigcons.metrics.contingency import LabelColumn
 from bigcons.metrics.information import nmi_of_table
+from bigcons.progress import progress
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble

@@ -10,8 +10,8 @@ import numpy as np
 from bigcons.errors import InvalidInputError, UnlabelledObjectsWarning
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.progress import progress
 from bigcons.memory import Block
+from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.ensemble import Ensemble
 

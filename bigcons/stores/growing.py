@@ -11,6 +11,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
+from bigcons.progress import Progress, progress
 from bigcons.stores import manifest
 from bigcons.stores.importing import (
     Learnt,
@@ -50,8 +51,15 @@ def write_store(
         shape = (head.n_objects, len(head.names))
         chunks = (head.chunk_rows, min(shape[1], MAX_CHUNK_COLUMNS))
         writer = LabelWriter(directory, 1, shape, dtype, chunks)
-        writer.write(rechunk(blocks, head.chunk_rows))
+        with progress("labels to the store", head.n_objects) as listener:
+            writer.write(_reported(rechunk(blocks, head.chunk_rows), listener))
         writer.commit(head, categories)
+
+
+def _reported(blocks: Iterable[np.ndarray], listener: Progress) -> Iterator[np.ndarray]:
+    for block in blocks:
+        yield block
+        listener.advance(len(block))
 
 
 def gather(source: LabelSource, learnt: Learnt) -> np.ndarray:

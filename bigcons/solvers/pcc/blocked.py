@@ -28,8 +28,8 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import as_history, run_passes
-from bigcons.execution.progress import progress
 from bigcons.memory import Block, format_size
+from bigcons.progress import progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
 from bigcons.solvers.pcc.stretch import Stretch, graph_of, mean_weight, stretch_steps, take_stretch

@@ -6,7 +6,7 @@ import numpy as np
 
 from bigcons.divergences import Divergence
 from bigcons.execution.loop import as_history, run_passes
-from bigcons.execution.progress import progress
+from bigcons.progress import progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.stretch import Graph, graph_of, mean_weight, stretch_steps, take_stretch

@@ -10,8 +10,8 @@ from bigcons.coassociation.factorised import State, add_states, state_of_block
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import as_history, run_passes
-from bigcons.execution.progress import progress
 from bigcons.memory import Block
+from bigcons.progress import progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.all_pairs import (
     Change,

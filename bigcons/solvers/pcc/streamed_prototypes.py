@@ -11,9 +11,9 @@ from bigcons.divergences import Divergence
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import as_history, run_passes
-from bigcons.execution.progress import progress
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
+from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.prototypes import (
