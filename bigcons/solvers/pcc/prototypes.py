@@ -12,7 +12,6 @@ d(c_ij / N_ij, p_ij)`` by a sum that memberships do not change, and by the error
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,8 @@ import numpy as np
 from bigcons.coassociation.grouped import copy_tables, tables_of_block
 from bigcons.divergences import Divergence
 from bigcons.kernels import prototypes as kernel
-from bigcons.kernels.line_search import newton_search, sampling_search
 from bigcons.kernels.prototypes import Tables
+from bigcons.solvers.pcc.searches import general_search
 
 
 class Change(NamedTuple):
@@ -140,7 +139,5 @@ def approximation_error(
 
 def _moving(divergence: Divergence) -> tuple[Any, ...]:
     """Return what kernels that move objects take of a divergence."""
-    value, slope, curvature, parameter = divergence.compiled
-    convex = divergence.is_double_convex
-    search: Callable[..., Any] = newton_search(slope, curvature) if convex else sampling_search(value)
-    return convex, slope, curvature, search, parameter
+    _, slope, curvature, parameter = divergence.compiled
+    return divergence.is_double_convex, slope, curvature, general_search(divergence), parameter

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.divergences import Divergence
-from bigcons.kernels import line_search, pair_descent
+from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
+from bigcons.solvers.pcc.searches import general_search
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.symmetric import Rows
 
@@ -87,9 +88,6 @@ def take_stretch(
 
 
 def _line_search(divergence: Divergence) -> Callable[..., Any]:
-    _, slope, curvature, _ = divergence.compiled
-    if slope is l2_slope:
+    if divergence.compiled.slope is l2_slope:
         return pair_descent.quadratic_search
-    if divergence.is_double_convex:
-        return line_search.newton_search(slope, curvature)
-    return line_search.sampling_search(divergence.compiled.value)
+    return general_search(divergence)
