@@ -229,3 +229,21 @@ def test_open__refuses_arrays_of_another_shape(stored, tmp_path):
     (Path(stored.path) / "labels" / "zarr.json").write_text(metadata)
     with pytest.raises(CorruptStoreError, match="manifest says"):
         Consensus.open(stored.path)
+
+
+def test_a_consensus_of_labels_only(tmp_path):
+    labels, memberships = a_solution()
+    path = tmp_path / "labels.zarr"
+    with Consensus.create(
+        path, n_objects=N_OBJECTS, n_clusters=N_CLUSTERS, chunk_rows=CHUNK_ROWS, memberships=False
+    ) as writer:
+        with pytest.raises(InvalidInputError, match="memberships has shape"):
+            writer.write(0, labels, memberships)
+        writer.write(0, labels)
+    stored = Consensus.open(path)
+    assert not stored.has_memberships
+    assert not (path / "memberships").exists()
+    np.testing.assert_array_equal(stored.labels, labels)
+    assert stored.verify()["n_unlabelled"] == 1
+    with pytest.raises(InvalidInputError, match="labels only"):
+        _ = stored.memberships

@@ -2,11 +2,49 @@
 
 from __future__ import annotations
 
-from bigcons.solvers.base import ConsensusClusterer
-from bigcons.solvers.pcc.estimator import PCC
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-METHODS: dict[str, type[ConsensusClusterer]] = {
-    "pcc": PCC,
+from bigcons.solvers.base import ConsensusClusterer, MethodFacts
+
+_HOMES = {
+    "pcc": "bigcons.solvers.pcc.estimator:PCC",
 }
 
-__all__ = ["METHODS", "PCC", "ConsensusClusterer"]
+
+class _Methods(Mapping[str, type[ConsensusClusterer]]):
+    """Classes by name, each imported when it is first asked for."""
+
+    def __getitem__(self, name: str) -> type[ConsensusClusterer]:
+        module, _, attribute = _HOMES[name].partition(":")
+        method: type[ConsensusClusterer] = getattr(importlib.import_module(module), attribute)
+        return method
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _HOMES
+
+    def __repr__(self) -> str:
+        return f"METHODS({', '.join(_HOMES)})"
+
+
+METHODS = _Methods()
+
+_CLASSES = {home.partition(":")[2]: name for name, home in _HOMES.items()}
+
+__all__ = ["METHODS", "ConsensusClusterer", "MethodFacts", *_CLASSES]
+
+if TYPE_CHECKING:
+    from bigcons.solvers.pcc.estimator import PCC
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLASSES:
+        raise AttributeError(f"module 'bigcons.solvers' has no attribute {name!r}")
+    return METHODS[_CLASSES[name]]

@@ -6,7 +6,7 @@ import html
 import os
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -31,18 +31,36 @@ class Output(NamedTuple):
     overwrite: bool
 
 
+class MethodFacts(NamedTuple):
+    """What `bigcons methods` says of a method."""
+
+    paper: str
+    needs: str
+    """What it works from: "labels", "base-cluster overlaps", "co-association", "features and labels"."""
+    soft: bool
+    """Whether it sets ``memberships_``."""
+    missing: str
+    """How it takes missing labels, in a word or two: "native", "c/N", "refused"."""
+    out_of_core: bool
+    distributed: bool
+
+
 class ConsensusClusterer(ClusterMixin, BaseEstimator):
     """Base of the methods that combine an ensemble into one clustering.
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
     columns partitions, so scikit-learn's checks that feed real-valued features do not apply.
-    A method has the parameters ``n_clusters``, ``random_state``, ``out`` and ``client``, and sets ``labels_``
-    (n_objects,) int32 with -1 for objects that no partition labelled, ``objective_``, ``history_`` and
-    ``n_clusters_``, the number of clusters that win objects.
+    A method has the parameters ``n_clusters``, ``random_state``, ``memory``, ``out`` and ``client``, and sets
+    ``labels_`` (n_objects,) int32 with -1 for objects that no partition labelled, ``objective_``,
+    ``history_`` and ``n_clusters_``, the number of clusters that win objects; if it is soft,
+    ``memberships_`` (n_objects, n_clusters) float32.
     """
+
+    facts: ClassVar[MethodFacts]
 
     n_clusters: int
     random_state: Any
+    memory: str | float | None
     out: str | os.PathLike[str] | None
     client: object
 
@@ -93,7 +111,6 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
         ``unlabelled`` are the sorted indices of the objects that get label -1 and uniform memberships.
         """
-        wins = np.zeros(self.n_clusters, np.int64)
 
         def finished(block: Block) -> tuple[np.ndarray, np.ndarray]:
             first, last = np.searchsorted(unlabelled, (block.start, block.stop))
@@ -101,29 +118,72 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             labels = memberships.argmax(axis=1).astype(np.int32)
             labels[unlabelled[first:last] - block.start] = -1
             memberships[unlabelled[first:last] - block.start] = np.float32(1.0 / self.n_clusters)
-            wins[:] += np.bincount(labels[labels >= 0], minlength=self.n_clusters)
             return labels, memberships
 
-        blocks = ensemble.blocks()
         if out is None:
-            parts = [finished(block) for block in blocks]
-            self.labels_ = np.concatenate([labels for labels, _ in parts])
+            parts = [finished(block) for block in ensemble.blocks()]
+            self._set_labels(np.concatenate([labels for labels, _ in parts]))
             self.memberships_ = np.concatenate([memberships for _, memberships in parts])
-            self.n_clusters_ = int(np.count_nonzero(wins))
             return
-        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
-        with Consensus.create(
-            out.path, n_objects=n, n_clusters=K, chunk_rows=rows, overwrite=out.overwrite
-        ) as writer:
-            for block in blocks:
-                writer.write(block.start, *finished(block))
-            self.n_clusters_ = int(np.count_nonzero(wins))
-            self._describe(writer, ensemble)
-        consensus = Consensus.open(out.path)
-        self.labels_ = consensus.labels
+        consensus = self._store(ensemble, finished, out, memberships=True)
         self.memberships_ = as_dask_array(
             consensus.read_memberships, consensus.blocks(), self.n_clusters, np.dtype(np.float32)
         )
+
+    def _publish_labels(
+        self,
+        ensemble: Ensemble,
+        read: Callable[[Block], np.ndarray],
+        unlabelled: np.ndarray,
+        out: Output | None,
+    ) -> None:
+        """Set labels and the number of clusters from labels by block, of a method without memberships.
+
+        ``unlabelled`` as in `_publish`; a label of -1 stays.
+        """
+
+        def finished(block: Block) -> tuple[np.ndarray, None]:
+            first, last = np.searchsorted(unlabelled, (block.start, block.stop))
+            labels = np.array(read(block), np.int32)
+            labels[unlabelled[first:last] - block.start] = -1
+            return labels, None
+
+        if out is None:
+            self._set_labels(np.concatenate([finished(block)[0] for block in ensemble.blocks()]))
+            return
+        self._store(ensemble, finished, out, memberships=False)
+
+    def _store(
+        self,
+        ensemble: Ensemble,
+        finished: Callable[[Block], tuple[np.ndarray, np.ndarray | None]],
+        out: Output,
+        *,
+        memberships: bool,
+    ) -> Consensus:
+        """Write labels and memberships by block to a Consensus and set the labels from it."""
+        wins = np.zeros(self.n_clusters, bool)
+        with Consensus.create(
+            out.path,
+            n_objects=ensemble.n_objects,
+            n_clusters=self.n_clusters,
+            chunk_rows=ensemble.chunk_rows,
+            overwrite=out.overwrite,
+            memberships=memberships,
+        ) as writer:
+            for block in ensemble.blocks():
+                labels, rows = finished(block)
+                wins[labels[labels >= 0]] = True
+                writer.write(block.start, labels, rows)
+            self.n_clusters_ = int(np.count_nonzero(wins))
+            self._describe(writer, ensemble)
+        consensus = Consensus.open(out.path)
+        self._set_labels(consensus.labels)
+        return consensus
+
+    def _set_labels(self, labels: np.ndarray) -> None:
+        self.labels_ = labels
+        self.n_clusters_ = int(np.unique(labels[labels >= 0]).size)
 
     def _describe(self, writer: ConsensusWriter, ensemble: Ensemble) -> None:
         writer.describe(

@@ -1,7 +1,8 @@
 """Consensus: a stored solve, with labels, memberships, history, parameters and provenance.
 
-A Zarr v3 group of two arrays cut into the same row chunks. Every byte is covered twice: by the
-crc32c of its chunk, and by the checksum of its rows in the manifest, which is committed last.
+A Zarr v3 group of arrays cut into the same row chunks: labels, and memberships if the method has them.
+Every byte is covered twice: by the crc32c of its chunk, and by the checksum of its rows in the manifest,
+which is committed last.
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ _RESTORE = "solve again or restore the store from a copy."
 class Consensus:
     """A consensus on disk; nothing is read before it is asked for.
 
-    Attributes: ``path``, ``n_objects``, ``n_clusters`` (columns of the memberships, won or not),
-    ``chunk_rows``, ``history`` (lists by name, one entry per step), ``parameters`` (of the method),
-    ``results`` (objective, gap, passes, ...) and ``provenance`` (what it was made from, and by what).
+    Attributes: ``path``, ``n_objects``, ``n_clusters`` (won or not), ``has_memberships`` (methods without
+    soft output store labels only), ``chunk_rows``, ``history`` (lists by name, one entry per step),
+    ``parameters`` (of the method), ``results`` (objective, gap, passes, ...) and ``provenance`` (what it was
+    made from, and by what).
     """
 
     def __init__(self, path: Path, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         self.path = str(path)
         self.n_objects: int = body["n_objects"]
         self.n_clusters: int = body["n_clusters"]
+        self.has_memberships: bool = body.get("has_memberships", True)
         self.chunk_rows: int = body["chunk_rows"]
         self.history: dict[str, list[Any]] = body["history"]
         self.parameters: dict[str, Any] = body["parameters"]
@@ -122,9 +125,11 @@ class Consensus:
         n_clusters: int,
         chunk_rows: int = CHUNK_ROWS,
         overwrite: bool = False,
+        memberships: bool = True,
     ) -> Iterator[ConsensusWriter]:
         """Yield a writer by row blocks; the store appears at ``path`` when the ``with`` block ends well.
 
+        Without ``memberships`` it stores labels only.
         If it ends with an error, or before every row was written, nothing is left behind and a store
         that was at ``path`` before stays as it was.
         """
@@ -134,7 +139,7 @@ class Consensus:
                 "both must be at least 1."
             )
         with manifest.new_store(path, overwrite) as directory:
-            writer = ConsensusWriter(directory, n_objects, n_clusters, chunk_rows)
+            writer = ConsensusWriter(directory, n_objects, n_clusters, chunk_rows, memberships)
             yield writer
             manifest.commit(directory, KIND, writer.body())
 
@@ -153,7 +158,15 @@ class Consensus:
         return self._read("labels", start, stop)
 
     def read_memberships(self, start: int, stop: int) -> np.ndarray:
-        """Return the memberships of a range of rows, ``(rows, n_clusters)`` float32."""
+        """Return the memberships of a range of rows, ``(rows, n_clusters)`` float32.
+
+        Raises InvalidInputError if the consensus has labels only.
+        """
+        if not self.has_memberships:
+            raise InvalidInputError(
+                f"{self.path} holds labels only, for its method has no memberships; "
+                "read its labels, or solve by a method with soft output."
+            )
         return self._read("memberships", start, stop)
 
     def blocks(self, rows: int | None = None) -> list[Block]:
@@ -167,6 +180,7 @@ class Consensus:
             "path": self.path,
             "n_objects": self.n_objects,
             "n_clusters": self.n_clusters,
+            "has_memberships": self.has_memberships,
             "chunk_rows": self.chunk_rows,
             "n_bytes": sum(f.stat().st_size for f in Path(self.path).rglob("*") if f.is_file()),
             "results": self.results,
@@ -183,11 +197,13 @@ class Consensus:
         n_unlabelled = 0
         for block, checksum in zip(self.blocks(), self._checksums, strict=True):
             labels = self.read_labels(block.start, block.stop)
-            memberships = self.read_memberships(block.start, block.stop)
+            memberships = self.read_memberships(block.start, block.stop) if self.has_memberships else None
             if _checksum(labels, memberships) != checksum:
                 raise self._corrupt(block.start, block.stop, "differ from their checksum")
             labelled = labels >= 0
-            if not _on_simplex(memberships[labelled]) or (labels >= self.n_clusters).any():
+            if (labels >= self.n_clusters).any():
+                raise self._corrupt(block.start, block.stop, "are no labels of the clusters")
+            if memberships is not None and not _on_simplex(memberships[labelled]):
                 raise self._corrupt(block.start, block.stop, "are no memberships of the clusters")
             n_unlabelled += int(np.count_nonzero(~labelled))
         return {
@@ -237,18 +253,22 @@ class ConsensusWriter:
     Blocks that do not share a chunk may be written from several threads at once.
     """
 
-    def __init__(self, directory: Path, n_objects: int, n_clusters: int, chunk_rows: int) -> None:
+    def __init__(
+        self, directory: Path, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
+    ) -> None:
         self.n_objects = n_objects
         self.n_clusters = n_clusters
+        self.has_memberships = memberships
         self.chunk_rows = min(chunk_rows, n_objects)
-        self._arrays = _create_arrays(
-            directory, {"n_objects": n_objects, "n_clusters": n_clusters}, self.chunk_rows
-        )
+        sizes = {"n_objects": n_objects, "n_clusters": n_clusters}
+        self._arrays = _create_arrays(directory, sizes, self.chunk_rows, memberships)
         self._checksums: list[int | None] = [None] * math.ceil(n_objects / self.chunk_rows)
         self._description: dict[str, Any] = {}
 
-    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray) -> None:
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
         """Write rows from ``start`` on: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
+
+        A consensus of labels only takes no memberships.
 
         The rows must be whole chunks: begin at a multiple of ``chunk_rows``, end at one or at the last row.
         """
@@ -259,18 +279,20 @@ class ConsensusWriter:
                 f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {self.n_objects}; "
                 "write blocks that begin and end at chunk borders."
             )
-        if memberships.shape != (len(labels), self.n_clusters):
-            raise InvalidInputError(
-                f"memberships has shape {memberships.shape}; pass ({len(labels)}, {self.n_clusters})."
-            )
+        expected = (len(labels), self.n_clusters) if self.has_memberships else None
+        found = None if memberships is None else memberships.shape
+        if found != expected:
+            raise InvalidInputError(f"memberships has shape {found}; pass {expected}.")
         labels = np.ascontiguousarray(labels, dtype=np.int32)
-        memberships = np.ascontiguousarray(memberships, dtype=np.float32)
         self._arrays["labels"][start:stop] = labels
-        self._arrays["memberships"][start:stop] = memberships
+        if memberships is not None:
+            memberships = np.ascontiguousarray(memberships, dtype=np.float32)
+            self._arrays["memberships"][start:stop] = memberships
         for block in row_blocks(len(labels), self.chunk_rows):
             rows = slice(block.start, block.stop)
             chunk = start // self.chunk_rows + block.index
-            self._checksums[chunk] = _checksum(labels[rows], memberships[rows])
+            part = None if memberships is None else memberships[rows]
+            self._checksums[chunk] = _checksum(labels[rows], part)
 
     def describe(
         self,
@@ -296,6 +318,7 @@ class ConsensusWriter:
         return {
             "n_objects": self.n_objects,
             "n_clusters": self.n_clusters,
+            "has_memberships": self.has_memberships,
             "chunk_rows": self.chunk_rows,
             "checksums": self._checksums,
             "history": {},
@@ -313,21 +336,27 @@ def fit_results(model: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _create_arrays(directory: Path, sizes: Mapping[str, int], chunk_rows: int) -> dict[str, Any]:
+def _specs(memberships: bool) -> dict[str, ArraySpec]:
+    return {name: spec for name, spec in CONSENSUS.items() if memberships or name != "memberships"}
+
+
+def _create_arrays(
+    directory: Path, sizes: Mapping[str, int], chunk_rows: int, memberships: bool
+) -> dict[str, Any]:
     """Create the empty arrays of the schema, cut into chunks of ``chunk_rows`` rows."""
     create_group(directory)
     arrays = {}
-    for name, spec in CONSENSUS.items():
+    for name, spec in _specs(memberships).items():
         shape = _shape(spec, sizes)
         chunks, dtype = (chunk_rows, *shape[1:]), np.dtype(spec.dtypes[0])
         arrays[name] = create_array(directory / name, shape, chunks, dtype, _POISON[name], spec.dims)
     return arrays
 
 
-def _open_arrays(directory: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _open_arrays(directory: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Open the arrays of the schema; raises CorruptStoreError if they are not those of the manifest."""
     arrays = {}
-    for name, spec in CONSENSUS.items():
+    for name, spec in _specs(sizes.get("has_memberships", True)).items():
         try:
             arrays[name] = open_array(directory / name)
         except StoreNotFoundError as error:
@@ -341,13 +370,14 @@ def _open_arrays(directory: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
     return arrays
 
 
-def _shape(spec: ArraySpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _shape(spec: ArraySpec, sizes: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(sizes[dim] for dim in spec.dims)
 
 
-def _checksum(labels: np.ndarray, memberships: np.ndarray) -> int:
+def _checksum(labels: np.ndarray, memberships: np.ndarray | None) -> int:
     """Return the crc32 of the rows' bytes, little-endian and C-contiguous."""
-    return zlib.crc32(memberships.astype("<f4").data, zlib.crc32(labels.astype("<i4").data))
+    checksum = zlib.crc32(labels.astype("<i4").data)
+    return checksum if memberships is None else zlib.crc32(memberships.astype("<f4").data, checksum)
 
 
 def _on_simplex(memberships: np.ndarray) -> bool:

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -17,7 +17,7 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetEr
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, format_size, parse_size, resident_bytes
 from bigcons.seeding import SeedLike
-from bigcons.solvers.base import ConsensusClusterer, Output
+from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.solvers.pcc.blocked import solve_blocked
 from bigcons.solvers.pcc.extension import extend_subsample
@@ -132,6 +132,15 @@ class PCC(ConsensusClusterer):
     without pairs are placed by the squared divergence over all pairs. The divergence of the generator
     ``|x|^2`` is twice the "l2" here.
     """
+
+    facts: ClassVar[MethodFacts] = MethodFacts(
+        paper="Lourenço et al. 2015",
+        needs="labels, or sampled pairs",
+        soft=True,
+        missing="native",
+        out_of_core=True,
+        distributed=True,
+    )
 
     def __init__(
         self,

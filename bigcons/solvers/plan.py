@@ -1,0 +1,49 @@
+"""The memory a solve needs, stated before it begins and refused if the budget cannot hold it."""
+
+from __future__ import annotations
+
+import logging
+
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine
+from bigcons.memory import format_size, parse_size, resident_bytes
+from bigcons.stores.ensemble import Ensemble
+
+logger = logging.getLogger("bigcons")
+
+# What loading and compiling kernels adds to a process that has imported them.
+COMPILER_BYTES = 120_000_000
+
+
+def check_plan(
+    name: str,
+    engine: Engine,
+    *,
+    held: int,
+    per_block: int,
+    memory: str | float | None,
+    remedy: str = "",
+) -> None:
+    """Log what the method ``name`` will need: its process, ``held`` bytes, and ``per_block`` for each block
+    under way.
+
+    Raises MemoryBudgetError, with both numbers, if this is more than ``memory``; ``remedy`` continues
+    "raise it to X".
+    """
+    process = resident_bytes() + COMPILER_BYTES
+    needed = process + held + per_block * engine.in_flight
+    logger.info(
+        "%s plan: %s in all: %s for the process, %s held, %d blocks of %s under way",
+        *(name, format_size(needed), format_size(process), format_size(held)),
+        *(engine.in_flight, format_size(per_block)),
+    )
+    if memory is not None and needed > parse_size(memory):
+        raise MemoryBudgetError(
+            f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
+            f"raise it to {format_size(needed)}{remedy}."
+        )
+
+
+def label_bytes(ensemble: Ensemble, n_rows: int) -> int:
+    """Return the bytes of the labels of ``n_rows`` objects."""
+    return n_rows * ensemble.n_partitions * ensemble.dtype.itemsize
