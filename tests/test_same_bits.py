@@ -6,8 +6,10 @@ import signal
 import distributed
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from bigcons import PCC, Ensemble
+from bigcons.coassociation.factorised import State
 from bigcons.execution.dask_engine import DaskEngine
 from bigcons.execution.engine import ThreadsEngine
 
@@ -104,3 +106,13 @@ class Killing(DaskEngine):
 def test_fit__a_killed_worker_changes_no_bit(ensemble, expected, client, tmp_path):
     assert bits(ensemble, Killing(client, tmp_path)) == expected
     assert (tmp_path / "killed").exists()
+
+
+def test_objective__does_not_depend_on_the_threads_of_blas():
+    rng = np.random.default_rng(0)
+    state = State(10, rng.random((1000, 16)), rng.random((100, 64)), 0.0, 0.0)
+    found = set()
+    for n_threads in (1, 2, 4):
+        with threadpool_limits(n_threads):
+            found.add(state.objective)
+    assert len(found) == 1

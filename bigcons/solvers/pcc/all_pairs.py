@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorised import State, empty_state, inner, sizes_of
+from bigcons.coassociation.factorised import State, dot, empty_state, inner, sizes_of
 from bigcons.kernels import all_pairs as kernel
 
 # A full step keeps the exact zeros of the memberships, so it is taken whenever it gains at least this share
@@ -98,9 +98,9 @@ def line_search(state: State, change: Change) -> tuple[float, float]:
             0.5 * inner(K, T_cross, T_cross)
             + inner(K, T, change.T_step)
             - mquad
-            - np.vdot(change.S, change.S)
+            - dot(change.S, change.S)
             + mc,
-            inner(K, T, T_cross) - 2.0 * mab - 2.0 * np.vdot(S, change.S) + 2.0 * mb,
+            inner(K, T, T_cross) - 2.0 * mab - 2.0 * dot(S, change.S) + 2.0 * mb,
             0.0,
         ]
     )
