@@ -10,6 +10,12 @@ from bigcons.solvers.base import ConsensusClusterer, MethodFacts
 
 _HOMES = {
     "pcc": "bigcons.solvers.pcc.estimator:PCC",
+    "mixture": "bigcons.solvers.mixture:MixtureModel",
+    "qmi": "bigcons.solvers.qmi:QMI",
+    "kcc": "bigcons.solvers.qmi:KCC",
+    "ivc": "bigcons.solvers.voting:IVC",
+    "ipvc": "bigcons.solvers.voting:IPVC",
+    "ipc": "bigcons.solvers.voting:IPC",
 }
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import html
 import os
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, open_engine
+from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.seeding import resolve_seed
 from bigcons.solvers.recoding import Recoding
@@ -105,27 +106,30 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         read: Callable[[Block], np.ndarray],
         unlabelled: np.ndarray,
         out: Output | None,
+        engine: Engine | None = None,
     ) -> None:
         """Set labels, memberships and the number of clusters from memberships by block; store them at
         ``out``.
 
         ``unlabelled`` are the sorted indices of the objects that get label -1 and uniform memberships.
+        ``read`` is mapped on ``engine``, by default in this thread.
         """
 
-        def finished(block: Block) -> tuple[np.ndarray, np.ndarray]:
+        def finished(block: Block, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             first, last = np.searchsorted(unlabelled, (block.start, block.stop))
-            memberships = np.array(read(block), np.float32)
+            memberships = np.array(rows, np.float32)
             labels = memberships.argmax(axis=1).astype(np.int32)
             labels[unlabelled[first:last] - block.start] = -1
             memberships[unlabelled[first:last] - block.start] = np.float32(1.0 / self.n_clusters)
             return labels, memberships
 
         if out is None:
-            parts = [finished(block) for block in ensemble.blocks()]
+            parts = list(_finish_blocks(ensemble, read, finished, engine))
             self._set_labels(np.concatenate([labels for labels, _ in parts]))
             self.memberships_ = np.concatenate([memberships for _, memberships in parts])
             return
-        consensus = self._store(ensemble, finished, out, memberships=True)
+        blocks = _finish_blocks(ensemble, read, finished, engine)
+        consensus = self._store(ensemble, blocks, out, memberships=True)
         self.memberships_ = as_dask_array(
             consensus.read_memberships, consensus.blocks(), self.n_clusters, np.dtype(np.float32)
         )
@@ -136,27 +140,29 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         read: Callable[[Block], np.ndarray],
         unlabelled: np.ndarray,
         out: Output | None,
+        engine: Engine | None = None,
     ) -> None:
         """Set labels and the number of clusters from labels by block, of a method without memberships.
 
-        ``unlabelled`` as in `_publish`; a label of -1 stays.
+        ``unlabelled`` and ``engine`` as in `_publish`; a label of -1 stays.
         """
 
-        def finished(block: Block) -> tuple[np.ndarray, None]:
+        def finished(block: Block, rows: np.ndarray) -> tuple[np.ndarray, None]:
             first, last = np.searchsorted(unlabelled, (block.start, block.stop))
-            labels = np.array(read(block), np.int32)
+            labels = np.array(rows, np.int32)
             labels[unlabelled[first:last] - block.start] = -1
             return labels, None
 
+        blocks = _finish_blocks(ensemble, read, finished, engine)
         if out is None:
-            self._set_labels(np.concatenate([finished(block)[0] for block in ensemble.blocks()]))
+            self._set_labels(np.concatenate([labels for labels, _ in blocks]))
             return
-        self._store(ensemble, finished, out, memberships=False)
+        self._store(ensemble, blocks, out, memberships=False)
 
     def _store(
         self,
         ensemble: Ensemble,
-        finished: Callable[[Block], tuple[np.ndarray, np.ndarray | None]],
+        results: Iterable[tuple[np.ndarray, np.ndarray | None]],
         out: Output,
         *,
         memberships: bool,
@@ -171,8 +177,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             overwrite=out.overwrite,
             memberships=memberships,
         ) as writer:
-            for block in ensemble.blocks():
-                labels, rows = finished(block)
+            for block, (labels, rows) in zip(ensemble.blocks(), results, strict=True):
                 wins[labels[labels >= 0]] = True
                 writer.write(block.start, labels, rows)
             self.n_clusters_ = int(np.count_nonzero(wins))
@@ -184,6 +189,11 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _set_labels(self, labels: np.ndarray) -> None:
         self.labels_ = labels
         self.n_clusters_ = int(np.unique(labels[labels >= 0]).size)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """Return the parameters that a resumed solve must share with the one it continues."""
+        free = ("max_iter", "memory", "client", "out", "resume", "random_state")
+        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in free}
 
     def _describe(self, writer: ConsensusWriter, ensemble: Ensemble) -> None:
         writer.describe(
@@ -204,6 +214,22 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             **{name.replace("_", " "): _short(value) for name, value in fit_results(self).items()},
         }
         return facts_table(repr(self), facts)
+
+
+Finished = TypeVar("Finished")
+
+
+def _finish_blocks(
+    ensemble: Ensemble,
+    read: Callable[[Block], np.ndarray],
+    finished: Callable[[Block, np.ndarray], Finished],
+    engine: Engine | None,
+) -> Iterator[Finished]:
+    """Yield what becomes of every block, in order; reading is left to the engine."""
+    blocks = ensemble.blocks()
+    with closing((engine or SerialEngine()).map(read, blocks)) as results:
+        for block, rows in zip(blocks, results, strict=True):
+            yield finished(block, rows)
 
 
 def _short(value: object) -> str:

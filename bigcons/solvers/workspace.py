@@ -29,13 +29,15 @@ class Workspace(NamedTuple):
 def open_workspace(
     out: str | os.PathLike[str] | None,
     engine: Engine,
-    n_clusters: int,
+    n_columns: int,
     fingerprint: Mapping[str, Any],
     *,
     resume: bool,
+    dtype: str = "<f4",
 ) -> Iterator[Workspace]:
     """Yield the workspace of a solve whose result goes to ``out``, or to memory if None.
 
+    Its block arrays have ``n_columns`` of ``dtype``.
     With ``out`` it is the folder ``<out>.partial``: kept when the solve fails or is interrupted, removed
     when it succeeds, emptied at the start unless ``resume``.
     """
@@ -44,14 +46,14 @@ def open_workspace(
         return
     if out is None:
         with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
-            yield Workspace(FileBlocks(folder, n_clusters), None)
+            yield Workspace(FileBlocks(folder, n_columns, dtype), None)
         return
     directory = partial_directory(out)
     if not resume:
         shutil.rmtree(directory, ignore_errors=True)
     snapshots = Snapshots(directory, fingerprint)
     try:
-        yield Workspace(FileBlocks(directory, n_clusters), snapshots)
+        yield Workspace(FileBlocks(directory, n_columns, dtype), snapshots)
     except BaseException:
         if snapshots.path.exists():
             logger.warning("What is done is kept in %s; run again with resume=True (--resume).", directory)

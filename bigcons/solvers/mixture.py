@@ -1,0 +1,175 @@
+"""The mixture of multinomials of Topchy, Jain and Punch (2004), by expectation maximisation."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bigcons.kernels.all_pairs import padded
+from bigcons.kernels.assignment import (
+    N_TOTALS,
+    SCORE,
+    count_assigned,
+    respond,
+    responsibilities,
+)
+from bigcons.seeding import SeedLike, generator
+from bigcons.solvers.base import MethodFacts
+from bigcons.solvers.first_partition import first_partition
+from bigcons.solvers.pass_clusterer import SoftPassClusterer
+from bigcons.solvers.passes import Record, State, Stats
+from bigcons.solvers.survey import Survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+SMOOTHING = 1e-6
+
+# The share of certainty that a start takes from a partition; the rest is spread over all clusters.
+_CERTAINTY = 0.9
+
+
+class MixtureProblem:
+    """Objects drawn from ``K`` clusters, each with its own distribution over the labels of each partition.
+
+    ``P(y_i) = sum_k a_k prod_j theta_kj(y_ij)`` over the observed labels. A state is ``log theta`` (B,
+    padded K) and ``log a`` (K,).
+    """
+
+    name = "mixture"
+    n_carried = 0
+    carried_dtype = "<f4"
+    lower_is_better = False
+
+    def __init__(self, offsets: np.ndarray, n_clusters: int, start: str) -> None:
+        self.offsets = offsets
+        self.n_clusters = n_clusters
+        self.first = start
+
+    def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
+        """Return the state that responsibilities from a base partition, or drawn at random, lead to."""
+        K = self.n_clusters
+        T, sizes = np.zeros((self.offsets[-1], padded(K))), np.zeros(K)
+        if self.first == "partition":
+            count_assigned(labels, self.offsets, first_partition(labels, K, seed, number), T, sizes)
+            everything, all_sizes = np.zeros((self.offsets[-1], padded(1))), np.zeros(1)
+            count_assigned(labels, self.offsets, np.zeros(len(labels), np.int32), everything, all_sizes)
+            T[:, :K] = _CERTAINTY * T[:, :K] + (1 - _CERTAINTY) / K * everything[:, :1]
+            sizes = _CERTAINTY * sizes + (1 - _CERTAINTY) / K * all_sizes
+        else:
+            r = generator(seed, "mixture.start", number).dirichlet(np.ones(K), len(labels))
+            for u, first in enumerate(self.offsets[:-1]):
+                seen = labels[:, u] >= 0
+                np.add.at(T[:, :K], first + labels[seen, u].astype(np.int64), r[seen])
+            sizes = r.sum(axis=0)
+        return self.state(T, sizes), None
+
+    def visit(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> tuple[Stats, None]:
+        """Take the E-step of a block."""
+        T, sizes, totals = np.zeros_like(state["table"]), np.zeros(self.n_clusters), np.zeros(N_TOTALS)
+        respond(labels, self.offsets, state["table"], state["bias"], T, sizes, totals)
+        return {"T": T, "sizes": sizes, "totals": totals}, None
+
+    def finish(self, _state: State, stats: Stats) -> tuple[State, Record]:
+        """Take the M-step; the record is of the state before it."""
+        record = {"objective": float(stats["totals"][SCORE])}
+        return self.state(stats["T"], stats["sizes"]), record
+
+    def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
+        """Stop once the log-likelihood gains less than a share ``tol`` of itself."""
+        if previous is None:
+            return False
+        return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
+
+    def state(self, T: np.ndarray, sizes: np.ndarray) -> State:
+        """Return the smoothed estimates from expected counts: T (B, padded K) and sizes (K,)."""
+        K, counts = self.n_clusters, np.diff(self.offsets)
+        observed = np.add.reduceat(T[:, :K], self.offsets[:-1], axis=0)
+        below = np.repeat(observed + SMOOTHING * counts[:, None], counts, axis=0)
+        table = np.zeros_like(T)
+        table[:, :K] = np.log((T[:, :K] + SMOOTHING) / below)
+        return {"table": table, "bias": np.log((sizes + SMOOTHING) / (sizes.sum() + SMOOTHING * K))}
+
+
+class MixtureModel(SoftPassClusterer):
+    """Mixture of multinomials: each cluster has its own distribution over the labels of each partition.
+
+    Parameters
+    ----------
+    n_clusters
+        Components of the mixture.
+    n_init
+        Starts, of which the highest log-likelihood is kept. They run on 4,096 objects, or on all if these
+        are no more.
+    n_finalists
+        The best starts that are then carried on over all objects, in the same passes.
+    init
+        "partition": responsibilities are nine tenths one base partition (laid over others until there are
+        enough clusters), one tenth even. "dirichlet": drawn at random, as the paper's.
+    max_iter
+        Passes at most.
+    tol
+        Relative gain of the log-likelihood at which to stop.
+    random_state, memory, out, resume, client
+        As of `PCC`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    memberships_ : (n_objects, n_clusters) float32, posterior probabilities of the clusters
+    objective_ : log-likelihood; no pass lowers it but by the smoothing of 1e-6
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory. Missing labels are left out of products and sums (missing at
+    random). The paper adds expected counts for them in the M-step instead: the fixed points are the same,
+    the way there is longer.
+
+    References
+    ----------
+    Topchy, Jain and Punch (2004), *A mixture model for clustering ensembles*, section 3.
+    """
+
+    facts: ClassVar[MethodFacts] = MethodFacts(
+        "Topchy, Jain & Punch 2004", "labels", soft=True, missing="native", out_of_core=True, distributed=True
+    )
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 10,
+        n_finalists: int = 1,
+        init: str = "partition",
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            resume=resume,
+            client=client,
+        )
+        self.init = init
+
+    def _problem(self, ensemble: Ensemble, _survey: Survey) -> MixtureProblem:
+        check_choice("init", self.init, ("partition", "dirichlet"))
+        return MixtureProblem(ensemble.offsets, self.n_clusters, self.init)
+
+    def _results(self, state: Any, labels: np.ndarray, _carried: np.ndarray | None) -> np.ndarray:
+        memberships = np.empty((labels.shape[0], self.n_clusters), np.float32)
+        responsibilities(labels, self._recoding.offsets, state["table"], state["bias"], memberships)
+        return memberships

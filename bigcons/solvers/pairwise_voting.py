@@ -1,0 +1,81 @@
+"""IPC pair by pair, for the similarity c/N of incomplete ensembles, which is no sum over partitions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.coassociation import dense
+from bigcons.execution.engine import Engine
+from bigcons.solvers.first_partition import first_partition
+from bigcons.solvers.passes import Record
+from bigcons.solvers.plan import check_plan
+from bigcons.stores.ensemble import Ensemble
+
+PAIRWISE_MEMORY = 4_000_000_000
+
+
+def check_pairwise_plan(name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None) -> None:
+    """Refuse a matrix of all pairs that ``memory``, by default 4 GB, cannot hold."""
+    n = ensemble.n_objects
+    check_plan(
+        f"{name} with normalize='observed' on {n:,} objects",
+        engine,
+        held=20 * n * n,  # two counts, the similarity and what it is made with
+        per_block=0,
+        memory=PAIRWISE_MEMORY if memory is None else memory,
+        remedy=", or use normalize='all' or the method ipvc",
+    )
+
+
+def solve_pairwise(
+    ensemble: Ensemble,
+    n_clusters: int,
+    *,
+    n_init: int,
+    max_passes: int,
+    tol: float,
+    seed: int,
+    engine: Engine,
+) -> tuple[np.ndarray, list[Record], bool]:
+    """Return clusters (n,) int32, the records of the passes and whether they settled, of the best start.
+
+    O(n^2 K) time a pass. Batch moves; objects stay on a tie; without any label they get -1.
+    """
+    n_agree, n_seen = dense(ensemble, memory=1 << 62, client=engine)
+    similarity = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
+    labels = ensemble.read(0, ensemble.n_objects)
+    labelled = np.asarray((labels >= 0).any(axis=1))
+
+    def restart(number: int) -> tuple[np.ndarray, list[Record], bool]:
+        assigned = first_partition(labels, n_clusters, seed, number)
+        records: list[Record] = []
+        while len(records) < max_passes:
+            assigned, record = _move_all(similarity, assigned, labelled, n_clusters)
+            records.append(record)
+            if record["moved_share"] <= tol:
+                return assigned, records, True
+        return assigned, records, False
+
+    return max(engine.map(restart, range(n_init)), key=lambda result: result[1][-1]["objective"])
+
+
+def _move_all(
+    similarity: np.ndarray, assigned: np.ndarray, labelled: np.ndarray, n_clusters: int
+) -> tuple[np.ndarray, Record]:
+    """Return the clusters after every object has moved at once, and what they are worth."""
+    members = (assigned[:, None] == np.arange(n_clusters)).astype(np.float32)
+    sizes = members.sum(axis=0, dtype=np.float64)
+    means = (similarity @ members).astype(np.float64) / np.maximum(sizes, 1.0)
+    means[:, sizes == 0] = -np.inf
+    best = means.argmax(axis=1).astype(np.int32)
+    rows = np.arange(assigned.size)
+    stays = (assigned >= 0) & (means[rows, assigned] >= means[rows, best])
+    moved = np.where(stays, assigned, best)
+    moved[~labelled] = -1
+    n_moved = float(np.count_nonzero(moved != assigned))
+    worth = float(means[rows, moved][labelled].sum())
+    return moved, {
+        "objective": worth,
+        "moved": n_moved,
+        "moved_share": n_moved / max(int(labelled.sum()), 1),
+    }

@@ -1,0 +1,162 @@
+"""Utilities of a consensus maximised by k-means on the labels: QMI and k-means-based consensus (KCC)."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+import numpy as np
+
+from bigcons.kernels.assignment import LABELLED, SCORE
+from bigcons.seeding import SeedLike
+from bigcons.solvers.base import MethodFacts
+from bigcons.solvers.passes import Stats
+from bigcons.solvers.survey import Survey
+from bigcons.solvers.table_problem import TableClusterer, TableProblem, shares
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+_SMALLEST_SHARE = 1e-6
+
+
+class CategoryUtility(TableProblem):
+    """Squared Euclidean distance to the label frequencies, partition by partition, where observed."""
+
+    lower_is_better = False
+
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return ``2 f_kj(l) - |f_kj|^2``: one less the squared distance of a one-hot label to ``f_kj``."""
+        f = shares(T, self.offsets)
+        squares = np.add.reduceat(f * f, self.offsets[:-1], axis=0)
+        return 2.0 * f - np.repeat(squares, np.diff(self.offsets), axis=0)
+
+    def objective(self, stats: Stats) -> float:
+        """Return the utility of the clusters just formed, partitions weighted by the objects they saw."""
+        T = stats["T"][:, : self.n_clusters]
+        together = float((T * shares(T, self.offsets)).sum())
+        apart = float((T.sum(axis=1) * shares(T.sum(axis=1, keepdims=True), self.offsets)[:, 0]).sum())
+        return (together - apart) / float(stats["totals"][LABELLED])
+
+
+class EntropyUtility(TableProblem):
+    """Kullback-Leibler distance to the label frequencies, partition by partition, where observed."""
+
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return ``log f_kj(l)``, with ``f`` at least 1e-6."""
+        return np.log(np.maximum(shares(T, self.offsets), _SMALLEST_SHARE))
+
+    def objective(self, stats: Stats) -> float:
+        """Return the summed distances."""
+        return float(-stats["totals"][SCORE])
+
+
+class QMI(TableClusterer):
+    """Quadratic mutual information consensus: k-means on the one-hot labels.
+
+    Maximises the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -
+    sum_l p(l)^2``, half the quadratic mutual information, by ``sum_j U = M - SSE/n - sum_jl p_j(l)^2``
+    where SSE is the error of k-means on the one-hot matrix.
+
+    Parameters
+    ----------
+    n_clusters, n_init, n_finalists, max_iter, tol
+        As of `IVC`; the optima are of uneven quality, so give it starts.
+    random_state, memory, out, resume, client
+        As of `PCC`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    objective_ : the utility, each partition weighted by the share of objects it saw; no pass lowers it
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: frequencies are those of the
+    observed members and distances go over the observed labels. This is k-means-based consensus with the
+    utility U_c (see `KCC`). Standardising the columns, which the papers mention, means centring them here;
+    it does not alter k-means, while dividing by the deviation would change the objective.
+
+    References
+    ----------
+    Topchy, Jain and Punch (2003), *Combining multiple weak clusterings*; (2005), section 3.
+    """
+
+    facts: ClassVar[MethodFacts] = MethodFacts(
+        "Topchy, Jain & Punch 2003",
+        "labels",
+        soft=False,
+        missing="native",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        return CategoryUtility("QMI", ensemble.offsets, self.n_clusters)
+
+
+class KCC(TableClusterer):
+    """K-means-based consensus clustering with a utility over the observed labels.
+
+    Parameters
+    ----------
+    n_clusters, n_init, n_finalists, max_iter, tol
+        As of `IVC`.
+    utility
+        "uh": entropy (mutual information with the base partitions), by k-means with the Kullback-Leibler
+        distance. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
+    random_state, memory, out, resume, client
+        As of `PCC`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    objective_ : for "uc" the utility as of `QMI`, higher is better; for "uh" the summed distances ``-log
+        f_kj(x_ij)``, lower is better
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. For "uh" a frequency counts as at least 1e-6,
+    so that an object with a label its cluster never had is far away, not infinitely far.
+
+    References
+    ----------
+    Wu, Liu, Xiong, Cao and Chen (2015), *K-means-based consensus clustering: a unified view*.
+    """
+
+    facts: ClassVar[MethodFacts] = QMI.facts._replace(paper="Wu et al. 2015")
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        utility: str = "uh",
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            resume=resume,
+            client=client,
+        )
+        self.utility = utility
+
+    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        check_choice("utility", self.utility, ("uc", "uh"))
+        utility = CategoryUtility if self.utility == "uc" else EntropyUtility
+        return utility("KCC", ensemble.offsets, self.n_clusters)

@@ -1,0 +1,239 @@
+"""Iterative voting: IVC, IPVC and IPC of Nguyen and Caruana, *Consensus Clusterings* (ICDM 2007)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.kernels.assignment import LABELS, SCORE
+from bigcons.seeding import SeedLike
+from bigcons.solvers.base import MethodFacts, Output
+from bigcons.solvers.pairwise_voting import check_pairwise_plan, solve_pairwise
+from bigcons.solvers.passes import Stats
+from bigcons.solvers.survey import Survey
+from bigcons.solvers.table_problem import TableClusterer, TableProblem, shares
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+_PAPER = "Nguyen & Caruana 2007"
+_FACTS = MethodFacts(_PAPER, "labels", soft=False, missing="native", out_of_core=True, distributed=True)
+
+
+class _Mismatches(TableProblem):
+    """Tables of which the sum over an object's labels is the agreement: the rest is its distance."""
+
+    def objective(self, stats: Stats) -> float:
+        return float(stats["totals"][LABELS] - stats["totals"][SCORE])
+
+
+class _IVC(_Mismatches):
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return 1 for the majority label of each partition within each cluster, the lowest of a tie."""
+        majority = np.zeros_like(T)
+        clusters = np.arange(T.shape[1])
+        for first, last in zip(self.offsets[:-1], self.offsets[1:], strict=True):
+            winners = first + T[first:last].argmax(axis=0)
+            majority[winners, clusters] = T[winners, clusters] > 0
+        return majority
+
+
+class _IPVC(_Mismatches):
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return the label frequencies of the clusters."""
+        return shares(T, self.offsets)
+
+
+class _IPC(TableProblem):
+    lower_is_better = False
+
+    def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Return the mean over the members of a cluster of c/M, one label's part of it."""
+        return T / (np.maximum(sizes, 1.0) * (self.offsets.size - 1))
+
+    def objective(self, stats: Stats) -> float:
+        return float(stats["totals"][SCORE])
+
+
+class IVC(TableClusterer):
+    """Iterative voting consensus: clusters of objects around their majority labels (k-modes).
+
+    Every pass takes the majority label of each partition within each cluster as its centre and moves every
+    object to the centre that its labels differ from least.
+
+    Parameters
+    ----------
+    n_clusters
+        The most clusters there can be; one that loses its last object stays empty.
+    n_init
+        Starts, each from a base partition picked at random (laid over others until there are enough
+        clusters). They run on 4,096 objects, or on all if these are no more.
+    n_finalists
+        The best starts that are then carried on over all objects, in the same passes.
+    max_iter
+        Passes at most.
+    tol
+        Share of the objects that may still move in the last pass.
+    random_state, memory, out, resume, client
+        As of `PCC`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    objective_ : labels that differ from the centre of their object's cluster; no pass raises it
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: the majority is that of the
+    observed members, only observed labels count as differences, and a centre no member was observed for
+    differs from every label. On a tie objects stay, labels and clusters of lower number win.
+
+    References
+    ----------
+    Nguyen and Caruana (2007), section 3.1.
+    """
+
+    facts: ClassVar[MethodFacts] = _FACTS
+
+    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        return _IVC("IVC", ensemble.offsets, self.n_clusters)
+
+
+class IPVC(TableClusterer):
+    """Iterative probabilistic voting consensus: clusters of objects around their label frequencies.
+
+    As `IVC`, but the distance of an object to a cluster is its mean distance to all members, itself
+    included: ``sum_j 1 - f_j(y_j)`` with the frequencies ``f`` among the members observed.
+
+    Parameters
+    ----------
+    n_clusters, n_init, n_finalists, max_iter, tol
+        As of `IVC`.
+    random_state, memory, out, resume, client
+        As of `PCC`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    objective_ : summed distances of the objects to their clusters; usually falls, without a guarantee
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. On complete ensembles it equals `IPC`.
+
+    References
+    ----------
+    Nguyen and Caruana (2007), section 3.2.
+    """
+
+    facts: ClassVar[MethodFacts] = _FACTS
+
+    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        return _IPVC("IPVC", ensemble.offsets, self.n_clusters)
+
+
+class IPC(TableClusterer):
+    """Iterative pairwise consensus: objects join the cluster they are most similar to on average.
+
+    The similarity of two objects is the share of partitions that put them together; an object's own
+    similarity to itself counts, without which batch moves can go round in circles.
+
+    Parameters
+    ----------
+    n_clusters, n_init, n_finalists, max_iter, tol
+        As of `IVC`.
+    normalize
+        "observed": similarity c/N, of the partitions that saw both objects. On an incomplete ensemble it is
+        taken pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. Without missing labels the
+        two are one.
+    random_state, memory, out, resume, client
+        As of `PCC`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    objective_ : summed similarities of the objects to their clusters; usually rises, without a guarantee
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass for c/M and complete ensembles, where it equals `IPVC` and needs no matrix of pairs
+    (the paper charges O(n^2) space); O(n^2) time and 4 n^2 bytes for c/N.
+
+    References
+    ----------
+    Nguyen and Caruana (2007), section 3.3.
+    """
+
+    facts: ClassVar[MethodFacts] = _FACTS._replace(missing="c/N or c/M")
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        normalize: str = "observed",
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            resume=resume,
+            client=client,
+        )
+        self.normalize = normalize
+
+    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        return _IPC("IPC", ensemble.offsets, self.n_clusters)
+
+    def _solve_surveyed(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
+    ) -> None:
+        check_choice("normalize", self.normalize, ("observed", "all"))
+        complete = bool((survey.n_seen == ensemble.n_objects).all())
+        if complete or self.normalize == "all":
+            super()._solve_surveyed(ensemble, engine, seed, out, survey)
+            return
+        if self.resume:
+            raise InvalidInputError(
+                "resume=True with normalize='observed' on an incomplete ensemble, which is solved in memory; "
+                "use normalize='all'."
+            )
+        check_pairwise_plan("IPC", ensemble, engine, self.memory)
+        assigned, records, converged = solve_pairwise(
+            ensemble,
+            self.n_clusters,
+            n_init=self.n_init,
+            max_passes=self.max_iter,
+            tol=self.tol,
+            seed=seed,
+            engine=engine,
+        )
+        self._set_results(records, None, converged=converged)
+        self._publish_labels(ensemble, lambda b: assigned[b.start : b.stop], survey.unlabelled, out)
+
+    def _results(self, state: Any, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+        if state is None:
+            raise InvalidInputError(
+                "predict after a fit with normalize='observed' on an incomplete ensemble, which keeps no "
+                "tables; fit with normalize='all'."
+            )
+        return super()._results(state, labels, carried)
