@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,9 +27,9 @@ from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import as_history, run_passes
+from bigcons.execution.loop import Pass, Record, Stage, as_history, run_stages
 from bigcons.memory import Block, format_size
-from bigcons.progress import progress
+from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
 from bigcons.solvers.pcc.stretch import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
@@ -72,17 +72,6 @@ class Problem(NamedTuple):
     arrays: BlockArrays
 
 
-class Stage(NamedTuple):
-    """All that the next pass depends on, memberships by reference: what a snapshot holds."""
-
-    generation: int
-    threshold: float
-    """Objects with a smaller gap stay as they are in the next pass."""
-    is_settled: bool
-    """Whether the gap of the last pass is that of the memberships as they are, and below the tolerance."""
-    records: list[dict[str, float]]
-
-
 def solve_blocked(
     pairs: PairTable,
     n_clusters: int,
@@ -119,35 +108,49 @@ def solve_blocked(
     first_passes = first_moves(borders.neighbours, colours) if spread else [1] * len(blocks)
     problem = Problem(pairs, blocks, borders.neighbours, colours, first_passes, divergence, arrays)
     rounds = [[b for b in blocks if colours[b.index] == colour] for colour in sorted(set(colours))]
-    stage = _resumed(snapshots) or _begin(problem, n_clusters, init, seed, engine, tol * scale)
-    _commit(snapshots, stage)
+    alone = len(rounds) == 1
 
-    def one_pass(number: int) -> dict[str, float]:
-        visit = partial(_visit, problem, number, stage.threshold)
+    def one_pass(stage: Stage[None], listener: Progress) -> Pass[None]:
+        number = stage.generation + 1
+        threshold = _threshold(stage.records, init, tol, alone=alone) * scale
+        visit = partial(_visit, problem, number, threshold)
         parts = [fold(engine, part, visit, _add_stretches, progress=listener) for part in rounds]
-        done = parts[0]
-        for part in parts[1:]:
-            done = _add_stretches(done, part)
-        gap = (done.gap if len(rounds) == 1 else done.gap_before) / scale
-        return {"objective": done.objective, "gap": gap, "steps": done.n_steps}
+        done = reduce(_add_stretches, parts)
+        gap = (done.gap if alone else done.gap_before) / scale
+        record = {"objective": done.objective, "gap": gap, "steps": done.n_steps}
+        still = gap <= tol if alone else done.n_steps == 0
+        return Pass(None, number, record, still and number >= max(first_passes))
 
-    with progress("PCC on blocks of pairs", pairs.n_objects * (max_passes - stage.generation)) as listener:
-        first = stage.generation + 1
-        passes = run_passes(one_pass, first=first, max_passes=max_passes, what="PCC on blocks of pairs")
-        while not stage.is_settled and (record := next(passes, None)) is not None:
-            all_move = stage.generation + 1 >= max(first_passes)
-            stage = _next_stage(stage, record, tol, scale, all_move=all_move, alone=len(rounds) == 1)
-            _commit(snapshots, stage)
-            arrays.drop(stage.generation - 1)
-    last = stage.records[-1]
-    return Solution(
-        BlockMemberships(arrays, stage.generation, blocks),
-        last["objective"],
-        last["gap"],
-        stage.is_settled,
-        len(stage.records),
-        as_history(stage.records),
+    last = run_stages(
+        partial(_begin, problem, n_clusters, init, seed, engine),
+        one_pass,
+        pack=lambda _: ({}, {}),
+        unpack=lambda _arrays, _facts: None,
+        max_passes=max_passes,
+        n_objects=pairs.n_objects,
+        what="PCC on blocks of pairs",
+        arrays=arrays,
+        snapshots=snapshots,
     )
+    return Solution(
+        BlockMemberships(arrays, last.generation, blocks),
+        last.records[-1]["objective"],
+        last.records[-1]["gap"],
+        last.is_settled,
+        len(last.records),
+        as_history(last.records),
+    )
+
+
+def _threshold(records: list[Record], init: Init, tol: float, *, alone: bool) -> float:
+    """Return the relative gap up to which objects stay as they are in the next pass.
+
+    Blocks without neighbours, ``alone``, know the gap at the end of a pass.
+    """
+    if records:
+        return tol * (1.0 if alone or records[-1]["gap"] <= tol else MOVE_SHARE)
+    # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
+    return 0.0 if isinstance(init, str) else tol
 
 
 def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
@@ -213,16 +216,12 @@ def first_moves(neighbours: list[list[int]], colours: list[int]) -> list[int]:
     return passes
 
 
-def _begin(
-    problem: Problem, n_clusters: int, init: Init, seed: int, engine: Engine, threshold: float
-) -> Stage:
+def _begin(problem: Problem, n_clusters: int, init: Init, seed: int, engine: Engine) -> None:
     """Write the first memberships as generation 0."""
     if isinstance(init, np.ndarray):
         init = start.given(init, problem.pairs.n_objects, n_clusters)
     for _ in engine.map(partial(_write_start, problem, n_clusters, init, seed), problem.blocks):
         pass
-    # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
-    return Stage(0, 0.0 if isinstance(init, str) else threshold, False, [])
 
 
 def _write_start(problem: Problem, n_clusters: int, init: Init, seed: int, block: Block) -> None:
@@ -289,27 +288,3 @@ def _add_stretches(a: Stretch, b: Stretch) -> Stretch:
         max(a.gap, b.gap),
         a.objective + b.objective,
     )
-
-
-def _next_stage(
-    stage: Stage, record: dict[str, float], tol: float, scale: float, *, all_move: bool, alone: bool
-) -> Stage:
-    """Return the stage after a pass; blocks without neighbours, ``alone``, know their gaps at its end."""
-    within = record["gap"] <= tol
-    is_settled = all_move and (within if alone else record["steps"] == 0)
-    share = 1.0 if within or alone else MOVE_SHARE
-    return Stage(stage.generation + 1, tol * scale * share, is_settled, [*stage.records, record])
-
-
-def _commit(snapshots: Snapshots | None, stage: Stage) -> None:
-    if snapshots is not None:
-        snapshots.save({}, stage._asdict())
-
-
-def _resumed(snapshots: Snapshots | None) -> Stage | None:
-    found = snapshots.load() if snapshots is not None else None
-    return None if found is None else Stage(**_facts(found[1]))
-
-
-def _facts(facts: dict[str, Any]) -> dict[str, Any]:
-    return {name: facts[name] for name in Stage._fields}

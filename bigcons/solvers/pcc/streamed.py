@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 
 from bigcons.coassociation.factorised import State, add_states, state_of_block
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import as_history, run_passes
+from bigcons.execution.loop import Packed, Pass, Record, Stage, as_history, run_stages
 from bigcons.memory import Block
-from bigcons.progress import progress
+from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.all_pairs import (
     Change,
@@ -38,22 +38,6 @@ MOVE_ALL = -1.0
 MOVE_SHARE = 0.25
 
 
-class Stage(NamedTuple):
-    """All that the next pass depends on, memberships by reference: what a snapshot holds."""
-
-    state: State
-    generation: int
-    """Of the block arrays that hold the memberships of ``state``."""
-    threshold: float
-    """Objects with a smaller gap stay as they are in the next pass."""
-    records: list[dict[str, float]]
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the last pass moved nothing, so that its gap is that of the memberships as they are."""
-        return bool(self.records) and self.records[-1]["moved"] == 0
-
-
 def solve_all_pairs(
     ensemble: Ensemble,
     survey: Survey,
@@ -75,54 +59,61 @@ def solve_all_pairs(
     convergence. With ``snapshots``, every pass is committed, and one that is there already is taken up.
     """
     blocks, offsets = ensemble.blocks(), ensemble.offsets
-    stage = _resumed(snapshots, n_clusters)
-    if stage is None:
-        stage = _begin(ensemble, survey, n_clusters, init, n_init, seed, engine, arrays)
-        if not isinstance(init, str):  # memberships that meet the tolerance stay as they are
-            stage = stage._replace(threshold=tol * survey.mean_weight)
-        _commit(snapshots, stage)
 
-    state, generation, threshold, _ = stage
+    def one_pass(stage: Stage[State], listener: Progress) -> Pass[State]:
+        state, generation = stage.state, stage.generation
+        threshold = _threshold(stage.records, init, tol) * survey.mean_weight
 
-    def update(block: Block) -> Change:
-        labels = ensemble.read(block.start, block.stop)
-        memberships = arrays.read(generation, block)
-        updated = np.empty_like(memberships)
-        change = update_block(state, labels, offsets, memberships, updated, threshold)
-        arrays.write(generation + 1, block, updated)
-        return change
+        def update(block: Block) -> Change:
+            labels = ensemble.read(block.start, block.stop)
+            memberships = arrays.read(generation, block)
+            updated = np.empty_like(memberships)
+            change = update_block(state, labels, offsets, memberships, updated, threshold)
+            arrays.write(generation + 1, block, updated)
+            return change
 
-    def one_pass(_number: int) -> dict[str, float]:
-        nonlocal state, generation
         change = fold(engine, blocks, update, add_changes, progress=listener)
         step = line_search(state, change)[0] if len(blocks) > 1 and change.n_moved else 1.0
-        state = apply_change(state, change, step)
-        generation += 1
+        reached = apply_change(state, change, step)
         if step < 1.0:
             _shorten(engine, blocks, arrays, generation, step)
-            generation += 1
-        gap = change.gap / survey.mean_weight
-        return {"objective": state.objective, "gap": gap, "moved": change.n_moved, "step_length": step}
+        record = {
+            "objective": reached.objective,
+            "gap": change.gap / survey.mean_weight,
+            "moved": change.n_moved,
+            "step_length": step,
+        }
+        return Pass(reached, generation + (1 if step == 1.0 else 2), record, change.n_moved == 0)
 
-    done = len(stage.records)
-    with progress("all-pairs PCC", ensemble.n_objects * (max_passes - done)) as listener:
-        passes = run_passes(one_pass, first=done + 1, max_passes=max_passes, what="all-pairs PCC")
-        while not stage.is_settled and (record := next(passes, None)) is not None:
-            threshold = tol * survey.mean_weight * (1.0 if record["gap"] <= tol else MOVE_SHARE)
-            previous, stage = stage, Stage(state, generation, threshold, [*stage.records, record])
-            _commit(snapshots, stage)
-            for old in range(previous.generation, generation):
-                arrays.drop(old)
-    last = stage.records[-1]
-    return Solution(
-        BlockMemberships(arrays, generation),
-        state.objective,
-        last["gap"],
-        stage.is_settled,
-        len(stage.records),
-        as_history(stage.records),
-        state,
+    last = run_stages(
+        partial(_begin, ensemble, survey, n_clusters, init, n_init, seed, engine, arrays),
+        one_pass,
+        pack=_pack,
+        unpack=partial(_unpack, n_clusters),
+        max_passes=max_passes,
+        n_objects=ensemble.n_objects,
+        what="all-pairs PCC",
+        arrays=arrays,
+        snapshots=snapshots,
     )
+    return Solution(
+        BlockMemberships(arrays, last.generation),
+        last.state.objective,
+        last.records[-1]["gap"],
+        last.is_settled,
+        len(last.records),
+        as_history(last.records),
+        last.state,
+    )
+
+
+def _threshold(records: list[Record], init: start.Init, tol: float) -> float:
+    """Return the relative gap up to which objects stay as they are in the next pass."""
+    if records:
+        return tol * (1.0 if records[-1]["gap"] <= tol else MOVE_SHARE)
+    if isinstance(init, str):
+        return 0.0 if init == "subsample" else MOVE_ALL
+    return tol  # memberships that meet the tolerance stay as they are
 
 
 def _begin(
@@ -134,14 +125,13 @@ def _begin(
     seed: int,
     engine: Engine,
     arrays: BlockArrays,
-) -> Stage:
-    """Write the first memberships as generation 0."""
+) -> State:
+    """Write the first memberships as generation 0; return their state."""
     offsets = ensemble.offsets
     estimate = None
     if not isinstance(init, str):
         init = start.given(init, ensemble.n_objects, n_clusters)
-    saddle = isinstance(init, str) and init != "subsample"
-    if isinstance(init, str) and init == "subsample":
+    elif init == "subsample":
         estimate, memberships = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, engine)
         if survey.sample.shape[0] == ensemble.n_objects:
             init, estimate = memberships, None
@@ -160,8 +150,7 @@ def _begin(
         return state
 
     with progress("start of PCC", ensemble.n_objects) as listener:
-        state = fold(engine, ensemble.blocks(), first_memberships, add_states, progress=listener)
-    return Stage(state, 0, MOVE_ALL if saddle else 0.0, [])
+        return fold(engine, ensemble.blocks(), first_memberships, add_states, progress=listener)
 
 
 def solve_subsample(
@@ -192,33 +181,19 @@ def solve_subsample(
 
 
 def _shorten(engine: Engine, blocks: list[Block], arrays: BlockArrays, generation: int, step: float) -> None:
-    """Write a next generation that lies at ``step`` of the way from the one before ``generation`` to it."""
+    """Write two generations ahead what lies at ``step`` of the way to the next one."""
 
     def blend(block: Block) -> None:
-        before, after = arrays.read(generation - 1, block), arrays.read(generation, block)
-        arrays.write(generation + 1, block, before + np.float32(step) * (after - before))
+        before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
+        arrays.write(generation + 2, block, before + np.float32(step) * (after - before))
 
     for _ in engine.map(blend, blocks):
         pass
 
 
-def _commit(snapshots: Snapshots | None, stage: Stage) -> None:
-    if snapshots is not None:
-        state = stage.state
-        facts = {
-            "generation": stage.generation,
-            "threshold": stage.threshold,
-            "records": stage.records,
-            "squares": state.squares,
-            "quartics": state.quartics,
-        }
-        snapshots.save({"S": state.S, "T": state.T}, facts)
+def _pack(state: State) -> Packed:
+    return {"S": state.S, "T": state.T}, {"squares": state.squares, "quartics": state.quartics}
 
 
-def _resumed(snapshots: Snapshots | None, n_clusters: int) -> Stage | None:
-    found = snapshots.load() if snapshots is not None else None
-    if found is None:
-        return None
-    arrays, facts = found
-    state = State(n_clusters, arrays["S"], arrays["T"], facts["squares"], facts["quartics"])
-    return Stage(state, facts["generation"], facts["threshold"], facts["records"])
+def _unpack(n_clusters: int, arrays: dict[str, np.ndarray], facts: dict[str, float]) -> State:
+    return State(n_clusters, arrays["S"], arrays["T"], facts["squares"], facts["quartics"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +11,10 @@ from bigcons.coassociation.grouped import add_tables, choose_centres, tables_of_
 from bigcons.divergences import Divergence
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import as_history, run_passes
+from bigcons.execution.loop import Packed, Pass, Record, Stage, as_history, run_stages
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
-from bigcons.progress import progress
+from bigcons.progress import Progress, progress
 from bigcons.seeding import generator
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.prototypes import (
@@ -58,15 +59,12 @@ def default_prototypes(n_clusters: int) -> int:
     return max(FEWEST_PROTOTYPES, PROTOTYPES_PER_CLUSTER * n_clusters)
 
 
-class Stage(NamedTuple):
-    """All that the next pass depends on, memberships by reference: what a snapshot holds."""
+class Point(NamedTuple):
+    """Where a solve stands: a generation of memberships as the prototypes see it."""
 
     tables: Tables
-    generation: int
-    """Of the block arrays that hold the memberships of ``tables``."""
     objective: float
     gap: float
-    records: list[dict[str, float]]
 
 
 def solve_prototypes(
@@ -93,36 +91,37 @@ def solve_prototypes(
     more. Every record has the ``error`` of the prototypes, see ``approximation_error``.
     """
     passes = _Passes(ensemble, divergence, engine, arrays, seed)
-    resumed = _resumed(snapshots)
-    stage = resumed or _begin(passes, survey, n_clusters, n_prototypes, init, n_init, seed)
-    if not resumed:
-        _commit(snapshots, stage)
-    saddle = isinstance(init, str) and init != "subsample"
-    settled = bool(stage.records) and _is_settled(stage, tol)
-    with progress("all-pairs PCC", ensemble.n_objects * (max_passes - len(stage.records))) as listener:
 
-        def one_pass(number: int) -> dict[str, float]:
-            nonlocal stage
-            gap = stage.gap / survey.mean_weight
-            share = 1.0 if gap <= tol else MOVE_SHARE
-            threshold = MOVE_ALL if saddle and number == 1 else tol * survey.mean_weight * share
-            stage, record = passes.advance(stage, threshold, n_prototypes)
-            listener.advance(ensemble.n_objects)
-            return {**record, "gap": stage.gap / survey.mean_weight}
+    def one_pass(stage: Stage[Point], listener: Progress) -> Pass[Point]:
+        relative_gap = stage.state.gap / survey.mean_weight
+        threshold = tol * (1.0 if relative_gap <= tol else MOVE_SHARE)
+        if not stage.records and isinstance(init, str) and init != "subsample":
+            threshold = MOVE_ALL
+        reached, generation, record = passes.advance(
+            stage.state, stage.generation, threshold * survey.mean_weight, n_prototypes
+        )
+        listener.advance(ensemble.n_objects)
+        record["gap"] = reached.gap / survey.mean_weight
+        return Pass(reached, generation, record, _is_settled(stage.records, record, tol))
 
-        runs = run_passes(one_pass, first=len(stage.records) + 1, max_passes=max_passes, what="all-pairs PCC")
-        while not settled and (record := next(runs, None)) is not None:
-            stage = stage._replace(records=[*stage.records, record])
-            settled = _is_settled(stage, tol)
-            _commit(snapshots, stage)
-            passes.forget_before(stage.generation)
+    last = run_stages(
+        partial(_begin, passes, survey, n_clusters, n_prototypes, init, n_init, seed),
+        one_pass,
+        pack=_pack,
+        unpack=_unpack,
+        max_passes=max_passes,
+        n_objects=ensemble.n_objects,
+        what="all-pairs PCC",
+        arrays=arrays,
+        snapshots=snapshots,
+    )
     return Solution(
-        BlockMemberships(arrays, stage.generation),
-        stage.objective,
-        stage.records[-1]["gap"],
-        settled,
-        len(stage.records),
-        as_history(stage.records),
+        BlockMemberships(arrays, last.generation),
+        last.state.objective,
+        last.records[-1]["gap"],
+        last.is_settled,
+        len(last.records),
+        as_history(last.records),
     )
 
 
@@ -137,7 +136,6 @@ class _Passes:
         n = ensemble.n_objects
         draw = generator(seed, "pcc.prototypes.sample")
         self.sampled = np.arange(n) if n <= SAMPLE else np.sort(draw.choice(n, SAMPLE, replace=False))
-        self.oldest = 0
 
     def update(self, tables: Tables, generation: int, threshold: float) -> Change:
         """Update every object; write the next generation."""
@@ -199,33 +197,35 @@ class _Passes:
         for _ in self.engine.map(task, self.blocks):
             pass
 
-    def advance(self, stage: Stage, threshold: float, n_prototypes: int) -> tuple[Stage, dict[str, float]]:
-        """Make one pass; return where it leads, the records not yet extended, and its own record."""
-        change = self.update(stage.tables, stage.generation, threshold)
+    def advance(
+        self, point: Point, generation: int, threshold: float, n_prototypes: int
+    ) -> tuple[Point, int, Record]:
+        """Make one pass from a generation; return where it leads, in which generation, and its record."""
+        change = self.update(point.tables, generation, threshold)
         for step in STEPS:
             if step == 1.0:
-                generation, tables = stage.generation + 1, apply_change(stage.tables, change)
+                reached, tables = generation + 1, apply_change(point.tables, change)
             else:
-                self.blend(stage.generation, step)
-                generation = stage.generation + 2
-                tables = self.group(stage.tables.centres, generation)
-            found = self.evaluate(tables, generation)
-            if found.objective < stage.objective:
+                self.blend(generation, step)
+                reached = generation + 2
+                tables = self.group(point.tables.centres, reached)
+            found = self.evaluate(tables, reached)
+            if found.objective < point.objective:
                 break
         else:
-            step, generation, tables = 0.0, stage.generation, stage.tables
+            step, reached, tables = 0.0, generation, point.tables
             self.arrays.drop(generation + 1)
             self.arrays.drop(generation + 2)
-            found = self.evaluate(tables, generation)
-        if stage.objective - found.objective > RENEW_ABOVE * abs(stage.objective):
-            tables, found = self.renew(tables, generation, found, stage.objective, n_prototypes)
+            found = self.evaluate(tables, reached)
+        if point.objective - found.objective > RENEW_ABOVE * abs(point.objective):
+            tables, found = self.renew(tables, reached, found, point.objective, n_prototypes)
         record = {
             "objective": found.objective,
             "moved": change.n_moved,
             "step_length": step,
             "error": approximation_error(tables.centres, self.offsets, found, self.divergence),
         }
-        return Stage(tables, generation, found.objective, found.gap, stage.records), record
+        return Point(tables, found.objective, found.gap), reached, record
 
     def renew(
         self, tables: Tables, generation: int, found: Evaluation, ceiling: float, n_prototypes: int
@@ -235,17 +235,11 @@ class _Passes:
         evaluation = self.evaluate(renewed, generation)
         return (renewed, evaluation) if evaluation.objective < ceiling else (tables, found)
 
-    def forget_before(self, generation: int) -> None:
-        """Drop the generations that no pass reads any more."""
-        for old in range(self.oldest, generation):
-            self.arrays.drop(old)
-        self.oldest = max(self.oldest, generation)
 
-
-def _is_settled(stage: Stage, tol: float) -> bool:
-    last = stage.records[-1]
-    before = stage.records[-2]["objective"] if len(stage.records) > 1 else np.inf
-    return last["gap"] <= tol or before - last["objective"] <= tol * LEAST_DECREASE * abs(last["objective"])
+def _is_settled(records: list[Record], record: Record, tol: float) -> bool:
+    before = records[-1]["objective"] if records else np.inf
+    gain = before - record["objective"]
+    return record["gap"] <= tol or gain <= tol * LEAST_DECREASE * abs(record["objective"])
 
 
 def _begin(
@@ -256,7 +250,7 @@ def _begin(
     init: start.Init,
     n_init: int,
     seed: int,
-) -> Stage:
+) -> Point:
     """Write the first memberships as generation 0, and group them."""
     ensemble, offsets, arrays, divergence = passes.ensemble, passes.offsets, passes.arrays, passes.divergence
     estimate = None
@@ -283,7 +277,7 @@ def _begin(
     centres = choose_centres(passes.sample(0), n_prototypes) if estimate is None else estimate.centres
     tables = passes.group(centres, 0)
     found = passes.evaluate(tables, 0)
-    return Stage(tables, 0, found.objective, found.gap, [])
+    return Point(tables, found.objective, found.gap)
 
 
 def _refined(
@@ -302,15 +296,9 @@ def _refined(
     return tables_of_block(choose_centres(memberships, n_prototypes), labels, offsets, memberships)
 
 
-def _commit(snapshots: Snapshots | None, stage: Stage) -> None:
-    if snapshots is not None:
-        facts = {"generation": stage.generation, "objective": stage.objective, "gap": stage.gap}
-        snapshots.save(stage.tables._asdict(), {**facts, "records": stage.records})
+def _pack(point: Point) -> Packed:
+    return point.tables._asdict(), {"objective": point.objective, "gap": point.gap}
 
 
-def _resumed(snapshots: Snapshots | None) -> Stage | None:
-    found = snapshots.load() if snapshots is not None else None
-    if found is None:
-        return None
-    arrays, facts = found
-    return Stage(Tables(**arrays), facts["generation"], facts["objective"], facts["gap"], facts["records"])
+def _unpack(arrays: dict[str, np.ndarray], facts: dict[str, float]) -> Point:
+    return Point(Tables(**arrays), **facts)
