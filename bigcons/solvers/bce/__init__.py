@@ -1,0 +1,1 @@
+"""Bayesian cluster ensembles (Wang, Shan, Banerjee 2009)."""

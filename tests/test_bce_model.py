@@ -1,0 +1,135 @@
+"""The M-step of Bayesian cluster ensembles against direct maximisation, and starts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import digamma
+
+from bigcons import Ensemble
+from bigcons.solvers.bce.model import (
+    ALPHA_FLOOR,
+    Parameters,
+    best_alpha,
+    label_probabilities,
+    m_step,
+    objective,
+)
+from bigcons.solvers.bce.variational import VariationalBCE, base_start, random_start
+from tests.naive import bce as naive
+from tests.strategies import label_matrices
+
+LAP = 1e-6
+
+
+@st.composite
+def expected_logs(draw):
+    """Draw log_means of some gammas, from nearly hard to nearly uniform ones, and their number."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    K, n = draw(st.integers(2, 5)), draw(st.integers(3, 40))
+    gamma = rng.dirichlet(np.full(K, draw(st.sampled_from([0.05, 1.0, 30.0]))), n) * 20 + 0.05
+    return (digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))).sum(axis=0), n
+
+
+@given(expected_logs(), st.sampled_from([0.001, 0.3, 5.0, 1000.0]))
+@settings(max_examples=50)
+def test_best_alpha__is_the_direct_maximum(sums, start):
+    log_means, n = sums
+    found = best_alpha(np.full(len(log_means), start), log_means, n)
+    expected = naive.best_alpha(log_means, n, ALPHA_FLOOR)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+    value = naive.alpha_value(found, log_means, n)
+    assert value >= naive.alpha_value(expected, log_means, n) - 1e-9 * abs(value)
+
+
+def test_best_alpha__stays_at_the_floor_while_the_others_are_at_their_best():
+    log_means, n = np.array([-20000.0, -12.0, -20.0]), 10
+    found = best_alpha(np.full(3, 0.5), log_means, n)
+    expected = naive.best_alpha(log_means, n, ALPHA_FLOOR)
+    assert found[0] == ALPHA_FLOOR < found[1]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_best_alpha__leaves_the_floor_when_that_raises_the_bound():
+    log_means, n = np.array([-9.0, -12.0, -20.0]), 10
+    found = best_alpha(np.full(3, ALPHA_FLOOR), log_means, n)
+    np.testing.assert_allclose(found, naive.best_alpha(log_means, n, ALPHA_FLOOR), rtol=1e-4)
+    assert (found > ALPHA_FLOOR).all()
+
+
+def test_best_alpha__of_one_cluster_stays():
+    assert best_alpha(np.array([0.7]), np.zeros(1), 5) == 0.7
+
+
+def test_m_step__is_that_of_the_paper():
+    rng = np.random.default_rng(0)
+    offsets, n = np.array([0, 2, 5]), 30.0
+    counts, log_means = rng.exponential(size=(5, 3)), np.array([-40.0, -50.0, -70.0])
+    before = Parameters(np.ones(3), np.full((5, 3), 0.5))
+    found = m_step(before, counts, log_means, n, offsets, lap=LAP, update_alpha=True)
+    beta, alpha = naive.m_step(np.split(counts, [2]), log_means, n, LAP, ALPHA_FLOOR)
+    np.testing.assert_allclose(found.beta, np.concatenate(beta))
+    np.testing.assert_allclose(found.alpha, alpha, rtol=1e-4)
+    kept = m_step(before, counts, log_means, n, offsets, lap=LAP, update_alpha=False)
+    np.testing.assert_array_equal(kept.alpha, before.alpha)
+
+
+def test_objective__is_the_bound_and_the_prior_of_lap():
+    parameters = Parameters(np.array([0.5, 1.5]), np.array([[0.25, 0.5], [0.75, 0.5]]))
+    normaliser = naive.alpha_value(parameters.alpha, np.zeros(2), 3)
+    expected = -7.0 + normaliser + 0.1 * np.log([0.25, 0.5, 0.75, 0.5]).sum()
+    assert objective(parameters, -7.0, 3, 0.1) == pytest.approx(expected)
+
+
+@given(
+    label_matrices(max_objects=12), st.integers(1, 5), st.sampled_from(["base", "random"]), st.integers(0, 99)
+)
+@settings(max_examples=60)
+def test_passes__never_lower_the_objective(labels, n_clusters, start, seed):
+    ensemble = Ensemble.from_labels(labels)
+    labels = ensemble.read(0, ensemble.n_objects)
+    problem = VariationalBCE(ensemble.offsets, n_clusters, start=start, lap=LAP, update_alpha=True)
+    state, carried = problem.start(labels, seed, 0)
+    values = []
+    for _ in range(12):
+        stats, carried = problem.visit(state, labels, carried)
+        judged, (state, record) = state, problem.finish(state, stats)
+        values.append(record["objective"])
+        tables = np.split(judged["beta"], ensemble.offsets[1:-1])
+        bound = naive.statistics(labels, tables, judged["alpha"], carried.astype(np.float64))[2]
+        expected = bound + LAP * np.log(judged["beta"]).sum()
+        assert record["objective"] == pytest.approx(expected, rel=1e-7, abs=1e-7)
+    assert (np.diff(values) >= -1e-7 * (1 + np.abs(values[0]))).all()
+
+
+@given(label_matrices(max_objects=12), st.integers(1, 6), st.integers(0, 99))
+def test_starts__are_parameters(labels, n_clusters, seed):
+    ensemble = Ensemble.from_labels(labels)
+    labels, offsets = ensemble.read(0, ensemble.n_objects), ensemble.offsets
+    for begin in (base_start, random_start):
+        alpha, beta = begin(labels, offsets, n_clusters, LAP, np.random.default_rng(seed))
+        assert alpha.shape == (n_clusters,)
+        assert beta.shape == (ensemble.n_base_clusters, n_clusters)
+        assert (alpha >= ALPHA_FLOOR).all()
+        assert (beta > 0).all()
+        np.testing.assert_allclose(np.add.reduceat(beta, offsets[:-1]), 1)
+
+
+def test_base_start__of_one_partition_is_that_partition():
+    labels = np.array([[0], [0], [0], [1], [1], [2], [-1]], np.int8)
+    offsets, truth = np.array([0, 3]), np.array([3, 2, 1])
+    _, beta = base_start(labels, offsets, 3, LAP, np.random.default_rng(0))
+    for k in range(3):  # the largest cell is cluster 0, and nine tenths of it are certain
+        weights = 0.1 / 3 * truth + 0.9 * truth * (np.arange(3) == k) + 0.1 + LAP + 0.0
+        np.testing.assert_allclose(beta[:, k], weights / weights.sum())
+
+
+def test_base_start__splits_by_further_partitions_until_there_are_enough_clusters():
+    labels = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [0, 0]], np.int8)
+    _, beta = base_start(labels, np.array([0, 2, 4]), 4, LAP, np.random.default_rng(0))
+    assert len(np.unique(np.round(beta, 9), axis=1).T) == 4
+
+
+def test_label_probabilities__takes_a_partition_without_clusters():
+    found = label_probabilities(np.array([[1.0], [3.0], [2.0]]), np.array([0, 2, 2, 3]))
+    np.testing.assert_allclose(found, [[0.25], [0.75], [1.0]])
