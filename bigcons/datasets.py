@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
+from bigcons.kernels.categorical import draw_labels
 from bigcons.memory import row_blocks
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.validation import check_int, check_number
@@ -343,10 +344,7 @@ def simulated_soft_partitions(
     log_density = -((points[:, None, :] - means) ** 2).sum(axis=2) / (2 * sigma**2)
     density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     memberships = density / density.sum(axis=1, keepdims=True)
-    thresholds = memberships.cumsum(axis=1)[:, :-1]
-    draws = rng.random((len(points), n_partitions))
-    labels = sum((draws > thresholds[:, k, None]).astype(np.int8) for k in range(3))
-    return np.asarray(labels), memberships
+    return draw_labels(memberships, rng.random((len(points), n_partitions))), memberships
 
 
 # KDD Cup 1999

@@ -1,5 +1,17 @@
-"""Base clusterings: from features to an ensemble."""
+"""Base clusterings: from features, a soft partition or a clustering to an ensemble."""
 
+from bigcons.generate.corrupt import delete_labels, noisy_copies
 from bigcons.generate.kmeans import kmeans
+from bigcons.generate.soft import from_memberships
+from bigcons.generate.views import feature_views, object_views
+from bigcons.generate.weighted import weighted_kmeans
 
-__all__ = ["kmeans"]
+__all__ = [
+    "delete_labels",
+    "feature_views",
+    "from_memberships",
+    "kmeans",
+    "noisy_copies",
+    "object_views",
+    "weighted_kmeans",
+]

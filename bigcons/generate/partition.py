@@ -1,4 +1,4 @@
-"""The task that makes one partition: scikit-learn's k-means on a random subset of the objects."""
+"""The task that makes one partition: scikit-learn's k-means on the objects and features it sees."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bigcons.generate.plan import Plan, Settings
+from bigcons.generate.schemes import Scheme, View
 from bigcons.generate.scratch import Scratch
-from bigcons.generate.subsets import Subset
+from bigcons.generate.subsets import Rows
 from bigcons.memory import row_blocks
 from bigcons.seeding import generator
 from bigcons.stores.feature_sources import NpyFile
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 Matrix = np.ndarray | NpyFile
 
-_STREAM = "generate.kmeans"
 _START_SEGMENTS = 256
 
 
@@ -36,6 +36,7 @@ class PartitionTask:
     """
 
     matrix: Matrix
+    scheme: Scheme
     settings: Settings
     plan: Plan
     seed: int
@@ -43,21 +44,18 @@ class PartitionTask:
 
     def __call__(self, u: int) -> np.ndarray | None:
         """Make partition ``u``."""
-        rng = generator(self.seed, _STREAM, u)
+        n_objects, n_features = self.matrix.shape
+        stream = self.scheme.stream
+        rng = generator(self.seed, stream, u)
         low, high = self.settings.n_clusters
         n_clusters = int(rng.integers(low, high + 1))
-        subset = Subset(
-            n_objects=self.matrix.shape[0],
-            share=self.settings.sample,
-            segment_rows=self.plan.segment_rows,
-            seed=self.seed,
-            stream=f"{_STREAM}.subset",
-            index=u,
-        )
+        subset = self.scheme.objects.subset(n_objects, self.plan.segment_rows, self.seed, stream, u)
+        view = self.scheme.features.view(n_features, self.seed, stream, u)
+        points = Points(self.matrix, subset, view, self.plan)
         cluster = self._lloyd if self.plan.algorithm == "lloyd" else self._minibatch
         with _controller().limit(limits=1, user_api="openmp"):
-            column = LabelColumn(subset.n_objects, n_clusters, self.settings.label_dtype)
-            for rows, labels in cluster(subset, n_clusters, rng):
+            column = LabelColumn(n_objects, n_clusters, self.settings.label_dtype)
+            for rows, labels in cluster(points, n_clusters, rng):
                 column.put(rows, labels)
         labels = column.dense()
         if self.scratch is None:
@@ -65,32 +63,33 @@ class PartitionTask:
         self.scratch.write_partition(u, labels)
         return None
 
-    def _lloyd(self, subset: Subset, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
-        rows = subset.rows(0, subset.n_objects)
-        model = self._model(n_clusters, rng).fit(self._gather(rows))
+    def _lloyd(self, points: Points, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
+        rows = points.subset.rows(0, points.subset.n_objects)
+        model = self._model(n_clusters, rng).fit(points.gather(rows))
         yield rows, model.labels_
 
-    def _minibatch(self, subset: Subset, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
+    def _minibatch(self, points: Points, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
         """Lloyd's algorithm on a sample, one pass of mini-batches, one pass that assigns.
 
         A mini-batch mixes segments from everywhere, for neighbouring rows are often alike.
         """
         from sklearn.cluster import MiniBatchKMeans
 
+        subset = points.subset
         segments = rng.permutation(-(-subset.n_objects // subset.segment_rows))
-        start = self._model(n_clusters, rng).fit(self._start(subset, segments, rng))
+        start = self._model(n_clusters, rng).fit(self._start(points, segments, rng))
         model = MiniBatchKMeans(n_clusters, init=start.cluster_centers_, n_init=1, reassignment_ratio=0)
         del start
         rng.shuffle(segments)
         for first in range(0, len(segments), self.plan.batch_segments):
             batch = segments[first : first + self.plan.batch_segments]
-            points = [self._gather(rows) for rows in map(subset.segment, batch) if len(rows)]
-            if points:
-                model.partial_fit(np.concatenate(points))
+            parts = [points.gather(rows) for rows in map(subset.segment, batch) if len(rows)]
+            if parts:
+                model.partial_fit(np.concatenate(parts))
         for block in row_blocks(subset.n_objects, self.plan.chunk_rows):
             rows = subset.rows(block.start, block.stop)
             if len(rows):
-                yield rows, model.predict(self._gather(rows))
+                yield rows, model.predict(points.gather(rows))
 
     def _model(self, n_clusters: int, rng: np.random.Generator) -> KMeans:
         from sklearn.cluster import KMeans
@@ -105,34 +104,41 @@ class PartitionTask:
             copy_x=False,
         )
 
-    def _start(self, subset: Subset, segments: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _start(self, points: Points, segments: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Points of the subset from up to 256 of the segments, the same number from each."""
         quota = -(-self.plan.start_rows // min(len(segments), _START_SEGMENTS))
-        points: list[np.ndarray] = []
+        parts: list[np.ndarray] = []
         n_points = 0
         for segment in segments:
-            rows = subset.segment(segment)
+            rows = points.subset.segment(segment)
             if len(rows) > quota:
                 rows = np.sort(rng.choice(rows, size=quota, replace=False, shuffle=False))
             if len(rows):
-                points.append(self._gather(rows))
+                parts.append(points.gather(rows))
             n_points += len(rows)
             if n_points >= self.plan.start_rows:
                 break
-        return np.concatenate(points)
+        return np.concatenate(parts)
 
-    def _gather(self, rows: np.ndarray) -> np.ndarray:
-        """The points of ascending ``rows``; of a file, by way of the blocks that hold them."""
-        if isinstance(self.matrix, np.ndarray):
-            return self.matrix[rows]
-        points = np.empty((len(rows), self.matrix.shape[1]), dtype=np.float32)
-        step = self.plan.chunk_rows
+
+class Points(NamedTuple):
+    """The matrix as one partition sees it."""
+
+    matrix: Matrix
+    subset: Rows
+    view: View
+    plan: Plan
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        """Return the points of ascending ``rows``, by way of the blocks that hold them."""
+        width = self.matrix.shape[1] if self.view.columns is None else len(self.view.columns)
+        points = np.empty((len(rows), width), dtype=np.float32)
         done = 0
         while done < len(rows):
             first = int(rows[done])
-            until = int(np.searchsorted(rows, first + step))
+            until = int(np.searchsorted(rows, first + self.plan.chunk_rows))
             block = self.matrix[first : int(rows[until - 1]) + 1]
-            points[done:until] = block[rows[done:until] - first]
+            points[done:until] = self.view.of(block[rows[done:until] - first])
             done = until
         return points
 

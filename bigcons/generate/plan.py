@@ -10,7 +10,7 @@ import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, ThreadsEngine
-from bigcons.generate.subsets import subset_size
+from bigcons.generate.schemes import Scheme
 from bigcons.memory import format_size
 from bigcons.stores.features import Features
 
@@ -20,13 +20,14 @@ SEGMENT_ROWS = 4096
 _BATCH_VALUES = 1 << 20
 _START_VALUES = 1 << 21
 _PREPARE_BYTES_PER_VALUE = 48
+_DISTANCE_BYTES = 2048
+"""per cluster: its distances to the 256 points that Lloyd's algorithm looks at together"""
 
 
 class Settings(NamedTuple):
     """What a partition is made with."""
 
     n_clusters: tuple[int, int]
-    sample: float
     init: str
     n_init: int
     max_iter: int
@@ -74,18 +75,23 @@ class Plan:
         return engine
 
 
-def make_plan(data: Features, n_kept: int, settings: Settings, budget: int, algorithm: str) -> Plan:
+def make_plan(
+    data: Features, n_kept: int, scheme: Scheme, settings: Settings, budget: int, algorithm: str
+) -> Plan:
     """Return the plan for ``n_kept`` columns of ``data``; raise MemoryBudgetError if there is none."""
+    width, k = scheme.features.width(n_kept), settings.n_clusters[1]
     block_values = min(data.chunk_rows, data.n_objects) * data.n_features
     prepare = _PREPARE_BYTES_PER_VALUE * block_values + data.held_bytes
     column = data.n_objects * settings.label_dtype.itemsize
-    size = subset_size(data.n_objects, settings.sample)
-    lloyd = column + size * (8 * n_kept + 64)  # the subset, a copy to measure its variance, work per row
+    size = scheme.objects.most(data.n_objects)
+    centres = k * (32 * width + _DISTANCE_BYTES)
+    # the subset, a copy to measure its variance, work per row
+    lloyd = column + centres + size * (8 * width + 64)
     matrix = 4 * data.n_objects * n_kept
     segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
-    start_rows = min(size, max(_START_VALUES // n_kept, 20 * settings.n_clusters[1]))
-    batch_rows = min(size, max(_BATCH_VALUES // n_kept, 20 * settings.n_clusters[1]))
-    minibatch = column + start_rows * (8 * n_kept + 64) + 16 * (batch_rows + segment_rows) * n_kept
+    start_rows = min(size, max(_START_VALUES // width, 20 * k))
+    batch_rows = min(size, max(_BATCH_VALUES // width, 20 * k))
+    minibatch = column + centres + start_rows * (8 * width + 64) + 16 * (batch_rows + segment_rows) * width
     if budget < prepare + column:
         raise _too_little("a block of the features and the labels of a partition", budget, prepare + column)
     free = budget - prepare
@@ -113,7 +119,7 @@ def make_plan(data: Features, n_kept: int, settings: Settings, budget: int, algo
         n_tasks=int(n_tasks),
         chunk_rows=data.chunk_rows,
         segment_rows=segment_rows,
-        batch_segments=math.ceil(batch_rows / (segment_rows * settings.sample)),
+        batch_segments=math.ceil(batch_rows / (segment_rows * scheme.objects.share)),
         start_rows=start_rows,
         reason=reason,
     )

@@ -27,10 +27,9 @@ from bigcons.stores.importing import (
 from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, open_labels
 from bigcons.stores.label_writer import sweep
 from bigcons.stores.locks import writer_lock
+from bigcons.stores.places import DiskPlace, StorePath, place_of
 from bigcons.stores.sources import ColumnsSource, LabelSource, open_source
 from bigcons.validation import check_choice, check_int
-
-StorePath = manifest.StorePath
 
 
 class Ensemble:
@@ -68,7 +67,7 @@ class Ensemble:
         Raises StoreNotFoundError if there is none, CorruptStoreError if the store is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
-        stored = open_labels(manifest.local_path(path))
+        stored = open_labels(place_of(path))
         ensemble = cls(stored, stored.head, None)
         ensemble._mode = mode
         return ensemble
@@ -304,13 +303,18 @@ class Ensemble:
         assert self.path is not None  # noqa: S101 - only stored ensembles are written to
         if self._mode != "a":
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
-        with writer_lock(self.path), manifest.plain_disk_errors(self.path):
-            stored = open_labels(manifest.local_path(self.path))
-            sweep(stored.path, stored.generation)
+        place = place_of(self.path)
+        if not isinstance(place, DiskPlace):
+            raise InvalidInputError(
+                f"{self.path} lies in a bucket, where ensembles do not grow; load() it, append and save it."
+            )
+        with writer_lock(place), manifest.plain_disk_errors(place):
+            stored = open_labels(place)
+            sweep(stored.data, stored.generation)
             try:
                 yield stored
             except BaseException:
-                sweep(stored.path, stored.generation)
+                sweep(stored.data, stored.generation)
                 raise
             self._labels = open_labels(stored.path)
             self._head = self._labels.head
@@ -375,6 +379,26 @@ def write_partitions(
     source = ColumnsSource(columns, check_int("n_objects", n_objects))
     made_by = {"made_by": "write_partitions"} if provenance is None else provenance
     return _import(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
+
+
+def ensemble_of(
+    source: LabelSource,
+    out: StorePath | None = None,
+    *,
+    provenance: dict[str, Any],
+    overwrite: bool = False,
+    memory: int | float | str = "1GB",
+) -> Ensemble:
+    """Read a source of labels into memory, or with ``out`` into a store within ``memory``.
+
+    The source is read twice, and must give the same labels each time.
+    """
+    if out is not None:
+        manifest.refuse_existing(out, overwrite)
+        return _import(source, out, None, provenance, overwrite, parse_size(memory), None)
+    learnt = learn(source, partition_names(source, None))
+    labels = growing.gather(source, learnt)
+    return Ensemble(labels, _head(learnt, provenance), [e.categories for e in learnt.encodings])
 
 
 def _import(

@@ -82,7 +82,7 @@ class EnsembleSource(LabelSource):
         for block in self._ensemble.blocks(max(rows, self.least_rows)):
             columns = columns_of(self._ensemble.read(block.start, block.stop))
             yield [
-                codes if values is None else _values_of(codes, values)
+                values_of(codes, values)
                 for codes, values in zip(columns, self._ensemble.categories, strict=True)
             ]
 
@@ -107,7 +107,10 @@ def rows_source(rows: Sequence[Any]) -> ArraySource:
     return ArraySource(matrix)
 
 
-def _values_of(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
+    """Return the original label values of codes, missing as None for text, -1 for numbers."""
+    if values is None:
+        return codes
     missing: Any = None if values.dtype == object else -1
     return np.append(values, missing)[codes]
 
