@@ -21,42 +21,68 @@ if TYPE_CHECKING:
 @click.option("--truth", metavar="FILE", help="True classes, one row per object.")
 @click.option("--column", help="Column of the truth file.  [default: its only one]")
 @click.option("--ensemble", metavar="STORE", help="Its ensemble, for the criteria that need no truth.")
+@click.option("--features", metavar="FILE", help="Features of the objects, for the compactness of clusters.")
+@click.option(
+    "--metric",
+    type=click.Choice(["euclidean", "sqeuclidean", "cityblock"]),
+    help="Distance of the compactness; sqeuclidean takes one pass, the others visit every pair of a cluster."
+    "  [default: euclidean]",
+)
 @reporting
-def command(consensus: str, truth: str | None, column: str | None, ensemble: str | None) -> None:
-    """Judge CONSENSUS by a truth or by its ensemble.
+def command(
+    consensus: str,
+    truth: str | None,
+    column: str | None,
+    ensemble: str | None,
+    features: str | None,
+    metric: str | None,
+) -> None:
+    """Judge CONSENSUS by a truth, by its ensemble or by features.
 
     The truth is a .parquet, .csv, .npy, .npz or .zarr. Objects without a class in it, or without a label
     in the consensus, are left out.
+
+    High is good, except in van_dongen, variation_of_information, pcc_objective and compactness, which are
+    distances. Criteria called mean_... are averages over the partitions of the ensemble, and so is anmi, with
+    partitions weighted by their known labels.
     """
     from bigcons.stores.consensus import Consensus
 
-    if truth is None and ensemble is None:
-        raise click.UsageError("Give --truth, --ensemble or both: there is nothing to judge by.")
+    if truth is None and ensemble is None and features is None:
+        raise click.UsageError(
+            "Give --truth, --ensemble, --features or several: there is nothing to judge by."
+        )
+    for option, value, needed, of in (
+        ("--column", column, "--truth", truth),
+        ("--metric", metric, "--features", features),
+    ):
+        if value is not None and of is None:
+            raise click.UsageError(f"{option} says nothing without {needed}.")
     solved = Consensus.open(consensus)
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects}
     if truth is not None:
         result |= _by_truth(solved, _classes(truth, column, solved.n_objects))
     if ensemble is not None:
         result |= _by_ensemble(solved, ensemble)
+    if features is not None:
+        result |= _by_features(solved, features, metric or "euclidean")
     emit(result, facts(result))
 
 
 def _by_truth(solved: Consensus, classes: np.ndarray) -> dict[str, Any]:
-    from bigcons import metrics
+    from bigcons.metrics.contingency import truth_table
+    from bigcons.metrics.criteria import OF_TRUTH
 
-    labels = solved.labels
-    return {
-        "n_judged": int(((classes >= 0) & (labels >= 0)).sum()),
-        "matching_accuracy": metrics.matching_accuracy(classes, labels),
-        "adjusted_rand": metrics.adjusted_rand(classes, labels),
-        "nmi": metrics.nmi(classes, labels),
-        "purity": metrics.purity(classes, labels),
-    }
+    table = truth_table(classes, solved.labels)
+    scores = {name: criterion(table) for name, criterion in OF_TRUTH.items()}
+    return {"n_judged": int(table.sum()), **scores}
 
 
 def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
     """Return the criteria that need no truth; the objective is that of the squared divergence, all pairs."""
     from bigcons import metrics
+    from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+    from bigcons.metrics.ensemble import average_of_tables, partition_tables
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(path)
@@ -65,10 +91,26 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
             f"{path} has {ensemble.n_objects} objects but {solved.path} has {solved.n_objects}; "
             "give the ensemble the consensus was made from."
         )
-    return {
-        "anmi": metrics.anmi(ensemble, solved.labels),
-        "pcc_objective": metrics.pcc_objective(ensemble, solved.memberships, constant=False),
-    }
+    tables = partition_tables(ensemble, solved.labels)
+    scores = {"anmi": average_of_tables(OF_TWO_CLUSTERINGS["nmi"], tables, weighted=True)}
+    for name, criterion in OF_TWO_CLUSTERINGS.items():
+        scores[f"mean_{name}"] = average_of_tables(criterion, tables, weighted=False)
+    if solved.has_memberships:
+        scores["pcc_objective"] = metrics.pcc_objective(ensemble, solved.memberships, constant=False)
+    return scores
+
+
+def _by_features(solved: Consensus, path: str, metric: str) -> dict[str, Any]:
+    from bigcons import metrics
+    from bigcons.stores.features import open_features
+
+    features = open_features(path)
+    if features.n_objects != solved.n_objects:
+        raise InvalidInputError(
+            f"{path} has {features.n_objects} rows but {solved.path} has {solved.n_objects} objects; "
+            "give the features of the objects, in their order."
+        )
+    return {"compactness": metrics.compactness(features, solved.labels, metric=metric)}
 
 
 def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""Criteria that count objects or pairs of objects on which two clusterings agree."""
+"""Criteria that count objects or pairs of objects on which two clusterings agree.
+
+Each is a function of their contingency table, and stands twice: for two clusterings, and for a table
+``(n_classes, n_clusters)`` that has an object; empty rows and columns do no harm.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.metrics.contingency import truth_table
+from bigcons.metrics.contingency import contingency, truth_table
+from bigcons.validation import check_choice
 
 
 def matching_accuracy(truth: Any, labels: Any) -> float:
@@ -16,11 +21,32 @@ def matching_accuracy(truth: Any, labels: Any) -> float:
     numbers, those left over match nothing (Lourenço et al. 2015, section 5). In (0, 1], 1 if equal up
     to names. Labels are as in `contingency`.
     """
-    from scipy.optimize import linear_sum_assignment
+    return matching_accuracy_of_table(truth_table(truth, labels))
 
-    table = truth_table(truth, labels)
-    matched = table[linear_sum_assignment(table, maximize=True)].sum()
-    return float(matched / table.sum())
+
+def consistency_index(truth: Any, labels: Any, *, matching: str = "hungarian") -> float:
+    """Return the consistency index (CI), the share of objects in agreement under a one-to-one matching.
+
+    With ``matching="hungarian"`` the matching is the best one and CI is the H criterion, of which it is
+    another name; with "greedy" the largest overlaps are matched first, as in Fred (2001).
+    """
+    check_choice("matching", matching, ("hungarian", "greedy"))
+    return micro_precision(truth, labels, mode=matching)
+
+
+def micro_precision(truth: Any, labels: Any, *, mode: str = "greedy") -> float:
+    """Return the micro-precision (MP): the share of objects whose cluster stands for their class.
+
+    Which class a cluster stands for is decided by ``mode``: "greedy" takes the largest cell of the
+    contingency table, then the largest in what other classes and clusters are left, and so on (equal ones in
+    ascending order of class, then of cluster); "hungarian" is the best one-to-one matching
+    (`matching_accuracy`); "majority" lets several clusters stand for one class (`purity`).
+
+    Wang, Shan and Banerjee (2009) define it by the majority, but their tables have values below the share of
+    the largest class, which then cannot be: compare with them by the default.
+    """
+    check_choice("mode", mode, tuple(_MODES))
+    return _MODES[mode](truth_table(truth, labels))
 
 
 def purity(truth: Any, labels: Any) -> float:
@@ -29,8 +55,17 @@ def purity(truth: Any, labels: Any) -> float:
     Many clusters may stand for one class, so it grows with the number of clusters and is 1 for
     singletons: compare it at equal numbers only (accuracy in Nguyen and Caruana 2007).
     """
-    table = truth_table(truth, labels)
-    return float(table.max(axis=0).sum() / table.sum())
+    return purity_of_table(truth_table(truth, labels))
+
+
+def rand_index(a: Any, b: Any) -> float:
+    """Return the share of pairs of objects that both clusterings join or both part (Rand 1971).
+
+    Symmetric, in [0, 1], 1 if equal up to names or if there is one object. Chance alone brings it near 1
+    when there are many clusters; `adjusted_rand` is corrected for that. The Rand distance of Nguyen and
+    Caruana (2007), which they call adjusted, is 1 minus this index.
+    """
+    return rand_index_of_table(contingency(a, b))
 
 
 def adjusted_rand(truth: Any, labels: Any) -> float:
@@ -38,14 +73,78 @@ def adjusted_rand(truth: Any, labels: Any) -> float:
 
     Symmetric. 1 if both clusterings put all objects together, or both put each alone.
     """
-    table = truth_table(truth, labels)
-    together = _pairs(table).sum()
-    in_truth, in_labels = _pairs(table.sum(axis=1)).sum(), _pairs(table.sum(axis=0)).sum()
-    all_pairs = _pairs(table.sum())
-    if in_truth == in_labels and in_truth in (0.0, all_pairs):
+    return adjusted_rand_of_table(truth_table(truth, labels))
+
+
+def van_dongen(a: Any, b: Any) -> float:
+    """Return the normalised van Dongen distance: the share of objects to move to make each the other.
+
+    ``1 - (sum of row maxima + sum of column maxima) / 2n`` of the contingency table (Nguyen and Caruana
+    2007, section 5). A symmetric distance in [0, 1), 0 if equal up to names.
+    """
+    return van_dongen_of_table(contingency(a, b))
+
+
+def matching_accuracy_of_table(table: np.ndarray) -> float:
+    """Return `matching_accuracy` from a contingency table."""
+    from scipy.optimize import linear_sum_assignment
+
+    matched = table[linear_sum_assignment(table, maximize=True)].sum()
+    return float(matched / table.sum())
+
+
+def greedy_accuracy_of_table(table: np.ndarray) -> float:
+    """Return greedy `micro_precision` from a contingency table of classes (rows) and clusters."""
+    row_is_free, column_is_free = (np.ones(size, bool) for size in table.shape)
+    matched = 0
+    for cell in np.argsort(-table, axis=None, kind="stable"):
+        row, column = divmod(int(cell), table.shape[1])
+        if row_is_free[row] and column_is_free[column]:
+            row_is_free[row] = column_is_free[column] = False
+            matched += int(table[row, column])
+    return float(matched / table.sum())
+
+
+def purity_of_table(table: np.ndarray) -> float:
+    """Return `purity` from a contingency table of classes (rows) and clusters."""
+    return float(table.max(axis=0).sum() / table.sum())
+
+
+def rand_index_of_table(table: np.ndarray) -> float:
+    """Return `rand_index` from a contingency table."""
+    together, in_rows, in_columns, all_pairs = _pairs_joined(table)
+    if all_pairs == 0:
         return 1.0
-    by_chance = in_truth * in_labels / all_pairs
-    return float((together - by_chance) / ((in_truth + in_labels) / 2 - by_chance))
+    return float((all_pairs - in_rows - in_columns + 2 * together) / all_pairs)
+
+
+def adjusted_rand_of_table(table: np.ndarray) -> float:
+    """Return `adjusted_rand` from a contingency table."""
+    together, in_rows, in_columns, all_pairs = _pairs_joined(table)
+    if in_rows == in_columns and in_rows in (0.0, all_pairs):
+        return 1.0
+    by_chance = in_rows * in_columns / all_pairs
+    return float((together - by_chance) / ((in_rows + in_columns) / 2 - by_chance))
+
+
+def van_dongen_of_table(table: np.ndarray) -> float:
+    """Return `van_dongen` from a contingency table."""
+    n = table.sum()
+    return float((2 * n - table.max(axis=1).sum() - table.max(axis=0).sum()) / (2 * n))
+
+
+_MODES = {
+    "greedy": greedy_accuracy_of_table,
+    "majority": purity_of_table,
+    "hungarian": matching_accuracy_of_table,
+}
+
+
+def _pairs_joined(table: np.ndarray) -> tuple[float, float, float, float]:
+    """Return how many pairs both clusterings join, that of the rows, that of the columns; and all pairs."""
+    joined = (table, table.sum(axis=1), table.sum(axis=0), table.sum())
+    together, in_rows, in_columns, all_pairs = (float(_pairs(counts).sum()) for counts in joined)
+    return together, in_rows, in_columns, all_pairs
 
 
 def _pairs(n_objects: np.ndarray) -> np.ndarray:

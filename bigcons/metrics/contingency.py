@@ -76,7 +76,7 @@ def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
     """Return the contingency of two columns over the objects labelled in both."""
     _check_lengths(a, b)
     shape = (a.n_clusters, b.n_clusters)
-    _check_size(shape)
+    check_size(shape)
     table = np.zeros(shape, dtype=np.int64)
     for block in row_blocks(a.n_objects, BLOCK_ROWS):
         table += _block_table(a.codes(block.start, block.stop), b.codes(block.start, block.stop), shape)
@@ -95,7 +95,8 @@ def _check_lengths(a: LabelColumn, b: LabelColumn) -> None:
         )
 
 
-def _check_size(shape: tuple[int, int]) -> None:
+def check_size(shape: tuple[int, int]) -> None:
+    """Refuse a table that would take more than MAX_TABLE_BYTES."""
     needed = 8 * shape[0] * shape[1]
     if needed > MAX_TABLE_BYTES:
         raise MemoryBudgetError(

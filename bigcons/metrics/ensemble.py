@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
-from bigcons.metrics.contingency import LabelColumn
-from bigcons.metrics.information import nmi_of_table
+from bigcons.metrics.contingency import LabelColumn, check_size
+from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS, Criterion
 from bigcons.progress import progress
+from bigcons.validation import check_choice
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
@@ -28,11 +30,47 @@ def anmi(x: Any, labels: Any, *, client: object = None) -> float:
     One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per task.
     Raises InvalidInputError if the lengths differ or no object is labelled in both.
     """
-    tables = partition_tables(x, labels, client=client)
-    weights = np.array([table.sum() for table in tables])
-    if not weights.any():
+    return average_criterion("nmi", x, labels, weighted=True, client=client)
+
+
+def average_criterion(
+    criterion: str | Criterion, x: Any, labels: Any, *, weighted: bool = False, client: object = None
+) -> float:
+    """Return the mean of a criterion of ``labels`` with each partition of ``x``.
+
+    The consensus criteria ``Perf`` of Nguyen and Caruana (2007, section 5): how well a consensus agrees with
+    the clusterings it is of.
+
+    Parameters
+    ----------
+    criterion
+        "adjusted_rand", "matching_accuracy", "nmi", "rand_index", "van_dongen" or
+        "variation_of_information"; or a function of a contingency table, clusters of ``labels`` in the rows,
+        every row and column with an object.
+    x
+        An ensemble, or anything `Ensemble.from_labels` takes.
+    labels
+        ``(n_objects,)``, as in `contingency`.
+    weighted
+        Let a partition count by the objects that it and ``labels`` label, as ANMI does, instead of all alike.
+
+    Each value is over the objects that the partition and ``labels`` label; partitions without such an object
+    are left out. One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per
+    task. Raises InvalidInputError if the lengths differ or no object is labelled in both.
+    """
+    if isinstance(criterion, str):
+        check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
+        criterion = OF_TWO_CLUSTERINGS[criterion]
+    return average_of_tables(criterion, partition_tables(x, labels, client=client), weighted=weighted)
+
+
+def average_of_tables(criterion: Criterion, tables: Sequence[np.ndarray], *, weighted: bool) -> float:
+    """Return `average_criterion` from the contingency tables of labels with every partition."""
+    shared = [table[table.any(axis=1)][:, table.any(axis=0)] for table in tables if table.any()]
+    if not shared:
         raise InvalidInputError("no object has a label in labels and in a partition; pass other labels.")
-    return float(np.average([nmi_of_table(table) for table in tables], weights=weights))
+    weights = [table.sum() for table in shared] if weighted else None
+    return float(np.average([criterion(table) for table in shared], weights=weights))
 
 
 def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.ndarray]:
@@ -45,6 +83,7 @@ def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.n
             f"labels is for {column.n_objects} objects but the ensemble for {ensemble.n_objects}; "
             "pass one label per object of the ensemble."
         )
+    check_size((column.n_clusters, ensemble.n_base_clusters))
     with open_engine(client) as engine, progress("compare with partitions", ensemble.n_objects) as listener:
         table = fold(
             engine,

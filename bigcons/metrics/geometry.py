@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import open_engine
+from bigcons.execution.fold import fold
+from bigcons.generate.scaling import Moments
+from bigcons.memory import Block
+from bigcons.metrics.contingency import LabelColumn
+from bigcons.progress import progress
+from bigcons.stores.features import Features, open_features
+from bigcons.validation import check_choice
+
+METRICS = ("euclidean", "sqeuclidean", "cityblock")
+
+# Rows on each side of a tile of distances: 8 MB of them at a time.
+TILE_ROWS = 1024
 
 
 def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
@@ -38,3 +55,114 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
         if len(left):
             current = int(left[np.argmin(to_placed[left])])
     return order
+
+
+def compactness(features: object, labels: Any, *, metric: str = "euclidean", client: object = None) -> float:
+    """Return the mean distance between objects of the same cluster, clusters weighted by their size.
+
+    ``(1/n) sum_k n_k (mean of d(x_i, x_j) over the pairs of cluster k)`` (Nguyen and Caruana 2007, section
+    5); a cluster of one object counts as 0. Low is compact, so more clusters get a lower value: compare at
+    equal numbers.
+
+    Parameters
+    ----------
+    features
+        ``(n_objects, n_features)``: whatever `bigcons.stores.features.open_features` takes, read by blocks.
+    labels
+        ``(n_objects,)``, as in `contingency`; ``n`` counts the objects with a label, others are left out.
+    metric
+        "euclidean", "cityblock": every pair of a cluster is visited, O(sum n_k^2 n_features) time, and the
+        blocks are read n_blocks / 2 times (convert a CSV file first, which is read from its beginning each
+        time). "sqeuclidean": from the moments of the clusters, one pass over the features in this process.
+    client
+        Engine of the visits to pairs; a task holds two blocks of about a million values and a tile.
+
+    Raises InvalidInputError if the lengths differ or no object has a label.
+    """
+    check_choice("metric", metric, METRICS)
+    data, column = open_features(features), LabelColumn("labels", labels)
+    if column.n_objects != data.n_objects:
+        raise InvalidInputError(
+            f"labels is for {column.n_objects} objects but the features for {data.n_objects}; "
+            "pass one label per row of the features."
+        )
+    sizes = _sizes(data, column)
+    if metric == "sqeuclidean":
+        distances = _by_moments(data, column)
+    else:
+        blocks = data.blocks()
+        with open_engine(client) as engine, progress("visit pairs", data.n_objects) as listener:
+            task = partial(_of_block, data, column, metric)
+            distances = fold(engine, blocks, task, np.add, progress=listener)
+    n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # of one object: no distance over 1
+    return float((sizes * distances / n_pairs).sum() / sizes.sum())
+
+
+def _sizes(data: Features, column: LabelColumn) -> np.ndarray:
+    """Return how many objects each cluster has ``(n_clusters,)``."""
+    sizes = np.zeros(column.n_clusters, dtype=np.int64)
+    for block in data.blocks():
+        codes = column.codes(block.start, block.stop)
+        sizes += np.bincount(codes[codes >= 0], minlength=len(sizes))
+    return sizes
+
+
+def _by_moments(data: Features, column: LabelColumn) -> np.ndarray:
+    """Return the sum of squared distances over the pairs of each cluster: its size times its scatter."""
+    moments: dict[int, Moments] = {}
+    with progress("measure clusters", data.n_objects) as listener:
+        for block, values in data.iterate():
+            for cluster, rows in _clusters(values, column.codes(block.start, block.stop)):
+                found = Moments.of(rows)
+                moments[cluster] = moments[cluster].merge(found) if cluster in moments else found
+            listener.advance(block.n_rows)
+    return np.array([moments[cluster].n * moments[cluster].squares.sum() for cluster in sorted(moments)])
+
+
+def _of_block(data: Features, column: LabelColumn, metric: str, block: Block) -> np.ndarray:
+    """Return the sum of distances per cluster over the pairs of a row of this block and one not before it."""
+    sums = np.zeros(column.n_clusters)
+    own = _read_clusters(data, column, block)
+    for cluster, rows in own.items():
+        sums[cluster] += _within(rows, metric)
+    for other in data.blocks()[block.index + 1 :]:
+        for cluster, rows in _read_clusters(data, column, other).items():
+            if cluster in own:
+                sums[cluster] += _between(own[cluster], rows, metric)
+    return sums
+
+
+def _read_clusters(data: Features, column: LabelColumn, block: Block) -> dict[int, np.ndarray]:
+    values = data.read(block.start, block.stop)
+    return dict(_clusters(values, column.codes(block.start, block.stop)))
+
+
+def _clusters(values: np.ndarray, codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the clusters of a block in ascending order with their rows in float64; no missing labels."""
+    order = np.argsort(codes, kind="stable")
+    clusters, starts = np.unique(codes[order], return_index=True)
+    for cluster, rows in zip(clusters.tolist(), np.split(order, starts[1:]), strict=True):
+        if cluster >= 0:
+            yield cluster, values[rows].astype(np.float64, copy=False)
+
+
+def _within(rows: np.ndarray, metric: str) -> float:
+    """Return the sum of distances over the pairs of rows."""
+    from scipy.spatial.distance import pdist
+
+    total = 0.0
+    for start in range(0, len(rows), TILE_ROWS):
+        tile = rows[start : start + TILE_ROWS]
+        total += float(pdist(tile, metric).sum()) + _between(tile, rows[start + TILE_ROWS :], metric)
+    return total
+
+
+def _between(left: np.ndarray, right: np.ndarray, metric: str) -> float:
+    """Return the sum of distances of every row of ``left`` to every row of ``right``."""
+    from scipy.spatial.distance import cdist
+
+    return sum(
+        float(cdist(left[a : a + TILE_ROWS], right[b : b + TILE_ROWS], metric).sum())
+        for a in range(0, len(left), TILE_ROWS)
+        for b in range(0, len(right), TILE_ROWS)
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bigcons.errors import InvalidInputError
 from bigcons.metrics.contingency import contingency
 
 
@@ -18,6 +19,31 @@ def nmi(a: Any, b: Any) -> float:
     return nmi_of_table(contingency(a, b))
 
 
+def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
+    """Return the NMI of ``labels`` with ``truth`` over that of ``reference``, a clustering of all the data.
+
+    What a consensus of clusterings of parts keeps of the quality of one clustering of the whole (Strehl and
+    Ghosh 2002, object-distributed clustering); above 1 if it is better. Each NMI is over the objects that the
+    clustering and the truth label. Raises InvalidInputError if the reference has nothing in common with the
+    truth.
+    """
+    whole = nmi(truth, reference)
+    if whole == 0:
+        raise InvalidInputError(
+            "reference has NMI 0 with truth, which nothing is relative to; pass a better clustering."
+        )
+    return nmi(truth, labels) / whole
+
+
+def variation_of_information(a: Any, b: Any) -> float:
+    """Return the variation of information ``H(a) + H(b) - 2 I(a; b)`` of two clusterings, in nats.
+
+    A metric of clusterings (Meilă 2007): symmetric, 0 exactly if they are equal up to names, at most
+    ``log n``. Labels are as in `contingency`. Nguyen and Caruana (2007) do not say which logarithm they take.
+    """
+    return variation_of_information_of_table(contingency(a, b))
+
+
 def nmi_of_table(table: np.ndarray) -> float:
     """Return the NMI from a contingency table; empty rows and columns, or no object at all, do no harm."""
     rows, columns = table.sum(axis=1), table.sum(axis=0)
@@ -26,6 +52,19 @@ def nmi_of_table(table: np.ndarray) -> float:
     of_rows, of_columns, joint = _entropy(rows), _entropy(columns), _entropy(table.ravel())
     information = (of_rows + of_columns - joint) / np.sqrt(of_rows * of_columns)
     return float(np.clip(information, 0.0, 1.0))  # rounding may step over either end
+
+
+def variation_of_information_of_table(table: np.ndarray) -> float:
+    """Return `variation_of_information` from a contingency table; empty rows and columns do no harm.
+
+    Summed as the entropies of each clustering given the other, whose terms are never negative: two
+    clusterings that are equal get 0, not a rounding error.
+    """
+    row, column = np.nonzero(table)
+    cells = table[row, column]
+    given_row = np.log(table.sum(axis=1)[row] / cells)
+    given_column = np.log(table.sum(axis=0)[column] / cells)
+    return float((cells * (given_row + given_column)).sum() / cells.sum())
 
 
 def _entropy(counts: np.ndarray) -> float:

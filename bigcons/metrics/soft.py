@@ -28,7 +28,7 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
     """
     from scipy.optimize import linear_sum_assignment
 
-    y, z = _matrix("y", y), _matrix("z", z)
+    y, z = matrix("y", y), matrix("z", z)
     if y.shape[0] != z.shape[0]:
         raise InvalidInputError(
             f"y is for {y.shape[0]} objects but z for {z.shape[0]}; pass memberships of the same objects."
@@ -44,23 +44,24 @@ def _matching_costs(y: Any, z: Any, n_clusters: int, block: Block) -> np.ndarray
     """Return the divergence between each cluster of ``y`` and each of ``z`` ``(n_clusters, n_clusters)``."""
     from scipy.special import rel_entr
 
-    first = _simplex_rows("y", y, block, n_clusters)[:, :, None]
-    second = _simplex_rows("z", z, block, n_clusters)[:, None, :]
+    first = simplex_rows("y", y, block, n_clusters)[:, :, None]
+    second = simplex_rows("z", z, block, n_clusters)[:, None, :]
     middle = (first + second) / 2
     divergence = rel_entr(first, middle) + rel_entr(second, middle)
     return divergence.sum(axis=0) / (2 * np.log(2))
 
 
-def _matrix(name: str, memberships: Any) -> Any:
-    matrix = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
-    if len(matrix.shape) != 2 or 0 in matrix.shape:
+def matrix(name: str, memberships: Any) -> Any:
+    """Return memberships as something with a shape ``(n_objects, n_clusters)`` whose rows can be sliced."""
+    found = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
+    if len(found.shape) != 2 or 0 in found.shape:
         raise InvalidInputError(
-            f"{name} has shape {tuple(matrix.shape)}; pass memberships (n_objects, n_clusters), not empty."
+            f"{name} has shape {tuple(found.shape)}; pass memberships (n_objects, n_clusters), not empty."
         )
-    return matrix
+    return found
 
 
-def _simplex_rows(name: str, memberships: Any, block: Block, n_clusters: int) -> np.ndarray:
+def simplex_rows(name: str, memberships: Any, block: Block, n_clusters: int) -> np.ndarray:
     """Return a block in double precision, padded with empty clusters; refuse rows off the simplex."""
     rows = np.asarray(memberships[block.start : block.stop], dtype=np.float64)
     bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= TOLERANCE))
