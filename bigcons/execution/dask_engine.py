@@ -82,6 +82,11 @@ class DaskEngine:
         """Blocks that are sent and not collected, at most."""
         return _bound(self.n_workers)
 
+    @property
+    def n_processes(self) -> int:
+        """Workers on the host that has the most of them, and this process."""
+        return 1 + _Crew(self.client).most_on_a_host
+
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
         crew = _Crew(self.client)
@@ -253,6 +258,12 @@ class _Crew:
         if time.monotonic() - self._asked > LOOK_SECONDS:
             self._ask()
         return sum(worker["nthreads"] for worker in self._workers.values())
+
+    @property
+    def most_on_a_host(self) -> int:
+        """Worker processes on the host that has the most of them now."""
+        self._ask()
+        return max(Counter(worker["host"] for worker in self._workers.values()).values(), default=0)
 
     def is_working(self) -> bool:
         """Return whether any worker gave a sign of life since the last look and is at work."""

@@ -42,6 +42,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def n_processes(self) -> int:
+        """Processes on one machine that have the packages loaded, this one counted."""
+        ...
+
+    @property
     def shares_memory(self) -> bool:
         """Whether tasks see the arrays of the calling process and may fill them."""
         ...
@@ -57,6 +62,7 @@ class SerialEngine:
     name = "serial"
     shares_memory = True
     n_workers = 1
+    n_processes = 1
     in_flight = 1
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
@@ -70,6 +76,7 @@ class ThreadsEngine:
 
     name = "threads"
     shares_memory = True
+    n_processes = 1
 
     def __init__(self, n_workers: int | None = None) -> None:
         self.n_workers = n_workers or available_cores()

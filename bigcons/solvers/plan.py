@@ -24,16 +24,16 @@ def check_plan(
     memory: str | float | None,
     remedy: str = "",
 ) -> None:
-    """Log what the method ``name`` will need: its process, ``held`` bytes, and ``per_block`` for each block
+    """Log what the method ``name`` will need: its processes, ``held`` bytes, and ``per_block`` for each block
     under way.
 
     Raises MemoryBudgetError, with both numbers, if this is more than ``memory``; ``remedy`` continues
     "raise it to X".
     """
-    process = resident_bytes() + COMPILER_BYTES
+    process = process_bytes(engine)
     needed = process + held + per_block * engine.in_flight
     logger.info(
-        "%s plan: %s in all: %s for the process, %s held, %d blocks of %s under way",
+        "%s plan: %s in all: %s for the processes, %s held, %d blocks of %s under way",
         *(name, format_size(needed), format_size(process), format_size(held)),
         *(engine.in_flight, format_size(per_block)),
     )
@@ -42,6 +42,14 @@ def check_plan(
             f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
             f"raise it to {format_size(needed)}{remedy}."
         )
+
+
+def process_bytes(engine: Engine) -> int:
+    """Return what the processes of a solve take before they hold any data, on the machine with most of them.
+
+    A Dask worker is taken to be like this process, which has imported the same.
+    """
+    return (resident_bytes() + COMPILER_BYTES) * engine.n_processes
 
 
 def label_bytes(ensemble: Ensemble, n_rows: int) -> int:

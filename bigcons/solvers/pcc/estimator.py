@@ -13,21 +13,23 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError
+from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
-from bigcons.memory import Block, format_size, parse_size, resident_bytes
+from bigcons.memory import Block, parse_size
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.solvers.pcc.blocked import solve_blocked
 from bigcons.solvers.pcc.extension import extend_subsample
 from bigcons.solvers.pcc.heap import solve_pairs
-from bigcons.solvers.pcc.pair_choice import check_pairs, n_pair_ends, prefers_blocks, resolve_pairs
+from bigcons.solvers.pcc.pair_choice import check_pairs, resolve_pairs
 from bigcons.solvers.pcc.placing import isolated_objects, place_isolated, state_of_solution
+from bigcons.solvers.pcc.plan import Work, check_memory, chooses_blocks, keeps_labels
 from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.start import Init
 from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
 from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_prototypes
+from bigcons.solvers.plan import process_bytes
 from bigcons.solvers.recoding import recode
 from bigcons.solvers.survey import Survey, take_survey
 from bigcons.solvers.workspace import Workspace, open_workspace
@@ -43,17 +45,6 @@ STARTS = ("auto", "subsample", "uniform", "dirichlet")
 
 DEFAULT_PASSES = 100
 DEFAULT_RESTARTS = 8
-
-# Bytes of a dense run for each of the n (n - 1) ends of pairs: index, two counts, share, weight, and its
-# making.
-DENSE_BYTES_PER_END = 36
-DENSE_MEMORY = 4_000_000_000
-
-# Labels of at most this many bytes are kept in memory while they are solved.
-FEW_LABELS = 32_000_000
-
-# What loading and compiling kernels adds to a process that has imported them.
-COMPILER_BYTES = 120_000_000
 
 
 class PCC(ConsensusClusterer):
@@ -177,9 +168,12 @@ class PCC(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check(out)
-        self._check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
+        prototypes = self._prototypes if self._uses_prototypes else 0
+        in_memory = out is None and engine.shares_memory
+        work = Work(self.n_clusters, prototypes, self.pairs, self._uses_blocks, in_memory)
+        check_memory(ensemble, engine, work, self.memory)
         everything = isinstance(self.pairs, str) and self.pairs == "all"
-        labels = ensemble.load() if self._loads(ensemble, engine) else ensemble
+        labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         survey = take_survey(labels, engine, seed, SUBSAMPLE if everything or self._uses_blocks else 0)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
         path = out.path if out is not None else None
@@ -374,7 +368,6 @@ class PCC(ConsensusClusterer):
         init: Any = self.init
         if isinstance(init, str) and init in ("auto", "subsample"):
             init = extend_subsample(ensemble, survey.sample, self.n_clusters, DEFAULT_RESTARTS, seed, engine)
-        process = resident_bytes() + COMPILER_BYTES
         return solve_blocked(
             pairs,
             self.n_clusters,
@@ -386,49 +379,11 @@ class PCC(ConsensusClusterer):
             engine=engine,
             arrays=workspace.arrays,
             snapshots=workspace.snapshots,
-            memory=None if self.memory is None else max(parse_size(self.memory) - process, 0),
+            memory=None if self.memory is None else max(parse_size(self.memory) - process_bytes(engine), 0),
         )
 
     @property
     def _uses_blocks(self) -> bool:
         if self.solver != "auto":
             return self.solver == "blocked"
-        budget = None if self.memory is None else parse_size(self.memory)
-        return prefers_blocks(self.pairs, budget, DENSE_BYTES_PER_END)
-
-    @staticmethod
-    def _loads(ensemble: Ensemble, engine: Engine) -> bool:
-        """Return whether labels are read once and kept: of few objects reading costs more than solving."""
-        return engine.shares_memory and _label_bytes(ensemble, ensemble.n_objects) <= FEW_LABELS
-
-    def _check_memory(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
-        """State the memory the solve needs, and refuse a budget that cannot hold it."""
-        n, K = ensemble.n_objects, self.n_clusters
-        ends = 0 if self._uses_blocks else n_pair_ends(self.pairs, n)
-        held = 4 * n + (8 * n * K if in_memory else 0)
-        held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
-        state = 8 * (ensemble.n_base_clusters * (K + 8) + ensemble.n_partitions * (K * (K + 1) + 16))
-        if self._uses_prototypes:
-            held += 4 * n * K if in_memory else 0  # a third generation while a pass is shortened
-            state = 8 * (self._prototypes + 8) * (ensemble.n_base_clusters + ensemble.n_partitions)
-        held += _label_bytes(ensemble, n) if self._loads(ensemble, engine) else 0
-        labels = _label_bytes(ensemble, ensemble.chunk_rows)
-        block = 3 * labels + 12 * ensemble.chunk_rows * K + 3 * state
-        needed = resident_bytes() + COMPILER_BYTES + held + block * engine.in_flight
-        dense = isinstance(self.pairs, str) and self.pairs == "dense"
-        budget = parse_size(self.memory) if self.memory is not None else (DENSE_MEMORY if dense else None)
-        logger.info(
-            "PCC plan: %s in all: %s for the process, %s held, %d blocks of %s under way",
-            *(format_size(needed), format_size(resident_bytes() + COMPILER_BYTES), format_size(held)),
-            *(engine.in_flight, format_size(block)),
-        )
-        if budget is not None and needed > budget:
-            remedy = " or use pairs='all' or a share" if ends else " or write the result to a store with out="
-            raise MemoryBudgetError(
-                f"PCC needs {format_size(needed)} for n_objects={n}, n_clusters={K}, pairs={self.pairs!r}, "
-                f"over memory={format_size(budget)}; raise it to {format_size(needed)}{remedy}."
-            )
-
-
-def _label_bytes(ensemble: Ensemble, n_rows: int) -> int:
-    return n_rows * ensemble.n_partitions * ensemble.dtype.itemsize
+        return chooses_blocks(self.pairs, self.memory)

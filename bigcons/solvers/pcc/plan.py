@@ -1,0 +1,80 @@
+"""The memory that PCC needs, and the choices that follow from it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from bigcons.execution.engine import Engine
+from bigcons.memory import parse_size
+from bigcons.solvers.pcc.pair_choice import n_pair_ends, prefers_blocks
+from bigcons.solvers.plan import check_plan, label_bytes
+from bigcons.stores.ensemble import Ensemble
+
+# Bytes of a dense run for each of the n (n - 1) ends of pairs: index, two counts, share, weight, and its
+# making.
+DENSE_BYTES_PER_END = 36
+DENSE_MEMORY = 4_000_000_000
+
+# Labels of at most this many bytes are kept in memory while they are solved.
+FEW_LABELS = 32_000_000
+
+
+class Work(NamedTuple):
+    """What decides how much memory a solve takes."""
+
+    n_clusters: int
+    n_prototypes: int
+    """0 without them."""
+    pairs: Any
+    """As PCC takes it."""
+    by_blocks: bool
+    """Whether pairs are read from their store, block by block."""
+    in_memory: bool
+    """Whether memberships are held rather than stored."""
+
+
+def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
+    """Return whether labels are read once and kept: of few objects reading costs more than solving."""
+    return engine.shares_memory and label_bytes(ensemble, ensemble.n_objects) <= FEW_LABELS
+
+
+def chooses_blocks(pairs: Any, memory: str | float | None) -> bool:
+    """Tell whether stored pairs had better be solved block by block."""
+    return prefers_blocks(pairs, None if memory is None else parse_size(memory), DENSE_BYTES_PER_END)
+
+
+def check_memory(ensemble: Ensemble, engine: Engine, work: Work, memory: str | float | None) -> None:
+    """State the memory the solve needs, and refuse a budget that cannot hold it.
+
+    Raises MemoryBudgetError. Blocks of pairs are counted when their borders are known, see
+    ``blocked.solve_blocked``.
+    """
+    ends = 0 if work.by_blocks else n_pair_ends(work.pairs, ensemble.n_objects)
+    dense = isinstance(work.pairs, str) and work.pairs == "dense"
+    budget = memory if memory is not None else (DENSE_MEMORY if dense else None)
+    check_plan(
+        "PCC",
+        engine,
+        held=_held_bytes(ensemble, engine, work, ends),
+        per_block=_block_bytes(ensemble, work),
+        memory=budget,
+        remedy=" or use pairs='all' or a share" if ends else " or write the result to a store with out=",
+    )
+
+
+def _held_bytes(ensemble: Ensemble, engine: Engine, work: Work, ends: int) -> int:
+    """Return what lives as long as the solve: the labels found, memberships, pairs, labels that are kept."""
+    n, K = ensemble.n_objects, work.n_clusters
+    generations = 3 if work.n_prototypes else 2  # a third while a pass is shortened
+    held = 4 * n + (4 * generations * n * K if work.in_memory else 0)
+    held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
+    return held + (label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0)
+
+
+def _block_bytes(ensemble: Ensemble, work: Work) -> int:
+    """Return what a block takes: labels as stored and read, memberships before and after, statistics."""
+    K, B, M = work.n_clusters, ensemble.n_base_clusters, ensemble.n_partitions
+    state = 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
+    if work.n_prototypes:
+        state = 8 * (work.n_prototypes + 8) * (B + M)
+    return 3 * label_bytes(ensemble, ensemble.chunk_rows) + 12 * ensemble.chunk_rows * K + 3 * state
