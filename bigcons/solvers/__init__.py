@@ -16,6 +16,7 @@ _HOMES = {
     "ivc": "bigcons.solvers.voting:IVC",
     "ipvc": "bigcons.solvers.voting:IPVC",
     "ipc": "bigcons.solvers.voting:IPC",
+    "kmeans": "bigcons.solvers.kmeans:LabelKMeans",
 }
 
 

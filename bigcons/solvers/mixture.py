@@ -11,7 +11,6 @@ from bigcons.kernels.all_pairs import padded
 from bigcons.kernels.assignment import (
     N_TOTALS,
     SCORE,
-    count_assigned,
     respond,
     responsibilities,
 )
@@ -29,12 +28,16 @@ SMOOTHING = 1e-6
 # The share of certainty that a start takes from a partition; the rest is spread over all clusters.
 _CERTAINTY = 0.9
 
+# The share of the objects that the background takes in a start.
+_FIRST_BACKGROUND = 0.1
+
 
 class MixtureProblem:
     """Objects drawn from ``K`` clusters, each with its own distribution over the labels of each partition.
 
     ``P(y_i) = sum_k a_k prod_j theta_kj(y_ij)`` over the observed labels. A state is ``log theta`` (B,
-    padded K) and ``log a`` (K,).
+    padded columns) and ``log a`` (columns,), a column for each cluster and, with ``background``, a last one
+    whose ``theta`` are the label frequencies among all objects.
     """
 
     name = "mixture"
@@ -42,32 +45,35 @@ class MixtureProblem:
     carried_dtype = "<f4"
     lower_is_better = False
 
-    def __init__(self, offsets: np.ndarray, n_clusters: int, start: str) -> None:
+    def __init__(self, offsets: np.ndarray, n_clusters: int, init: str, *, background: bool) -> None:
         self.offsets = offsets
         self.n_clusters = n_clusters
-        self.first = start
+        self.init = init
+        self.background = background
+        self.n_columns = n_clusters + background
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
         """Return the state that responsibilities from a base partition, or drawn at random, lead to."""
         K = self.n_clusters
-        T, sizes = np.zeros((self.offsets[-1], padded(K))), np.zeros(K)
-        if self.first == "partition":
-            count_assigned(labels, self.offsets, first_partition(labels, K, seed, number), T, sizes)
-            everything, all_sizes = np.zeros((self.offsets[-1], padded(1))), np.zeros(1)
-            count_assigned(labels, self.offsets, np.zeros(len(labels), np.int32), everything, all_sizes)
-            T[:, :K] = _CERTAINTY * T[:, :K] + (1 - _CERTAINTY) / K * everything[:, :1]
-            sizes = _CERTAINTY * sizes + (1 - _CERTAINTY) / K * all_sizes
+        if self.init == "partition":
+            assigned = first_partition(labels, K, seed, number)
+            r = np.full((len(labels), K), (1 - _CERTAINTY) / K)
+            r[assigned >= 0, assigned[assigned >= 0]] += _CERTAINTY
         else:
             r = generator(seed, "mixture.start", number).dirichlet(np.ones(K), len(labels))
-            for u, first in enumerate(self.offsets[:-1]):
-                seen = labels[:, u] >= 0
-                np.add.at(T[:, :K], first + labels[seen, u].astype(np.int64), r[seen])
-            sizes = r.sum(axis=0)
+        T, sizes = self._zeros()
+        sizes[:K] = r.sum(axis=0)
+        if self.background:
+            sizes[K] = _FIRST_BACKGROUND / (1 - _FIRST_BACKGROUND) * sizes[:K].sum()
+        for u, first in enumerate(self.offsets[:-1]):
+            seen = labels[:, u] >= 0
+            np.add.at(T[:, :K], first + labels[seen, u].astype(np.int64), r[seen])
         return self.state(T, sizes), None
 
     def visit(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> tuple[Stats, None]:
         """Take the E-step of a block."""
-        T, sizes, totals = np.zeros_like(state["table"]), np.zeros(self.n_clusters), np.zeros(N_TOTALS)
+        T, sizes = self._zeros()
+        totals = np.zeros(N_TOTALS)
         respond(labels, self.offsets, state["table"], state["bias"], T, sizes, totals)
         return {"T": T, "sizes": sizes, "totals": totals}, None
 
@@ -83,13 +89,19 @@ class MixtureProblem:
         return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> State:
-        """Return the smoothed estimates from expected counts: T (B, padded K) and sizes (K,)."""
-        K, counts = self.n_clusters, np.diff(self.offsets)
-        observed = np.add.reduceat(T[:, :K], self.offsets[:-1], axis=0)
+        """Return the smoothed estimates from expected counts: T (B, padded columns) and sizes (columns,)."""
+        counts, table = np.diff(self.offsets), np.zeros_like(T)
+        expected = T[:, : self.n_columns].copy()
+        if self.background:
+            expected[:, -1] = expected.sum(axis=1)
+        observed = np.add.reduceat(expected, self.offsets[:-1], axis=0)
         below = np.repeat(observed + SMOOTHING * counts[:, None], counts, axis=0)
-        table = np.zeros_like(T)
-        table[:, :K] = np.log((T[:, :K] + SMOOTHING) / below)
-        return {"table": table, "bias": np.log((sizes + SMOOTHING) / (sizes.sum() + SMOOTHING * K))}
+        table[:, : self.n_columns] = np.log((expected + SMOOTHING) / below)
+        bias = np.log((sizes + SMOOTHING) / (sizes.sum() + SMOOTHING * self.n_columns))
+        return {"table": table, "bias": bias}
+
+    def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros((self.offsets[-1], padded(self.n_columns))), np.zeros(self.n_columns)
 
 
 class MixtureModel(SoftPassClusterer):
@@ -99,6 +111,11 @@ class MixtureModel(SoftPassClusterer):
     ----------
     n_clusters
         Components of the mixture.
+    background
+        Add a component for objects without a clear place, whose label distributions are those of all objects
+        together and stay so. Our addition: where a part of the objects is much noisier than the rest, the
+        likelihood of the paper's model gives them a cluster of their own and merges two true ones instead
+        (six planted clusters: adjusted Rand index .85 without, .98 with). False is the paper's model.
     n_init
         Starts, of which the highest log-likelihood is kept. They run on 4,096 objects, or on all if these
         are no more.
@@ -117,7 +134,9 @@ class MixtureModel(SoftPassClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
-    memberships_ : (n_objects, n_clusters) float32, posterior probabilities of the clusters
+    memberships_ : (n_objects, n_clusters) float32, posterior probabilities of the clusters, given that an
+        object is not of the background
+    background_share_ : share of the objects that the background takes, with ``background``
     objective_ : log-likelihood; no pass lowers it but by the smoothing of 1e-6
     history_, n_passes_, n_clusters_, converged_
 
@@ -143,6 +162,7 @@ class MixtureModel(SoftPassClusterer):
         n_init: int = 10,
         n_finalists: int = 1,
         init: str = "partition",
+        background: bool = True,
         max_iter: int = 500,
         tol: float = 1e-6,
         random_state: SeedLike = None,
@@ -164,12 +184,19 @@ class MixtureModel(SoftPassClusterer):
             client=client,
         )
         self.init = init
+        self.background = background
 
     def _problem(self, ensemble: Ensemble, _survey: Survey) -> MixtureProblem:
         check_choice("init", self.init, ("partition", "dirichlet"))
-        return MixtureProblem(ensemble.offsets, self.n_clusters, self.init)
+        return MixtureProblem(ensemble.offsets, self.n_clusters, self.init, background=bool(self.background))
+
+    def _set_results(self, records: list[Record], state: State | None, *, converged: bool) -> None:
+        super()._set_results(records, state, converged=converged)
+        if self.background and state is not None:
+            self.background_share_ = float(np.exp(state["bias"][-1]))
 
     def _results(self, state: Any, labels: np.ndarray, _carried: np.ndarray | None) -> np.ndarray:
-        memberships = np.empty((labels.shape[0], self.n_clusters), np.float32)
-        responsibilities(labels, self._recoding.offsets, state["table"], state["bias"], memberships)
+        K = self.n_clusters
+        memberships = np.empty((labels.shape[0], K), np.float32)
+        responsibilities(labels, self._recoding.offsets, state["table"], state["bias"][:K], memberships)
         return memberships

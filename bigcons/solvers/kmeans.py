@@ -1,0 +1,184 @@
+"""k-means on the labels themselves: the baseline of the Bayesian cluster ensembles paper."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bigcons.coassociation import dense
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.kernels.assignment import SCORE
+from bigcons.seeding import SeedLike, generator
+from bigcons.solvers.base import MethodFacts, Output
+from bigcons.solvers.passes import Record, State, Stats
+from bigcons.solvers.plan import check_plan
+from bigcons.solvers.qmi import CategoryUtility
+from bigcons.solvers.survey import Survey
+from bigcons.solvers.table_problem import TableClusterer, TableProblem
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+ENCODINGS = ("integer", "onehot", "coassoc")
+_COASSOC_MEMORY = 4_000_000_000
+
+
+class IntegerLabels(TableProblem):
+    """Squared Euclidean distance to the mean label numbers of the clusters."""
+
+    def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Return ``-(l - mean_kj)^2`` for label ``l`` of partition ``j``."""
+        number = np.concatenate([np.arange(k) for k in np.diff(self.offsets)])[:, None]
+        sums = np.add.reduceat(number * T, self.offsets[:-1], axis=0)
+        return self._distances(sums / np.maximum(sizes, 1.0))
+
+    def objective(self, stats: Stats) -> float:
+        """Return the squared distances of the objects to the means they were assigned by."""
+        return float(-stats["totals"][SCORE])
+
+    def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
+        """Return the state of centres chosen by k-means++."""
+        from sklearn.cluster import kmeans_plusplus
+
+        draw = generator(seed, "start.kmeans", number)
+        centres, _ = kmeans_plusplus(
+            labels.astype(np.float64), self.n_clusters, random_state=int(draw.integers(2**31))
+        )
+        table = np.zeros_like(self._zeros()[0])
+        table[:, : self.n_clusters] = self._distances(centres.T)
+        undecided = np.full((len(labels), 1), -1, np.int32)
+        return {"table": table, "bias": np.zeros(self.n_clusters)}, undecided
+
+    def _distances(self, means: np.ndarray) -> np.ndarray:
+        counts = np.diff(self.offsets)
+        number = np.concatenate([np.arange(k) for k in counts])[:, None]
+        return -((number - np.repeat(means, counts, axis=0)) ** 2)
+
+
+class LabelKMeans(TableClusterer):
+    """k-means on the label matrix; a baseline that takes the numbers of labels at face value.
+
+    Parameters
+    ----------
+    n_clusters, n_init, n_finalists, max_iter, tol
+        As of `IVC`.
+    encode
+        "integer": labels as numbers, which is what published figures suggest; it cannot take missing labels.
+        "onehot": one column a base cluster, the same as `QMI`. "coassoc": the rows of the matrix of c/N,
+        after Kuncheva and Vetrov (2006), in O(n^2) memory.
+    random_state, memory, out, resume, client
+        As of `PCC`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    objective_ : squared distances to the centres, lower is better; for "onehot" the utility of `QMI`
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass and O(B K) memory, but O(n^2 K) and O(n^2) for "coassoc".
+
+    References
+    ----------
+    Wang, Shan and Banerjee (2011), *Bayesian cluster ensembles*, section 5.
+    """
+
+    facts: ClassVar[MethodFacts] = MethodFacts(
+        "Wang, Shan & Banerjee 2011",
+        "labels",
+        soft=False,
+        missing="refused",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        encode: str = "integer",
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            resume=resume,
+            client=client,
+        )
+        self.encode = encode
+
+    def _problem(self, ensemble: Ensemble, survey: Survey) -> TableProblem:
+        if self.encode == "onehot":
+            return CategoryUtility("k-means", ensemble.offsets, self.n_clusters)
+        missing = int((ensemble.n_objects - survey.n_seen).sum())
+        if missing:
+            raise InvalidInputError(
+                f"encode='integer' with {missing} missing labels, which have no number; "
+                "use encode='onehot' or the method qmi."
+            )
+        return IntegerLabels("k-means", ensemble.offsets, self.n_clusters)
+
+    def _solve_surveyed(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
+    ) -> None:
+        check_choice("encode", self.encode, ENCODINGS)
+        if self.encode != "coassoc":
+            super()._solve_surveyed(ensemble, engine, seed, out, survey)
+            return
+        if self.resume:
+            raise InvalidInputError(
+                "resume=True with encode='coassoc', which is solved in memory; leave it out."
+            )
+        check_plan(
+            f"k-means on the co-association of {ensemble.n_objects:,} objects",
+            engine,
+            held=20 * ensemble.n_objects**2,
+            per_block=0,
+            memory=_COASSOC_MEMORY if self.memory is None else self.memory,
+            remedy=", or use encode='onehot'",
+        )
+        self._solve_coassociation(ensemble, engine, seed, out, survey)
+
+    def _solve_coassociation(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
+    ) -> None:
+        from sklearn.cluster import KMeans
+
+        n_agree, n_seen = dense(ensemble, memory=1 << 62, client=engine)
+        shares = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
+        draw = generator(seed, "start.kmeans")
+        found = KMeans(
+            self.n_clusters,
+            n_init=self.n_init,
+            max_iter=self.max_iter,
+            random_state=int(draw.integers(2**31)),
+        ).fit(shares)
+        record: Record = {"objective": float(found.inertia_)}
+        self._set_results([record], None, converged=bool(found.n_iter_ < self.max_iter))
+        self.n_passes_ = int(found.n_iter_)
+        labels = found.labels_.astype(np.int32)
+        self._publish_labels(ensemble, lambda b: labels[b.start : b.stop], survey.unlabelled, out)
+
+    def _results(self, state: Any, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+        if state is None:
+            raise InvalidInputError(
+                "predict after encode='coassoc', which keeps no centres of labels; use 'onehot'."
+            )
+        return super()._results(state, labels, carried)
