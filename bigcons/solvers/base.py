@@ -84,17 +84,20 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         if output is not None:
             refuse_existing(output.path, output.overwrite)
         ensemble = as_ensemble(x)
-        n_clusters = check_int("n_clusters", self.n_clusters)
-        if n_clusters > ensemble.n_objects:
-            raise InvalidInputError(
-                f"n_clusters={n_clusters} but there are n_objects={ensemble.n_objects}; "
-                f"ask for at most {ensemble.n_objects} clusters."
-            )
+        self._check_n_clusters(ensemble.n_objects)
         self.n_features_in_ = ensemble.n_partitions
         self._recoding = Recoding(ensemble)
         with open_engine(self.client) as engine:
             self._solve(ensemble, engine, resolve_seed(self.random_state), output)
         return self
+
+    def _check_n_clusters(self, n_objects: int) -> None:
+        n_clusters = check_int("n_clusters", self.n_clusters)
+        if n_clusters > n_objects:
+            raise InvalidInputError(
+                f"n_clusters={n_clusters} but there are n_objects={n_objects}; "
+                f"ask for at most {n_objects} clusters."
+            )
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
@@ -141,10 +144,12 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         unlabelled: np.ndarray,
         out: Output | None,
         engine: Engine | None = None,
+        n_clusters: int | None = None,
     ) -> None:
         """Set labels and the number of clusters from labels by block, of a method without memberships.
 
-        ``unlabelled`` and ``engine`` as in `_publish`; a label of -1 stays.
+        ``unlabelled`` and ``engine`` as in `_publish`; a label of -1 stays. Labels are below ``n_clusters``,
+        by default the parameter of that name.
         """
 
         def finished(block: Block, rows: np.ndarray) -> tuple[np.ndarray, None]:
@@ -157,7 +162,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         if out is None:
             self._set_labels(np.concatenate([labels for labels, _ in blocks]))
             return
-        self._store(ensemble, blocks, out, memberships=False)
+        self._store(ensemble, blocks, out, memberships=False, n_clusters=n_clusters)
 
     def _store(
         self,
@@ -166,13 +171,15 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         out: Output,
         *,
         memberships: bool,
+        n_clusters: int | None = None,
     ) -> Consensus:
         """Write labels and memberships by block to a Consensus and set the labels from it."""
-        wins = np.zeros(self.n_clusters, bool)
+        n_clusters = self.n_clusters if n_clusters is None else n_clusters
+        wins = np.zeros(n_clusters, bool)
         with Consensus.create(
             out.path,
             n_objects=ensemble.n_objects,
-            n_clusters=self.n_clusters,
+            n_clusters=n_clusters,
             chunk_rows=ensemble.chunk_rows,
             overwrite=out.overwrite,
             memberships=memberships,

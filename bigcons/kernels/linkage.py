@@ -1,0 +1,183 @@
+"""Agglomerative clustering: spanning trees of label rows, nearest-neighbour chains, and the union of merges.
+
+Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.kernels._jit import jit
+from bigcons.kernels.agreement import compare_rows
+
+SINGLE, COMPLETE, AVERAGE, WARD = range(4)
+
+
+@jit
+def spanning_tree(rows, over_all, first, second, n_agree, n_seen):
+    """Fill the ``n_rows - 1`` edges of a spanning tree of greatest similarity ``n_agree / n_seen``.
+
+    Prim's algorithm from row 0, similarities counted when they are asked for: O(n_rows) memory and
+    O(n_rows^2 n_partitions) time. With ``over_all`` n_seen is the number of partitions; a pair that is never
+    seen has similarity 0 / 1. Fractions are compared in integers, hence exactly; ties go to the lowest row,
+    and to the end placed first.
+    """
+    n = rows.shape[0]
+    agree = np.full(n, -1, np.int64)
+    seen = np.ones(n, np.int64)
+    nearest = np.zeros(n, np.int64)
+    placed = np.zeros(n, np.bool_)
+    current = 0
+    for edge in range(n - 1):
+        placed[current] = True
+        best = -1
+        for i in range(n):
+            if placed[i]:
+                continue
+            c, s = compare_rows(rows[current], rows[i])
+            if over_all:
+                s = rows.shape[1]
+            elif s == 0:
+                s = 1
+            if c * seen[i] > agree[i] * s:
+                agree[i] = c
+                seen[i] = s
+                nearest[i] = current
+            if best < 0 or agree[i] * seen[best] > agree[best] * seen[i]:
+                best = i
+        first[edge] = nearest[best]
+        second[edge] = best
+        n_agree[edge] = agree[best]
+        n_seen[edge] = seen[best]
+        current = best
+
+
+@jit
+def union_merges(first, second, parent, kept):
+    """Mark in ``kept`` the edges, taken in order, whose ends were not yet connected (Kruskal's algorithm).
+
+    ``parent`` (n,) must be its own indices at the start. Returns the number of edges kept.
+    """
+    n_kept = 0
+    for edge in range(first.shape[0]):
+        a = find_root(parent, first[edge])
+        b = find_root(parent, second[edge])
+        kept[edge] = a != b
+        if a != b:
+            parent[max(a, b)] = min(a, b)
+            n_kept += 1
+    return n_kept
+
+
+@jit
+def number_clusters(first, second, sizes, matrix):
+    """Fill columns 0, 1 and 3 of scipy's linkage matrix ``(n - 1, 4)`` from merges in order.
+
+    ``sizes`` (n,) float64 are those of the points, and are overwritten.
+    """
+    n = sizes.shape[0]
+    parent = np.arange(n)
+    number = np.arange(n)
+    for merge in range(n - 1):
+        a = find_root(parent, first[merge])
+        b = find_root(parent, second[merge])
+        matrix[merge, 0] = min(number[a], number[b])
+        matrix[merge, 1] = max(number[a], number[b])
+        root = min(a, b)
+        parent[max(a, b)] = root
+        sizes[root] = sizes[a] + sizes[b]
+        number[root] = n + merge
+        matrix[merge, 3] = sizes[root]
+
+
+@jit
+def find_root(parent, a):
+    """Return the root of ``a``; what lies on the way is brought nearer to it."""
+    while parent[a] != a:
+        parent[a] = parent[parent[a]]
+        a = parent[a]
+    return a
+
+
+@jit
+def chain_merges(distances, sizes, method, first, second, heights):
+    """Fill the ``n - 1`` merges of a linkage by nearest-neighbour chains (Murtagh 1985).
+
+    ``distances`` (n (n - 1) / 2,) float64, condensed as scipy does, are overwritten; ``sizes`` (n,) float64,
+    overwritten too, are the numbers of objects that the n points stand for at the start. A merge is of the
+    clusters that hold points ``first`` and ``second``; merges are not in order of height. Of clusters at
+    equal distance the one that begins with the lowest point is taken. O(n^2) time.
+    """
+    n = sizes.shape[0]
+    chain = np.empty(n, np.int64)
+    length = 0
+    start = 0
+    for merge in range(n - 1):
+        if length == 0:
+            while sizes[start] == 0:
+                start += 1
+            chain[0] = start
+            length = 1
+        while True:
+            x = chain[length - 1]
+            y = -1
+            if length > 1:  # of equals the one before is kept, or the chain might not end
+                y = chain[length - 2]
+            nearest = _nearest(distances, sizes, x, y)
+            if nearest == y:
+                break
+            chain[length] = nearest
+            length += 1
+        length -= 2
+        a, b = min(x, y), max(x, y)
+        height = distances[condensed_index(n, a, b)]
+        first[merge] = a
+        second[merge] = b
+        heights[merge] = height
+        _merge(distances, sizes, method, a, b, height)
+
+
+@jit
+def _nearest(distances, sizes, x, nearest):
+    """Return the living cluster nearest to ``x``, at a tie ``nearest`` if that is not -1, else the lowest."""
+    n = sizes.shape[0]
+    least = np.inf if nearest < 0 else distances[condensed_index(n, min(x, nearest), max(x, nearest))]
+    for i in range(n):
+        if sizes[i] == 0 or i == x:
+            continue
+        distance = distances[condensed_index(n, min(x, i), max(x, i))]
+        if distance < least:
+            least = distance
+            nearest = i
+    return nearest
+
+
+@jit
+def _merge(distances, sizes, method, a, b, height):
+    """Let ``a`` stand for both clusters (Lance and Williams 1967), and ``b`` for none."""
+    n = sizes.shape[0]
+    size_a, size_b = sizes[a], sizes[b]
+    sizes[a] = size_a + size_b
+    sizes[b] = 0
+    for i in range(n):
+        if sizes[i] == 0 or i == a:
+            continue
+        at = condensed_index(n, min(a, i), max(a, i))
+        x = distances[at]
+        y = distances[condensed_index(n, min(b, i), max(b, i))]
+        if method == SINGLE:
+            distances[at] = min(x, y)
+        elif method == COMPLETE:
+            distances[at] = max(x, y)
+        elif method == AVERAGE:
+            distances[at] = (size_a * x + size_b * y) / (size_a + size_b)
+        else:
+            size = sizes[i]
+            squares = (size_a + size) * x * x + (size_b + size) * y * y - size * height * height
+            distances[at] = np.sqrt(squares / (size_a + size_b + size))
+
+
+@jit
+def condensed_index(n, i, j):
+    """Return where the pair ``i < j`` of ``n`` points stands in scipy's condensed form."""
+    return n * i - i * (i + 1) // 2 + j - i - 1

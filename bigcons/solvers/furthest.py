@@ -1,0 +1,267 @@
+"""Furthest consensus: clusters around objects that are as unlike each other as can be."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.rows import unique_rows
+from bigcons.coassociation.similarity import similarity
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block, parse_size, row_blocks
+from bigcons.progress import progress
+from bigcons.seeding import SeedLike, generator
+from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
+from bigcons.solvers.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+STARTS = ("exact", "sampled")
+CRITERIA = ("fixed", "disagreement")
+
+DEFAULT_MEMORY = 4_000_000_000
+
+# Objects among which init="sampled" looks for the first pair: two million pairs (an arbitrary line).
+SAMPLE_SIZE = 2048
+
+TILE_ROWS = 1024
+
+
+class Furthest(ConsensusClusterer):
+    """Furthest consensus (Nguyen and Caruana 2007, after Gionis, Mannila and Tsaparas 2007).
+
+    The first two centres are the least similar pair of objects; then again and again the object whose
+    largest similarity to a centre is smallest becomes one. Every object joins the centre it is most
+    similar to. Similarity is the share of the partitions labelling both objects that put them together; where
+    none labels both it is 0.
+
+    Parameters
+    ----------
+    n_clusters
+        Number of centres; for criterion="disagreement" the most there may be. There are fewer if no further
+        object differs from the centres.
+    init
+        The first pair: "exact" among all distinct label rows, or "sampled", among those of 2,048 objects.
+    criterion
+        "fixed", or "disagreement": add centres as long as the disagreements fall, beginning with one cluster.
+        They are counted as pairs of objects that the consensus joins and a partition separates, or the other
+        way round, over all partitions and the pairs that each sees.
+    random_state
+        Seed of the sample; nothing else is random.
+    memory
+        Budget for the distinct rows of init="exact", 4 GB by default; refused if they do not fit.
+    out, client
+        As for every method: see PCC.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32 in the order of the centres, -1 for objects without any label
+    centers_ : (n_clusters_,) int64 the objects at the centres; with a single cluster, its seed
+    objective_ : disagreements with the partitions
+    n_clusters_, n_passes_ : clusters found; passes over the labels for the centres
+    history_ : the number of clusters and the objective after each centre
+
+    Notes
+    -----
+    Ties: the pair of the lowest first object, then of the lowest second; the lowest object; the earliest
+    centre. A pass a centre, each O(n M), with 12 bytes an object in memory; before that two passes and, for U
+    distinct rows, O(U^2 M) time on all workers for init="exact". The disagreements of k centres take k times
+    the base clusters.
+    """
+
+    facts: ClassVar[MethodFacts] = MethodFacts(
+        paper="Nguyen and Caruana 2007",
+        needs="labels",
+        soft=False,
+        missing="c/N",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str = "exact",
+        criterion: str = "fixed",
+        random_state: SeedLike = None,
+        memory: int | str | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.criterion = criterion
+        self.random_state = random_state
+        self.memory = memory
+        self.out = out
+        self.client = client
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        check_choice("init", self.init, STARTS)
+        check_choice("criterion", self.criterion, CRITERIA)
+        budget = DEFAULT_MEMORY if self.memory is None else parse_size(self.memory)
+        survey = take_survey(ensemble, engine, seed, 0)
+        if self.init == "exact":
+            pair = _first_pair(ensemble, engine, budget)
+        else:
+            pair = _sampled_pair(ensemble, survey.unlabelled, engine, seed)
+        search = _Search(ensemble, engine, pair)
+        assigned = search.assigned
+        numbers: list[int] = []
+        objectives: list[float] = []
+        with progress("centres", self.n_clusters, "centres") as listener:
+            while len(search.centres) < self.n_clusters and not search.is_exhausted:
+                before, n_before = assigned, len(search.centres)
+                disagreements = search.add_centre()
+                listener.advance(1)
+                if self.criterion == "disagreement" and n_before and disagreements >= objectives[-1]:
+                    assigned = before
+                    break
+                assigned = search.assigned
+                numbers.append(n_before + 1)
+                objectives.append(disagreements)
+        self.n_passes_ = len(search.centres)
+        self.centers_ = np.array(search.centres[: len(numbers)], np.int64)
+        self.objective_ = objectives[-1]
+        self.history_ = {"n_clusters": numbers, "objective": objectives}
+        self._publish_labels(
+            ensemble, lambda block: assigned[block.start : block.stop], survey.unlabelled, out
+        )
+
+
+class _Visit(NamedTuple):
+    """What a pass hands to a block, and gets back."""
+
+    block: Block
+    similarity: np.ndarray
+    """(rows,) float64 largest similarity to a centre; -1 before the first."""
+    assigned: np.ndarray
+    """(rows,) int32 the first centre of that similarity, -1 for objects without any label."""
+
+
+class _Search:
+    """Centres so far, and the similarity of every object to the nearest of them."""
+
+    def __init__(self, ensemble: Ensemble, engine: Engine, pair: tuple[int, int]) -> None:
+        self.ensemble = ensemble
+        self.engine = engine
+        self.pair = pair
+        self.centres: list[int] = []
+        self.assigned = np.full(ensemble.n_objects, -1, np.int32)
+        self.is_exhausted = False
+        self._similarity = np.full(ensemble.n_objects, -1.0)
+        self._furthest = pair[0]
+
+    def add_centre(self) -> float:
+        """Make the furthest object a centre in one pass, and return the disagreements of the clusters."""
+        number = len(self.centres)
+        self.centres.append(self._furthest)
+        row = self.ensemble.read_rows(np.array([self._furthest]))
+        visit = partial(_visit_block, self.ensemble, row, number)
+        blocks = self.ensemble.blocks()
+        table = np.zeros((number + 1, self.ensemble.n_base_clusters), np.int64)
+        before, self.assigned = self.assigned, np.empty_like(self.assigned)
+        least, furthest = np.inf, -1
+        with closing(self.engine.map(visit, [self._visit(block, before) for block in blocks])) as results:
+            for block, (near, assigned, part, at) in zip(blocks, results, strict=True):
+                self._similarity[block.start : block.stop] = near
+                self.assigned[block.start : block.stop] = assigned
+                table += part
+                if at >= 0 and near[at] < least:
+                    least, furthest = near[at], block.start + at
+        self._furthest = furthest
+        if number == 0 and self._similarity[self.pair[1]] < 1.0:  # else the sample held nothing different
+            self._furthest = self.pair[1]
+        self.is_exhausted = least >= 1.0
+        return _disagreements(table, self.ensemble.offsets)
+
+    def _visit(self, block: Block, assigned: np.ndarray) -> _Visit:
+        part = slice(block.start, block.stop)
+        return _Visit(block, self._similarity[part], assigned[part])
+
+
+def _visit_block(
+    ensemble: Ensemble, centre: np.ndarray, number: int, visit: _Visit
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Offer a block a new centre (1, M): similarities, centres, contingency, and its furthest row or -1."""
+    from bigcons.kernels.agreement import add_contingency
+
+    labels = ensemble.read(visit.block.start, visit.block.stop)
+    labelled = (labels >= 0).any(axis=1)
+    offered = _similarities(labels, centre)[:, 0]
+    nearer = labelled & (offered > visit.similarity)
+    near = np.where(nearer, offered, visit.similarity)
+    assigned = np.where(nearer, np.int32(number), visit.assigned)
+    table = np.zeros((number + 1, ensemble.n_base_clusters), np.int64)
+    add_contingency(assigned, labels, ensemble.offsets, table)
+    candidates = np.flatnonzero(labelled)
+    at = int(candidates[near[candidates].argmin()]) if candidates.size else -1
+    return near, assigned, table, at
+
+
+def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the similarities (rows of left, rows of right) float64."""
+    from bigcons.kernels.agreement import count_tile
+
+    n_agree = np.empty((len(left), len(right)), np.int32)
+    n_seen = np.empty_like(n_agree)
+    count_tile(left, right, n_agree, n_seen)
+    return similarity(n_agree, n_seen, left.shape[1], "observed")
+
+
+def _first_pair(ensemble: Ensemble, engine: Engine, budget: int) -> tuple[int, int]:
+    """Return the least similar pair of all objects, the lowest of equals."""
+    remedy = "raise memory, or use init='sampled'"
+    rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
+    objects = np.flatnonzero(rows.row_of_object >= 0)
+    first_object = objects[np.unique(rows.row_of_object[objects], return_index=True)[1]]
+    a, b = _least_similar(rows.labels, engine)
+    return int(first_object[a]), int(first_object[b])
+
+
+def _sampled_pair(ensemble: Ensemble, unlabelled: np.ndarray, engine: Engine, seed: int) -> tuple[int, int]:
+    """Return the least similar pair of objects drawn uniformly, the lowest of equals."""
+    labelled = np.setdiff1d(np.arange(ensemble.n_objects), unlabelled, assume_unique=True)
+    draw = generator(seed, "furthest.sample")
+    if len(labelled) > SAMPLE_SIZE:
+        labelled = np.sort(draw.choice(labelled, SAMPLE_SIZE, replace=False, shuffle=False))
+    a, b = _least_similar(ensemble.read_rows(labelled), engine)
+    return int(labelled[a]), int(labelled[b])
+
+
+def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
+    """Return the least similar pair of rows ``a <= b``, the lowest of equals; (0, 0) for a single row."""
+    blocks = row_blocks(len(rows), TILE_ROWS)
+    tiles = [(left, right) for left in blocks for right in blocks[left.index :]]
+    found = engine.map(partial(_least_of_tile, rows), tiles)
+    with progress("least similar pair", len(tiles), "tiles") as listener, closing(found):
+        least = (np.inf, 0, 0)
+        for candidate in found:
+            least = min(least, candidate)
+            listener.advance(1)
+    return least[1], least[2]
+
+
+def _least_of_tile(rows: np.ndarray, tile: tuple[Block, Block]) -> tuple[float, int, int]:
+    """Return the smallest similarity of a tile and the lowest rows that have it."""
+    left, right = tile
+    values = _similarities(rows[left.start : left.stop], rows[right.start : right.stop])
+    a, b = divmod(int(values.argmin()), right.n_rows)
+    return float(values.min()), left.start + a, right.start + b
+
+
+def _disagreements(table: np.ndarray, offsets: np.ndarray) -> float:
+    """Return how often the clusters (rows) and a partition's join and separate a pair it sees, in all."""
+    joined_by_both = _n_pairs(table).sum()
+    joined_by_partitions = _n_pairs(table.sum(axis=0)).sum()
+    seen = np.add.reduceat(table, offsets[:-1], axis=1)
+    return float(_n_pairs(seen).sum() + joined_by_partitions - 2 * joined_by_both)
+
+
+def _n_pairs(counts: np.ndarray) -> np.ndarray:
+    return counts * (counts - 1) // 2
