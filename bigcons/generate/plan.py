@@ -70,9 +70,14 @@ class Plan:
 
     def limit(self, engine: Engine) -> Engine:
         """Return ``engine`` with no more threads than tasks fit the budget."""
-        if isinstance(engine, ThreadsEngine) and engine.n_workers > self.n_tasks:
-            return ThreadsEngine(self.n_tasks)
-        return engine
+        return limit_threads(engine, self.n_tasks)
+
+
+def limit_threads(engine: Engine, n_tasks: int) -> Engine:
+    """Return ``engine`` with at most ``n_tasks`` threads."""
+    if isinstance(engine, ThreadsEngine) and engine.n_workers > n_tasks:
+        return ThreadsEngine(n_tasks)
+    return engine
 
 
 def make_plan(
