@@ -184,21 +184,29 @@ def test_solve__passes_options_on(ensemble, run, ran, options):
     assert ran("score c.zarr --truth truth.csv")["matching_accuracy"] > 0.9
 
 
-def test_solve__refuses_unknown_methods_and_foreign_options(ensemble, run, monkeypatch):
+def test_solve__refuses_unknown_methods_and_foreign_options(ensemble, run):
     result = run(f"solve {ensemble} -m nonsense -k 3 -o c.zarr")
     assert result.exit_code == 2
     assert "choose one of pcc" in result.stderr
+    for options, complaint in (
+        ("--divergence kl --n-init 2", "takes no --divergence; it takes --n-init"),
+        ("--n-init", "--n-init needs a value"),
+        ("--n-init many", "'many' is not a number"),
+        ("--normalize sideways", "choose one of 'observed', 'all'"),
+        ("another.zarr", "one ENSEMBLE, not 2"),
+    ):
+        result = run(f"solve {ensemble} -m ipc -k 3 -o c.zarr {options}")
+        assert result.exit_code == (1 if "choose" in complaint else 2)
+        assert complaint in " ".join(result.stderr.split())
+    assert "needs -k" in run(f"solve {ensemble} -m ipc -o c.zarr").stderr
 
-    class Plain:
-        def __init__(self, n_clusters, random_state=None):
-            pass
 
-    from bigcons import solvers
-
-    monkeypatch.setitem(solvers.METHODS, "plain", Plain)
-    result = run(f"solve {ensemble} -m plain -k 3 -o c.zarr --divergence kl --n-init 2")
-    assert result.exit_code == 2
-    assert "takes no --divergence, --n-init" in result.stderr
+def test_solve__takes_options_of_the_method_in_any_place(ensemble, run, ran):
+    ran(f"solve --init=dirichlet --no-background -m mixture -k 3 --n-init 3 {ensemble} -o c.zarr")
+    parameters = bigcons.Consensus.open("c.zarr").parameters
+    assert parameters["init"] == "dirichlet"
+    assert parameters["background"] is False
+    assert parameters["n_init"] == 3
 
 
 def test_score__wants_something_to_judge_by(consensus, run):
@@ -253,7 +261,16 @@ def test_methods__lists_what_solve_takes(run, ran):
     methods = ran("methods")["methods"]
     assert methods.keys() == bigcons.METHODS.keys()
     assert "divergence" in methods["pcc"]["parameters"]
-    assert run("methods").stdout.startswith("pcc")
+    assert methods["mixture"]["soft"] is True
+    lines = run("methods").stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == list(methods)
+
+
+def test_methods__tells_all_of_one(run):
+    text = run("methods ipc").stdout
+    assert "Nguyen and Caruana" in text
+    assert "--normalize  (default: observed)" in text
+    assert run("methods nonsense").exit_code == 2
 
 
 def test_demo__runs_again_into_its_own_folder(ran):

@@ -45,16 +45,3 @@ class ClusterRange(click.ParamType):
             return int(low), int(high or low)
         except ValueError:
             self.fail(f"{value!r} is no number of clusters; write 5 or 2:10.", param, ctx)
-
-
-class Pairs(click.ParamType):
-    """Which pairs a solver looks at: ``all``, ``dense``, a share of them, or a stored pair table."""
-
-    name = "all|dense|SHARE|PATH"
-
-    def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> str | float:
-        """Return a share as a float, anything else as it is."""
-        try:
-            return float(value)
-        except ValueError:
-            return str(value)

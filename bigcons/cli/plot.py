@@ -11,7 +11,7 @@ import click
 
 from bigcons.cli.options import overwrite_option, random_state_option
 from bigcons.cli.output import emit, reporting
-from bigcons.errors import StoreExistsError
+from bigcons.errors import InvalidInputError, StoreExistsError
 
 
 @click.command()
@@ -42,15 +42,16 @@ def command(
 ) -> None:
     """Draw figures of CONSENSUS.
 
-    The memberships, the convergence and, with --ensemble, the co-association of a sample of objects.
+    The memberships, if it has them, the convergence and, with --ensemble, the co-association of a sample of
+    objects.
     """
     from bigcons import plots
     from bigcons.stores.consensus import Consensus
 
     solved = Consensus.open(consensus)
-    drawings: dict[str, Callable[[], Any]] = {
-        "memberships": partial(plots.memberships, solved, random_state=random_state)
-    }
+    drawings: dict[str, Callable[[], Any]] = {}
+    if solved.has_memberships:
+        drawings["memberships"] = partial(plots.memberships, solved, random_state=random_state)
     if solved.history:
         drawings["convergence"] = partial(plots.convergence, solved.history)
     if ensemble is not None:
@@ -61,6 +62,8 @@ def command(
             n_objects=n_objects,
             random_state=random_state,
         )
+    if not drawings:
+        raise InvalidInputError(f"{consensus} has labels only, and no history; give --ensemble to draw.")
     paths = {name: Path(out) / f"{name}.{suffix}" for name in drawings}
     existing = [str(path) for path in paths.values() if path.exists()]
     if existing and not overwrite:
