@@ -42,6 +42,7 @@ def test_criteria__equal_naive(pair):
     assert adjusted_rand(*pair) == pytest.approx(1 if expected is None else expected, abs=1e-12)
 
 
+@pytest.mark.peers
 @settings(deadline=None)
 @given(pair=clusterings(6))
 def test_criteria__equal_scikit_learn(pair):

@@ -29,10 +29,8 @@ def error_roc_auc(linkage: Any, classes: Any) -> float:
     Raises InvalidInputError if there are no two objects of the same class or none of different classes.
     O(n_objects n_classes) time and memory.
     """
-    from scipy.cluster.hierarchy import is_valid_linkage
-
-    merges = np.asarray(linkage, dtype=np.float64)
-    if not is_valid_linkage(merges):
+    merges = np.asarray(linkage)
+    if not _is_linkage(merges):
         raise InvalidInputError(
             f"linkage has shape {merges.shape} and is no linkage matrix; pass what "
             "scipy.cluster.hierarchy.linkage returns, (n_objects - 1, 4)."
@@ -51,6 +49,15 @@ def error_roc_auc(linkage: Any, classes: Any) -> float:
             "errors is undefined; pass at least two classes, one of them of several objects."
         )
     return float(np.trapezoid(1.0 - same / same[-1], different / different[-1]))
+
+
+def _is_linkage(merges: np.ndarray) -> bool:
+    """Tell whether every cluster but the last is merged once, after it was formed."""
+    if merges.ndim != 2 or merges.shape[1] != 4:
+        return False
+    n_merges = len(merges)
+    once = np.array_equal(np.sort(merges[:, :2], axis=None), np.arange(2 * n_merges))
+    return once and bool((merges[:, :2].max(axis=1) <= n_merges + np.arange(n_merges)).all())
 
 
 def _pairs_joined(merges: np.ndarray, column: LabelColumn) -> np.ndarray:

@@ -1,0 +1,153 @@
+"""``bigcons score``: every criterion of the library, on real files, for people and for programs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bigcons import Consensus, Ensemble, metrics
+from bigcons.cli import main
+from bigcons.metrics.criteria import OF_TRUTH, OF_TWO_CLUSTERINGS
+
+N_OBJECTS = 200
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command line in the folder of the test; returns click's result."""
+    monkeypatch.chdir(tmp_path)
+    return lambda line: CliRunner().invoke(main, line.split())
+
+
+@pytest.fixture
+def ran(run):
+    """Run a command line that must succeed with --json, and return the object it prints."""
+
+    def invoke(line):
+        result = run(f"{line} --json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    return invoke
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Write truth.npy, ensemble.zarr, features.npy, soft.zarr and hard.zarr; return what they hold."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(-1, 3, N_OBJECTS)
+    classes = np.maximum(truth, 0)
+    table = np.where(rng.random((N_OBJECTS, 8)) < 0.8, classes[:, None], rng.integers(0, 3, (N_OBJECTS, 8)))
+    table[rng.random(table.shape) < 0.3] = -1
+    features = rng.normal(size=(N_OBJECTS, 2)) + 3 * classes[:, None]
+    memberships = rng.dirichlet([0.3] * 3, N_OBJECTS) + 2 * np.eye(3)[classes]
+    memberships = (memberships / memberships.sum(axis=1, keepdims=True)).astype(np.float32)
+    labels = memberships.argmax(axis=1).astype(np.int32)
+    labels[:5] = -1
+    np.save(tmp_path / "truth.npy", truth)
+    np.save(tmp_path / "features.npy", features)
+    Ensemble.from_labels(table).save(tmp_path / "ensemble.zarr")
+    Consensus.write(tmp_path / "soft.zarr", labels, memberships)
+    with Consensus.create(
+        tmp_path / "hard.zarr", n_objects=N_OBJECTS, n_clusters=3, memberships=False
+    ) as writer:
+        writer.write(0, labels)
+    return truth, table, features, labels, memberships
+
+
+def test_score__by_truth_prints_every_criterion(world, ran):
+    truth, _, _, labels, _ = world
+    scores = ran("score soft.zarr --truth truth.npy")
+    assert scores.pop("path") == "soft.zarr"
+    assert scores.pop("n_objects") == N_OBJECTS
+    assert scores.pop("n_judged") == ((truth >= 0) & (labels >= 0)).sum()
+    assert scores == {name: getattr(metrics, name)(truth, labels) for name in OF_TRUTH}
+    assert {
+        "matching_accuracy",
+        "consistency_index",
+        "adjusted_rand",
+        "purity",
+        "micro_precision",
+        "nmi",
+    } <= (scores.keys())
+
+
+def test_score__by_ensemble_prints_every_criterion(world, ran):
+    _, table, _, labels, memberships = world
+    scores = ran("score soft.zarr --ensemble ensemble.zarr")
+    assert scores["anmi"] == metrics.anmi(table, labels)
+    for name in OF_TWO_CLUSTERINGS:
+        assert scores[f"mean_{name}"] == metrics.average_criterion(name, table, labels)
+    assert scores["pcc_objective"] == metrics.pcc_objective(table, memberships, constant=False)
+    assert {"mean_van_dongen", "mean_rand_index", "mean_variation_of_information", "mean_nmi"} < scores.keys()
+
+
+def test_score__of_labels_alone_leaves_out_the_objective(world, ran):
+    soft, hard = (
+        ran(f"score {kind}.zarr --truth truth.npy --ensemble ensemble.zarr") for kind in ("soft", "hard")
+    )
+    assert soft.keys() - hard.keys() == {"pcc_objective"}
+    assert {**soft, "path": ""} == {**hard, "path": "", "pcc_objective": soft["pcc_objective"]}
+
+
+@pytest.mark.parametrize("metric", [None, "sqeuclidean", "cityblock"])
+def test_score__by_features_prints_compactness(world, ran, metric):
+    _, _, features, labels, _ = world
+    option = "" if metric is None else f" --metric {metric}"
+    scores = ran(f"score hard.zarr --features features.npy{option}")
+    assert scores["compactness"] == metrics.compactness(features, labels, metric=metric or "euclidean")
+
+
+def test_score__prints_names_and_values_for_people(world, run):
+    result = run("score soft.zarr --truth truth.npy --ensemble ensemble.zarr --features features.npy")
+    assert result.exit_code == 0
+    printed = [line.split()[0] for line in result.stdout.splitlines()]
+    expected = [
+        "path",
+        "n_objects",
+        "n_judged",
+        *OF_TRUTH,
+        "anmi",
+        *(f"mean_{n}" for n in OF_TWO_CLUSTERINGS),
+    ]
+    assert printed == [*expected, "pcc_objective", "compactness"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "--truth, --ensemble, --features"),
+        ("--ensemble ensemble.zarr --column a", "--column says nothing without --truth"),
+        ("--truth truth.npy --metric cityblock", "--metric says nothing without --features"),
+        ("--features features.npy --metric cosine", "cosine"),
+    ],
+)
+def test_score__bad_usage(world, run, options, message):
+    result = run(f"score soft.zarr {options}")
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--features short.npy", ("short.npy has 3 rows", "200 objects")),
+        ("--ensemble short.zarr", ("short.zarr has 3 objects", "200")),
+        ("--truth none.npy", ("no object has a label in both",)),
+        ("--features nowhere.npy", ("nowhere.npy",)),
+    ],
+)
+def test_score__fails_in_one_line(world, run, options, words):
+    np.save("short.npy", np.ones((3, 2)))
+    classes = np.full(N_OBJECTS, -1)
+    classes[0] = 0  # an object without a label in the consensus
+    np.save("none.npy", classes)
+    Ensemble.from_labels([[0], [1], [1]]).save(Path("short.zarr"))
+    result = run(f"score soft.zarr {options}")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+    for word in words:
+        assert word in result.stderr

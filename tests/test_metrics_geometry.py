@@ -1,0 +1,140 @@
+"""Compactness: against all pairs and scikit-learn, in pieces and out of core."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+from sklearn.metrics import pairwise_distances
+
+from bigcons.errors import InvalidInputError
+from bigcons.metrics import compactness
+from bigcons.metrics.geometry import METRICS
+from bigcons.stores.features import Features
+from tests.naive import metrics as naive
+
+
+@st.composite
+def clustered_features(draw):
+    n_objects, n_features = draw(st.integers(1, 15)), draw(st.integers(1, 3))
+    value = st.floats(-100, 100, width=32)
+    features = draw(
+        st.lists(
+            st.lists(value, min_size=n_features, max_size=n_features), min_size=n_objects, max_size=n_objects
+        )
+    )
+    labels = st.lists(st.integers(-1, 3), min_size=n_objects, max_size=n_objects)
+    return np.array(features), draw(labels.filter(lambda labels: max(labels) >= 0))
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Blocks of 32 rows and tiles of 5, so that a few hundred objects make many of them."""
+    monkeypatch.setattr("bigcons.stores.features._BLOCK_VALUES", 32 * 3)
+    monkeypatch.setattr("bigcons.metrics.geometry.TILE_ROWS", 5)
+
+
+@pytest.fixture
+def planted():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(-1, 4, 150)
+    return rng.normal(size=(150, 3)).astype(np.float32) + 3 * labels[:, None], labels
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@settings(deadline=None)
+@given(data=clustered_features())
+def test_compactness__equals_naive(metric, data):
+    features, labels = data
+    expected = naive.compactness(
+        features.tolist(), [None if label < 0 else label for label in labels], metric
+    )
+    assert compactness(features, labels, metric=metric) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("metric", METRICS)
+def test_compactness__equals_scikit_learn_distances(metric, planted):
+    features, labels = planted
+    expected = 0.0
+    for cluster in range(4):
+        distances = pairwise_distances(features[labels == cluster].astype(np.float64), metric=metric)
+        n = len(distances)
+        expected += n * distances[np.triu_indices(n, 1)].mean() / (labels >= 0).sum()
+    assert compactness(features, labels, metric=metric) == pytest.approx(expected, rel=1e-9)
+
+
+def test_compactness__by_hand():
+    features = [[0, 0], [3, 4], [10, 0], [10, 0], [10, 6], [50, 50], [99, 0]]
+    labels = ["a", "a", "b", "b", "b", "alone", None]
+    assert compactness(features, labels) == pytest.approx((2 * 5 + 3 * 12 / 3 + 0) / 6)
+    assert compactness(features, labels, metric="cityblock") == pytest.approx((2 * 7 + 3 * 12 / 3) / 6)
+    assert compactness(features, labels, metric="sqeuclidean") == pytest.approx((2 * 25 + 3 * 72 / 3) / 6)
+    assert compactness(features, range(7)) == 0
+
+
+@settings(deadline=None)
+@given(data=clustered_features(), shift=st.floats(-1e3, 1e3), scale=st.floats(0.1, 10))
+def test_compactness__moves_and_scales_with_the_features(data, shift, scale):
+    features, labels = data
+    for metric, power in (("euclidean", 1), ("cityblock", 1), ("sqeuclidean", 2)):
+        value = compactness(features, labels, metric=metric)
+        moved = compactness(features * scale + shift, labels, metric=metric)
+        assert moved == pytest.approx(value * scale**power, rel=1e-6, abs=1e-6)
+
+
+def test_compactness__of_squares_far_from_the_origin_keeps_its_digits():
+    near = np.random.default_rng(0).normal(size=(60, 2))
+    labels = np.arange(60) % 3
+    value = compactness(near, labels, metric="sqeuclidean")
+    assert compactness(near + 1e7, labels, metric="sqeuclidean") == pytest.approx(value, rel=1e-7)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_compactness__out_of_core_equals_memory_for_any_engine(metric, planted, small_pieces, tmp_path):
+    features, labels = planted
+    np.save(tmp_path / "x.npy", features)
+    zarr.create_array(tmp_path / "x.zarr", data=features, chunks=(7, 3))
+    parquet.write_table(pa.table({f"f{c}": features[:, c] for c in range(3)}), tmp_path / "x.parquet")
+    np.savetxt(tmp_path / "x.csv", features, delimiter=",", header="a,b,c", comments="", fmt="%.17g")
+    sources = [features, *(tmp_path / f"x.{kind}" for kind in ("npy", "zarr", "parquet", "csv"))]
+    values = [
+        compactness(source, labels, metric=metric, client=client)
+        for source in sources
+        for client in ("serial", "threads")
+    ]
+    assert len(set(values)) == 1
+    whole = naive.compactness(features.tolist(), [None if x < 0 else x for x in labels.tolist()], metric)
+    assert values[0] == pytest.approx(whole, rel=1e-9)
+
+
+def test_compactness__holds_two_blocks_at_a_time(planted, small_pieces, monkeypatch):
+    features, labels = planted
+    asked = []
+    read = Features.read
+
+    def spy(self, start, stop):
+        asked.append(stop - start)
+        return read(self, start, stop)
+
+    monkeypatch.setattr(Features, "read", spy)
+    compactness(features, labels, client="serial")
+    assert max(asked) == 32
+    assert len(asked) == 5 * 6 / 2  # every block with itself and with those behind it
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "options", "message"),
+    [
+        ([[1.0], [2.0]], [0], {}, "labels is for 1 objects but the features for 2"),
+        ([[1.0]], [-1], {}, "no labels"),
+        ([[1.0]], [0], {"metric": "cosine"}, "'euclidean', 'sqeuclidean', 'cityblock'"),
+        ([[float("nan")]], [0], {}, "row 0"),
+    ],
+)
+def test_compactness__refuses_in_one_line(features, labels, options, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        compactness(features, labels, **options)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,156 @@
+"""Overlap and centroids of soft clusters: plain definition, identities, stores, engines."""
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import Consensus
+from bigcons.errors import InvalidInputError
+from bigcons.metrics import cluster_centroids, cluster_overlap
+from tests.naive import metrics as naive
+
+
+def memberships(rng, n_objects, n_clusters):
+    """Rows on the simplex, some of them crisp."""
+    rows = rng.dirichlet(np.full(n_clusters, 0.5), n_objects)
+    rows[::3] = np.eye(n_clusters)[rng.integers(n_clusters, size=len(rows[::3]))]
+    return rows
+
+
+def stored(path, rows, labels=None, chunk_rows=16):
+    labels = rows.argmax(axis=1) if labels is None else labels
+    return Consensus.write(path, labels, rows, chunk_rows=chunk_rows)
+
+
+@settings(deadline=None)
+@given(
+    n_objects=st.integers(1, 12),
+    n_clusters=st.integers(1, 5),
+    threshold=st.sampled_from([0.0, 0.05, 0.3, 0.8]),
+    seed=st.integers(0, 1000),
+)
+def test_overlap__equals_naive(n_objects, n_clusters, threshold, seed):
+    rows = memberships(np.random.default_rng(seed), n_objects, n_clusters)
+    expected = naive.cluster_overlap(rows.tolist(), threshold)
+    np.testing.assert_allclose(cluster_overlap(rows, threshold), expected, atol=1e-12)
+
+
+@settings(deadline=None)
+@given(n_clusters=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_overlap__shares_of_a_cluster_and_mass_in_common(n_clusters, seed):
+    rows = memberships(np.random.default_rng(seed), 30, n_clusters)
+    overlap, sizes = cluster_overlap(rows), rows.sum(axis=0)
+    assert (np.diag(overlap) == 1).all()
+    assert (overlap >= 0).all()
+    assert (overlap <= 1 + 1e-12).all()
+    in_common = overlap * sizes[:, None]  # what two clusters share is the same seen from either
+    np.testing.assert_allclose(in_common, in_common.T, atol=1e-12)
+
+
+def test_overlap__by_hand():
+    rows = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.08, 0.92, 0.0]])
+    shared = 0.5 * 0.5 + 0.08 * 0.92
+    expected = [[1, shared / 1.58, 0], [shared / 1.42, 1, 0], [0, 0, 1]]
+    np.testing.assert_allclose(cluster_overlap(rows), expected, atol=1e-12)
+    np.testing.assert_allclose(cluster_overlap(rows, 0.1)[:2, :2], [[1, 0.25 / 1.5], [0.25 / 1.5, 1]])
+    np.testing.assert_array_equal(cluster_overlap(rows, 0.95), np.eye(3))
+
+
+@settings(deadline=None)
+@given(n_clusters=st.integers(1, 5), seed=st.integers(0, 1000))
+def test_centroids__equal_naive_and_average_to_the_mean(n_clusters, seed):
+    rng = np.random.default_rng(seed)
+    rows, features = memberships(rng, 10, n_clusters), rng.normal(size=(10, 2))
+    centroids = cluster_centroids(features, rows)
+    np.testing.assert_allclose(
+        centroids, naive.cluster_centroids(features.tolist(), rows.tolist()), atol=1e-12
+    )
+    mean = rows.sum(axis=0) @ np.nan_to_num(centroids) / 10
+    np.testing.assert_allclose(mean, features.mean(axis=0), atol=1e-12)
+
+
+def test_centroids__of_a_cluster_without_members_is_nan():
+    centroids = cluster_centroids([[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(centroids, [[2.0, 3.0], [np.nan, np.nan]])
+
+
+def test_both__read_a_consensus_block_by_block(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = memberships(rng, 100, 4).astype(np.float32)
+    features = rng.normal(size=(100, 3))
+    np.save(tmp_path / "features.npy", features)
+    consensus = stored(tmp_path / "c.zarr", rows)
+    monkeypatch.setattr("bigcons.stores.features._BLOCK_VALUES", 32 * 3)
+    asked = []
+    read = Consensus.read_memberships
+
+    def spy(self, start, stop):
+        asked.append(stop - start)
+        return read(self, start, stop)
+
+    monkeypatch.setattr(Consensus, "read_memberships", spy)
+    np.testing.assert_allclose(cluster_overlap(consensus, 0.1), cluster_overlap(rows, 0.1), atol=1e-12)
+    np.testing.assert_allclose(
+        cluster_centroids(tmp_path / "features.npy", consensus), cluster_centroids(features, rows), atol=1e-12
+    )
+    assert max(asked) == 32
+
+
+@pytest.mark.parametrize("block_bytes", [1, 500, 1 << 24])
+def test_overlap__blocks_and_engines(block_bytes, tmp_path, monkeypatch):
+    rows = memberships(np.random.default_rng(0), 80, 3)
+    expected = cluster_overlap(rows, 0.2)
+    monkeypatch.setattr("bigcons.metrics.overlap.BLOCK_BYTES", block_bytes)
+    found = [cluster_overlap(rows, 0.2, client=client) for client in ("serial", "threads")]
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], expected, atol=1e-12)
+
+
+def test_overlap__same_bits_on_dask(tmp_path):
+    consensus = stored(tmp_path / "c.zarr", memberships(np.random.default_rng(0), 80, 3))
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        distributed = cluster_overlap(consensus, 0.2, client=client)
+    np.testing.assert_array_equal(distributed, cluster_overlap(consensus, 0.2, client="serial"))
+
+
+def test_both__leave_out_objects_without_a_label(tmp_path):
+    rng = np.random.default_rng(0)
+    rows, features = memberships(rng, 50, 3).astype(np.float32), rng.normal(size=(50, 2))
+    labels = rows.argmax(axis=1)
+    labels[::7] = -1
+    rows[::7] = 1 / 3
+    consensus = stored(tmp_path / "c.zarr", rows, labels)
+    known = labels >= 0
+    np.testing.assert_allclose(cluster_overlap(consensus), cluster_overlap(rows[known]), atol=1e-12)
+    np.testing.assert_allclose(
+        cluster_centroids(features, consensus), cluster_centroids(features[known], rows[known]), atol=1e-12
+    )
+
+
+def test_both__take_labels_alone_as_memberships_of_0_and_1(tmp_path):
+    labels, features = np.array([0, 2, -1, 0], np.int32), np.array([[1.0], [5.0], [9.0], [3.0]])
+    with Consensus.create(tmp_path / "c.zarr", n_objects=4, n_clusters=3, memberships=False) as writer:
+        writer.write(0, labels)
+    consensus = Consensus.open(tmp_path / "c.zarr")
+    np.testing.assert_array_equal(cluster_overlap(consensus), np.eye(3))
+    np.testing.assert_array_equal(cluster_centroids(features, consensus), [[2.0], [np.nan], [5.0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cluster_overlap([[0.5, 0.4]]), "row 0 of memberships"),
+        (lambda: cluster_overlap([1.0]), "memberships has shape"),
+        (lambda: cluster_overlap([[1.0]], 1.5), "threshold=1.5"),
+        (lambda: cluster_centroids([[1.0], [2.0]], [[1.0]]), "memberships is for 1 objects but the features"),
+    ],
+)
+def test_both__refuse_in_one_line(call, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
