@@ -122,6 +122,11 @@ class PCC(ConsensusClusterer):
     step for l pairs an object; 24 bytes a pair and 24 n K bytes. Objects that a sampled pair table leaves
     without pairs are placed by the squared divergence over all pairs. The divergence of the generator
     ``|x|^2`` is twice the "l2" here.
+
+    References
+    ----------
+    Lourenço, Rota Bulò, Rebagliati, Fred, Figueiredo and Pelillo (2015), *Probabilistic consensus clustering
+    using evidence accumulation*, Machine Learning 98.
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
