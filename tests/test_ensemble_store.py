@@ -200,8 +200,8 @@ def test_open__tells_what_is_wrong(tmp_path):
         Ensemble.open(tmp_path / "p")
     with pytest.raises(InvalidInputError, match="mode='w'"):
         Ensemble.open(tmp_path, mode="w")
-    with pytest.raises(InvalidInputError, match="is a URL"):
-        Ensemble.open("s3://bucket/ensemble.zarr")
+    with pytest.raises(InvalidInputError, match="is no place for a store"):
+        Ensemble.open("https://example.org/ensemble.zarr")
 
 
 def test_open__reads_from_many_threads(tmp_path):

@@ -22,16 +22,16 @@ from tests.stores import names_in
 
 def make_store(path, value, overwrite=False):
     with manifest.new_store(path, overwrite) as directory:
-        (directory / "data").write_text(str(value))
+        (directory / "data").write(str(value).encode())
         manifest.commit(directory, "pairs", {"value": value})
 
 
 def test_new_store__appears_when_it_is_whole(tmp_path):
     with manifest.new_store(tmp_path / "s") as directory:
         assert not (tmp_path / "s").exists()
-        assert directory.parent == tmp_path
+        assert directory.path.parent == tmp_path
         manifest.commit(directory, "pairs", {"value": 1})
-    assert manifest.load(tmp_path / "s", "pairs") == {"value": 1}
+    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 1}
     assert names_in(tmp_path) == ["s"]
 
 
@@ -40,7 +40,7 @@ def test_new_store__replaces_in_one_step(tmp_path):
     with pytest.raises(StoreExistsError, match="pass overwrite=True"):
         make_store(tmp_path / "s", 2)
     make_store(tmp_path / "s", 2, overwrite=True)
-    assert manifest.load(tmp_path / "s", "pairs") == {"value": 2}
+    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 2}
     assert (tmp_path / "s/data").read_text() == "2"
     assert names_in(tmp_path) == ["s"]
 
@@ -49,7 +49,7 @@ def test_new_store__replaces_where_the_system_cannot_swap(tmp_path, monkeypatch)
     monkeypatch.setattr(manifest, "_exchange", lambda a, b: False)
     make_store(tmp_path / "s", 1)
     make_store(tmp_path / "s", 2, overwrite=True)
-    assert manifest.load(tmp_path / "s", "pairs") == {"value": 2}
+    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 2}
     assert names_in(tmp_path) == ["s"]
 
 
@@ -62,7 +62,7 @@ def test_new_store__leaves_nothing_after_a_failure(tmp_path, overwrite):
         raise ZeroDivisionError
     assert names_in(tmp_path) == (["s"] if overwrite else [])
     if overwrite:
-        assert manifest.load(path, "pairs") == {"value": 1}
+        assert manifest.load(path, "pairs").body == {"value": 1}
 
 
 def test_new_store__needs_a_manifest(tmp_path):
@@ -98,7 +98,7 @@ def test_commit__flushes_the_data_before_the_manifest_is_renamed(tmp_path, monke
 
 def test_commit__takes_numpy_values(tmp_path):
     manifest.commit(tmp_path, "pairs", {"a": np.int64(3), "b": np.arange(2), "c": tmp_path})
-    assert manifest.load(tmp_path, "pairs") == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
+    assert manifest.load(tmp_path, "pairs").body == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
 
 
 def test_load__tells_kinds_apart(tmp_path):

@@ -20,13 +20,14 @@ from bigcons.generate.partition import Matrix, PartitionTask, calm_scikit_learn
 from bigcons.generate.plan import Plan, Settings, make_plan
 from bigcons.generate.scaling import Scaling, measure
 from bigcons.generate.schemes import Scheme
-from bigcons.generate.scratch import open_scratch, replacing
+from bigcons.generate.scratch import local_output, open_scratch, replacing
 from bigcons.memory import parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.stores import manifest
 from bigcons.stores.feature_sources import NpyFile
 from bigcons.stores.features import Features, open_features
+from bigcons.stores.places import place_of
 from bigcons.validation import check_choice, check_int, check_number
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def make_partitions(
     budget = parse_size(memory)
     with open_engine(client) as engine:
         seed = resolve_seed(random_state)
-        target = None if out is None else manifest.local_path(out)
+        target = None if out is None else place_of(out)
         if target is not None:
             manifest.refuse_existing(target, overwrite)
         data = open_features(features)
@@ -105,9 +106,12 @@ def make_partitions(
                 task = PartitionTask(matrix, scheme, settings, plan, seed, scratch=None)
                 columns = _run(task, plan.limit(engine), range(n_partitions))
                 return in_memory(columns, {**parameters, "seed": seed, "source": data.where})
-        with open_scratch(
-            target, parameters, seed=seed, seed_is_given=random_state is not None, resume=resume
-        ) as scratch:
+        with (
+            local_output(target) as path,
+            open_scratch(
+                path, parameters, seed=seed, seed_is_given=random_state is not None, resume=resume
+            ) as scratch,
+        ):
             unfinished = scratch.unfinished(n_partitions)
             if len(unfinished) < n_partitions:
                 _log.info("%d of %d partitions are finished", n_partitions - len(unfinished), n_partitions)
@@ -116,7 +120,7 @@ def make_partitions(
                 task = PartitionTask(matrix, scheme, settings, plan, scratch.seed, scratch)
                 _run(task, plan.limit(engine), unfinished)
             return write_partitions(
-                target,
+                str(target),
                 [scratch.partition(u) for u in range(n_partitions)],
                 n_objects=data.n_objects,
                 provenance={**parameters, "seed": scratch.seed, "source": data.where},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from bigcons.errors import StoreError
 from bigcons.stores.locks import writer_lock
 from bigcons.stores.manifest import plain_disk_errors
+from bigcons.stores.places import DiskPlace, Place
 
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
@@ -44,6 +46,16 @@ class Scratch:
     def unfinished(self, n_partitions: int) -> list[int]:
         """Return the partitions that have no file yet."""
         return [u for u in range(n_partitions) if not self.partition(u).exists()]
+
+
+@contextmanager
+def local_output(out: Place) -> Iterator[Path]:
+    """Yield the path of ``out``, or for one in a bucket a temporary path: a kill loses what is there."""
+    if isinstance(out, DiskPlace):
+        yield out.path
+        return
+    with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
+        yield Path(directory, "ensemble")
 
 
 @contextmanager

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bigcons.execution.engine import Engine
 from bigcons.stores.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
-from bigcons.stores.manifest import local_path
+from bigcons.stores.places import Place, place_of
 
 logger = logging.getLogger("bigcons")
 
@@ -45,23 +43,23 @@ def open_workspace(
         yield Workspace(MemoryBlocks(), None)
         return
     if out is None:
-        with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
-            yield Workspace(FileBlocks(folder, n_columns, dtype), None)
+        with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
+            yield Workspace(FileBlocks(directory, n_columns, dtype), None)
         return
-    directory = partial_directory(out)
+    folder = partial_folder(out)
     if not resume:
-        shutil.rmtree(directory, ignore_errors=True)
-    snapshots = Snapshots(directory, fingerprint)
+        folder.remove()
+    snapshots = Snapshots(folder, fingerprint)
     try:
-        yield Workspace(FileBlocks(directory, n_columns, dtype), snapshots)
+        yield Workspace(FileBlocks(folder, n_columns, dtype), snapshots)
     except BaseException:
-        if snapshots.path.exists():
-            logger.warning("What is done is kept in %s; run again with resume=True (--resume).", directory)
+        if snapshots.exists():
+            logger.warning("What is done is kept in %s; run again with resume=True (--resume).", folder)
         raise
-    shutil.rmtree(directory, ignore_errors=True)
+    folder.remove()
 
 
-def partial_directory(out: str | os.PathLike[str]) -> Path:
+def partial_folder(out: str | os.PathLike[str]) -> Place:
     """Return the folder that holds an unfinished solve whose result will go to ``out``."""
-    path = local_path(out)
-    return path.with_name(path.name + ".partial")
+    place = place_of(out)
+    return place.sibling(f"{place.name}.partial")

@@ -6,12 +6,10 @@ may run twice and a killed run finds its last whole pass; a generation is droppe
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import shutil
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +17,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
 from bigcons.stores.manifest import plain_disk_errors
+from bigcons.stores.places import Place, StorePath, place_of
 
 _CHECKSUM_BYTES = 4
 
@@ -60,44 +59,39 @@ class MemoryBlocks:
 
 
 class FileBlocks:
-    """Block arrays as one file each, in a directory that all workers reach.
+    """Block arrays as one file each, in a directory or a bucket that all workers reach.
 
     Files are read whole, not mapped, for mapped pages count as memory; each ends with a checksum.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], n_columns: int, dtype: str = "<f4") -> None:
-        self.directory = Path(directory)
+    def __init__(self, folder: StorePath | Place, n_columns: int, dtype: str = "<f4") -> None:
+        self.folder = place_of(folder)
         self.n_columns = n_columns
         self.dtype = np.dtype(dtype)
 
     def read(self, generation: int, block: Block) -> np.ndarray:
         """Return the rows of a block; CorruptStoreError if they are not as they were written."""
-        path = self._path(generation, block)
-        content = bytearray(
-            path.stat().st_size
-        )  # not bytes: kernels would be compiled again for read-only rows
-        with path.open("rb") as file:
-            file.readinto(content)
+        place = self._place(generation, block)
+        content = place.read()  # a bytearray: kernels would be compiled again for read-only rows
         rows = memoryview(content)[:-_CHECKSUM_BYTES]
         expected = block.n_rows * self.n_columns * self.dtype.itemsize
         if len(rows) != expected or content[-_CHECKSUM_BYTES:] != _checksum(rows):
-            raise CorruptStoreError(f"{path} is damaged; remove its folder and run without resuming.")
+            raise CorruptStoreError(f"{place} is damaged; remove its folder and run without resuming.")
         return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns)
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
         """Keep the rows of a block."""
-        path = self._path(generation, block)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        place = self._place(generation, block)
         content = np.ascontiguousarray(rows, self.dtype).data.cast("B")
-        with plain_disk_errors(path):
-            _replace(path, content, _checksum(content))
+        with plain_disk_errors(place):
+            place.write(content, _checksum(content))
 
     def drop(self, generation: int) -> None:
         """Forget a generation."""
-        shutil.rmtree(self.directory / f"generation-{generation}", ignore_errors=True)
+        (self.folder / f"generation-{generation}").remove()
 
-    def _path(self, generation: int, block: Block) -> Path:
-        return self.directory / f"generation-{generation}" / f"block-{block.index}"
+    def _place(self, generation: int, block: Block) -> Place:
+        return self.folder / f"generation-{generation}" / f"block-{block.index}"
 
 
 class Snapshots:
@@ -106,35 +100,39 @@ class Snapshots:
     ``fingerprint`` says what the solve is of (parameters, data); a snapshot of another solve is refused.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
-        self.path = Path(directory) / "snapshot.npz"
+    def __init__(self, folder: StorePath | Place, fingerprint: Mapping[str, Any]) -> None:
+        self.folder = place_of(folder)
+        self._file = self.folder / "snapshot.npz"
         self.fingerprint = json.loads(json.dumps(dict(fingerprint), default=str))
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-        """Replace the snapshot; it is on the disk when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".tmp")
+        """Replace the snapshot; it is sure to last when this returns."""
         head = json.dumps({"fingerprint": self.fingerprint, "facts": dict(facts)})
-        with plain_disk_errors(self.path), temporary.open("wb") as file:
-            np.savez(file, **{**arrays, "head": np.frombuffer(head.encode(), np.uint8)})  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
+        content = io.BytesIO()
+        np.savez(content, **{**arrays, "head": np.frombuffer(head.encode(), np.uint8)})  # type: ignore[arg-type]
+        with plain_disk_errors(self._file):
+            self._file.write(content.getbuffer(), durable=True)
+
+    def exists(self) -> bool:
+        """Tell whether there is a snapshot."""
+        return self._file.is_file()
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Return arrays and facts of the snapshot, or None if there is none."""
-        if not self.path.exists():
+        try:
+            content = io.BytesIO(self._file.read())
+        except FileNotFoundError:
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as content:
-                arrays = {name: content[name] for name in content.files}
+            with np.load(content, allow_pickle=False) as members:
+                arrays = {name: members[name] for name in members.files}
             head = json.loads(arrays.pop("head").tobytes())
         except Exception as error:
-            raise CorruptStoreError(f"{self.path} is damaged; remove its folder and start anew.") from error
+            raise CorruptStoreError(f"{self._file} is damaged; remove its folder and start anew.") from error
         if head["fingerprint"] != self.fingerprint:
             names = [n for n in self.fingerprint if head["fingerprint"].get(n) != self.fingerprint[n]]
             raise InvalidInputError(
-                f"{self.path.parent} holds a solve with other {', '.join(names) or 'parameters'}; "
+                f"{self.folder} holds a solve with other {', '.join(names) or 'parameters'}; "
                 "resume with the same parameters and data, or start without resuming."
             )
         return arrays, head["facts"]
@@ -142,12 +140,3 @@ class Snapshots:
 
 def _checksum(content: memoryview) -> bytes:
     return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")
-
-
-def _replace(path: Path, *parts: Any) -> None:
-    """Write ``parts`` under a name of this process' own, then give it the final name."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.{id(parts)}.tmp")
-    with temporary.open("wb") as file:
-        for part in parts:
-            file.write(part)
-    temporary.replace(path)

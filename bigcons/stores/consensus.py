@@ -8,20 +8,19 @@ which is committed last.
 from __future__ import annotations
 
 import math
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import CONSENSUS, ArraySpec
 from bigcons.stores import manifest
 from bigcons.stores.facts import facts_table
+from bigcons.stores.places import Place, StorePath, place_of
 from bigcons.stores.zarr_arrays import create_array, create_group, open_array
 
 KIND = "consensus"
@@ -41,8 +40,8 @@ class Consensus:
     made from, and by what).
     """
 
-    def __init__(self, path: Path, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        self.path = str(path)
+    def __init__(self, place: Place, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        self.path = str(place)
         self.n_objects: int = body["n_objects"]
         self.n_clusters: int = body["n_clusters"]
         self.has_memberships: bool = body.get("has_memberships", True)
@@ -55,20 +54,20 @@ class Consensus:
         self._arrays = arrays
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Consensus:
+    def open(cls, path: StorePath) -> Consensus:
         """Open the consensus at ``path`` for reading.
 
         Raises StoreNotFoundError if there is none, CorruptStoreError if the arrays are not the ones
         its manifest describes.
         """
-        directory = manifest.local_path(path)
-        body = manifest.load(directory, KIND)
-        return cls(directory, body, _open_arrays(directory, body))
+        place = place_of(path)
+        data, body = manifest.load(place, KIND)
+        return cls(place, body, _open_arrays(data, body))
 
     @classmethod
     def write(
         cls,
-        path: str | os.PathLike[str],
+        path: StorePath,
         labels: np.ndarray,
         memberships: np.ndarray,
         *,
@@ -97,7 +96,7 @@ class Consensus:
     @classmethod
     def from_estimator(
         cls,
-        path: str | os.PathLike[str],
+        path: StorePath,
         model: Any,
         *,
         provenance: Mapping[str, Any] | None = None,
@@ -119,7 +118,7 @@ class Consensus:
     @contextmanager
     def create(
         cls,
-        path: str | os.PathLike[str],
+        path: StorePath,
         *,
         n_objects: int,
         n_clusters: int,
@@ -182,7 +181,7 @@ class Consensus:
             "n_clusters": self.n_clusters,
             "has_memberships": self.has_memberships,
             "chunk_rows": self.chunk_rows,
-            "n_bytes": sum(f.stat().st_size for f in Path(self.path).rglob("*") if f.is_file()),
+            "n_bytes": place_of(self.path).n_bytes(),
             "results": self.results,
             "parameters": self.parameters,
             "provenance": self.provenance,
@@ -222,6 +221,8 @@ class Consensus:
             )
         try:
             rows = np.ascontiguousarray(self._arrays[name][start:stop])
+        except StoreError:
+            raise
         except Exception as error:  # a codec's own kind of error, whatever the codec
             raise self._corrupt(start, stop, f"cannot be decoded ({type(error).__name__})") from error
         if (rows == _POISON[name]).any():
@@ -230,6 +231,9 @@ class Consensus:
 
     def _corrupt(self, start: int, stop: int, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: rows {start} to {stop} {what}; {_RESTORE}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Consensus.open, (self.path,)
 
     def __repr__(self) -> str:
         method = self.parameters.get("method", "consensus")
@@ -254,7 +258,7 @@ class ConsensusWriter:
     """
 
     def __init__(
-        self, directory: Path, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
+        self, directory: Place, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
     ) -> None:
         self.n_objects = n_objects
         self.n_clusters = n_clusters
@@ -341,7 +345,7 @@ def _specs(memberships: bool) -> dict[str, ArraySpec]:
 
 
 def _create_arrays(
-    directory: Path, sizes: Mapping[str, int], chunk_rows: int, memberships: bool
+    directory: Place, sizes: Mapping[str, int], chunk_rows: int, memberships: bool
 ) -> dict[str, Any]:
     """Create the empty arrays of the schema, cut into chunks of ``chunk_rows`` rows."""
     create_group(directory)
@@ -353,7 +357,7 @@ def _create_arrays(
     return arrays
 
 
-def _open_arrays(directory: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
+def _open_arrays(directory: Place, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Open the arrays of the schema; raises CorruptStoreError if they are not those of the manifest."""
     arrays = {}
     for name, spec in _specs(sizes.get("has_memberships", True)).items():

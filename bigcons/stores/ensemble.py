@@ -27,10 +27,9 @@ from bigcons.stores.importing import (
 from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, open_labels
 from bigcons.stores.label_writer import sweep
 from bigcons.stores.locks import writer_lock
+from bigcons.stores.places import DiskPlace, StorePath, place_of
 from bigcons.stores.sources import ColumnsSource, LabelSource, open_source
 from bigcons.validation import check_choice, check_int
-
-StorePath = manifest.StorePath
 
 
 class Ensemble:
@@ -68,7 +67,7 @@ class Ensemble:
         Raises StoreNotFoundError if there is none, CorruptStoreError if the store is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
-        stored = open_labels(manifest.local_path(path))
+        stored = open_labels(place_of(path))
         ensemble = cls(stored, stored.head, None)
         ensemble._mode = mode
         return ensemble
@@ -304,13 +303,18 @@ class Ensemble:
         assert self.path is not None  # noqa: S101 - only stored ensembles are written to
         if self._mode != "a":
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
-        with writer_lock(self.path), manifest.plain_disk_errors(self.path):
-            stored = open_labels(manifest.local_path(self.path))
-            sweep(stored.path, stored.generation)
+        place = place_of(self.path)
+        if not isinstance(place, DiskPlace):
+            raise InvalidInputError(
+                f"{self.path} lies in a bucket, where ensembles do not grow; load() it, append and save it."
+            )
+        with writer_lock(place), manifest.plain_disk_errors(place):
+            stored = open_labels(place)
+            sweep(stored.data, stored.generation)
             try:
                 yield stored
             except BaseException:
-                sweep(stored.path, stored.generation)
+                sweep(stored.data, stored.generation)
                 raise
             self._labels = open_labels(stored.path)
             self._head = self._labels.head

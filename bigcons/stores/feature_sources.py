@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
+from bigcons.stores.places import DiskPlace, Place, StorePath, place_of
 
 Piece = Any
 """ndarray (rows, n_features), or pyarrow Table or RecordBatch of the columns asked for."""
@@ -72,7 +73,7 @@ class Source(Protocol):
 def open_source(source: object) -> Source:
     """Return the Source of whatever `bigcons.stores.features.open_features` takes."""
     if isinstance(source, (str, os.PathLike)):
-        return _open_path(Path(source))
+        return _open_path(source)
     package = type(source).__module__.partition(".")[0]
     if package in ("dask", "dask_expr"):
         return DaskSource(source)
@@ -88,7 +89,15 @@ def open_source(source: object) -> Source:
     )
 
 
-def _open_path(path: Path) -> Source:
+def _open_path(given: StorePath) -> Source:
+    place = place_of(given)
+    if not isinstance(place, DiskPlace):
+        if place.name.lower().endswith(".zarr"):
+            return ArraySource(_open_zarr(place), where=str(place))
+        raise InvalidInputError(
+            f"{place} is no .zarr, the only features read from a bucket; copy it to a disk."
+        )
+    path = Path(given)
     if not path.exists():
         raise StoreNotFoundError(f"{path} does not exist; check the path of the features.")
     name = path.name.lower()
@@ -99,15 +108,15 @@ def _open_path(path: Path) -> Source:
     if name.endswith((".parquet", ".pq")) or any(path.glob("*.parquet")):
         return ParquetSource(path)
     if name.endswith(".zarr") or any((path / key).exists() for key in ("zarr.json", ".zarray")):
-        return ArraySource(_open_zarr(path), where=str(path))
+        return ArraySource(_open_zarr(place), where=str(path))
     raise InvalidInputError(f"{path} has no known format; give .npy, .zarr, .parquet, .csv or .csv.gz.")
 
 
-def _open_zarr(path: Path) -> Any:
+def _open_zarr(path: Place) -> Any:
     import zarr
 
     try:
-        node = zarr.open(str(path), mode="r")
+        node = zarr.open(path.for_zarr(read_only=True), mode="r")
     except (FileNotFoundError, ValueError) as error:
         raise InvalidInputError(f"{path} is no Zarr array ({_first_line(error)}); check the path.") from None
     if not isinstance(node, zarr.Array):

@@ -25,6 +25,7 @@ from bigcons.stores.importing import (
 )
 from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, StoredLabels
 from bigcons.stores.label_writer import LabelWriter
+from bigcons.stores.places import StorePath
 from bigcons.stores.relabel import Encoding
 from bigcons.stores.sources import LabelSource, ReorderedSource
 
@@ -39,7 +40,7 @@ class Growth(NamedTuple):
 
 
 def write_store(
-    path: manifest.StorePath,
+    path: StorePath,
     blocks: Iterable[np.ndarray],
     head: Head,
     categories: Categories,
@@ -144,7 +145,7 @@ def store_objects(stored: StoredLabels, source: LabelSource) -> None:
     growth = more_objects(head, stored.categories(), in_order_of(head, source))
     kept_rows = head.n_objects // rows if growth.dtype == stored.dtype else 0
     writer = LabelWriter(
-        stored.path,
+        stored.data,
         stored.generation + 1,
         (growth.head.n_objects, len(head.names)),
         growth.dtype,
@@ -169,7 +170,7 @@ def store_partitions(stored: StoredLabels, source: LabelSource, names: Sequence[
     kept_columns = full if growth.dtype == stored.dtype else 0
     n_partitions = len(growth.head.names)
     writer = LabelWriter(
-        stored.path,
+        stored.data,
         stored.generation + 1,
         (head.n_objects, n_partitions),
         growth.dtype,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from pathlib import Path
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.stores import manifest
+from bigcons.stores.places import Place
 from bigcons.stores.zarr_arrays import (
     MAX_CHUNK_BYTES,
     damaged,
@@ -44,10 +45,10 @@ class Head(NamedTuple):
 class StoredLabels:
     """One generation of a store, open for reading. Safe to read from many threads."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self.path = path
         self._stamp = _stamp(path)
-        body = manifest.load(path, KIND)
+        self.data, body = manifest.load(path, KIND)
         try:
             self.head = _read_head(body)
             self.generation = _natural(body["generation"])
@@ -74,7 +75,7 @@ class StoredLabels:
             return np.empty(shape, self.dtype)
         try:
             block = np.ascontiguousarray(self._array[start:stop, first_column:])
-        except (OSError, MemoryError):
+        except (OSError, MemoryError, StoreError):
             raise
         except Exception as error:  # codecs raise errors of many types
             raise self._broken(start, stop, str(error) or type(error).__name__) from None
@@ -89,9 +90,9 @@ class StoredLabels:
         """Return the original label values of every partition, None where they are the codes."""
         if self._categories_checksum is None:
             return [None] * len(self.head.names)
-        path = self.path / categories_name(self.generation)
+        path = self.data / categories_name(self.generation)
         try:
-            data = path.read_bytes()
+            data = path.read()
             if zlib.crc32(data) != self._categories_checksum:
                 raise ValueError("its checksum is wrong")
             values = [None if entry is None else _category_array(entry) for entry in json.loads(data)]
@@ -114,11 +115,8 @@ class StoredLabels:
                 found[block[:, u][block[:, u] >= 0]] = True
         if not np.array_equal(n_labelled, self.head.n_labelled) or not all(found.all() for found in present):
             raise CorruptStoreError(f"{self.path} has labels that its manifest does not count; {_RESTORE}")
-        for entry in self.path.rglob("*"):
-            if entry.is_symlink():
-                raise CorruptStoreError(
-                    f"{entry} is a link that may leave the store; copy the data in its place."
-                )
+        for link in self.path.links():
+            raise CorruptStoreError(f"{link} is a link that may leave the store; copy the data in its place.")
         return int(self.checksums.size)
 
     def _check_sizes(self, body: dict[str, Any]) -> None:
@@ -132,7 +130,7 @@ class StoredLabels:
         _check(int(self.head.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
 
     def _open_array(self, body: dict[str, Any]) -> Any:
-        path = self.path / labels_name(self.generation)
+        path = self.data / labels_name(self.generation)
         try:
             array = open_array(path)
         except StoreNotFoundError:
@@ -155,7 +153,7 @@ class StoredLabels:
         return CorruptStoreError(f"{self.path} is damaged in rows {start} to {stop} ({reason}); {_RESTORE}")
 
 
-def open_labels(path: Path) -> StoredLabels:
+def open_labels(path: Place) -> StoredLabels:
     """Open the store at ``path`` as it is now, also while another process appends to it."""
     while True:
         stamp = _stamp(path)
@@ -192,13 +190,9 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Place) -> Hashable:
     """Return what tells one manifest from the next: every commit makes a new file."""
-    try:
-        found = (path / manifest.MANIFEST).stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return (path / manifest.MANIFEST).stamp()
 
 
 def _read_head(body: dict[str, Any]) -> Head:

@@ -12,7 +12,6 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from bigcons.stores.label_store import (
     labels_name,
     tile_checksums,
 )
+from bigcons.stores.places import DiskPlace, Place
 from bigcons.stores.zarr_arrays import METADATA, create_array, create_group, metadata_checksum
 
 
@@ -39,7 +39,7 @@ class LabelWriter:
 
     def __init__(
         self,
-        directory: Path,
+        directory: Place,
         generation: int,
         shape: tuple[int, int],
         dtype: np.dtype,
@@ -83,7 +83,7 @@ class LabelWriter:
                 f"labels has {self._next_row} objects but {head.n_objects} when they were counted; "
                 "give stable labels."
             )
-        if not (self.directory / METADATA).exists():
+        if not (self.directory / METADATA).is_file():
             create_group(self.directory)
         body = {
             "n_objects": head.n_objects,
@@ -99,7 +99,7 @@ class LabelWriter:
             "metadata_checksum": metadata_checksum(self._path),
             "categories_checksum": self._write_categories(categories),
             "checksums": self._checksums,
-            "n_bytes": _size_of(self._path),
+            "n_bytes": self._path.n_bytes(),
         }
         manifest.commit(self.directory, KIND, body)
         sweep(self.directory, self.generation)
@@ -109,15 +109,15 @@ class LabelWriter:
             return None
         entries = [None if values is None else values.tolist() for values in categories]
         data = json.dumps(entries).encode()
-        (self.directory / categories_name(self.generation)).write_bytes(data)
+        (self.directory / categories_name(self.generation)).write(data)
         return zlib.crc32(data)
 
     def _keep(self, kept: StoredLabels, kept_rows: int, kept_columns: int) -> None:
         n_rows, n_columns = kept.checksums.shape
         for row in range(n_rows if kept_columns else kept_rows):
             for column in range(kept_columns or n_columns):
-                chunk = Path("c", str(row), str(column))
-                _link(kept.path / labels_name(kept.generation) / chunk, self._path / chunk)
+                chunk = f"c/{row}/{column}"
+                _link(kept.data / labels_name(kept.generation) / chunk, self._path / chunk)
         if kept_columns:
             self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
         else:
@@ -125,24 +125,22 @@ class LabelWriter:
             self._next_row = kept_rows * self.chunk_rows
 
 
-def sweep(directory: Path, generation: int) -> None:
+def sweep(directory: Place, generation: int) -> None:
     """Remove what does not belong to ``generation``: older ones, and what a killed writer left."""
     keep = {labels_name(generation), categories_name(generation)}
-    for entry in [*directory.glob("labels-*"), *directory.glob("categories-*")]:
-        if entry.name not in keep:
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for name in directory.names():
+        if name.startswith(("labels-", "categories-")) and name not in keep:
+            (directory / name).remove()
 
 
-def _link(source: Path, target: Path) -> None:
+def _link(source: Place, target: Place) -> None:
     """Share a chunk between generations: they are never changed in place. Copy where links are not known."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    assert isinstance(source, DiskPlace)  # noqa: S101 - in a bucket there are no links
+    assert isinstance(target, DiskPlace)  # noqa: S101
+    target.path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(source, target)
+        os.link(source.path, target.path)
     except FileNotFoundError:
         raise CorruptStoreError(f"{source} is missing; restore the store from a copy.") from None
     except OSError:
-        shutil.copyfile(source, target)
-
-
-def _size_of(directory: Path) -> int:
-    return sum(entry.stat().st_size for entry in directory.rglob("*") if entry.is_file())
+        shutil.copyfile(source.path, target.path)

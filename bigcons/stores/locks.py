@@ -1,14 +1,15 @@
-"""One writer per store: an advisory lock that the operating system drops when its holder dies."""
+"""One writer per store: on a disk an advisory lock that the operating system drops when its holder dies."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bigcons.errors import LockedStoreError
+from bigcons.stores.places import DiskPlace, Place, StorePath, place_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -30,12 +31,32 @@ def lock_path(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def writer_lock(path: str | os.PathLike[str]) -> Iterator[None]:
+def writer_lock(path: StorePath | Place) -> Iterator[Callable[[], None]]:
     """Hold the right to write to the store at ``path``, which need not exist yet.
 
     A second writer, in another process or thread, gets LockedStoreError at once. A writer that was
-    killed leaves a file but no lock.
+    killed leaves a file but no lock; in a bucket its lock runs out. Yields what raises StoreError if the lock
+    was lost meanwhile, to be called before the step that counts.
     """
+    place = place_of(path)
+    if isinstance(place, DiskPlace):
+        with _file_lock(place.path):
+            yield _keep
+        return
+    from bigcons.stores.object_locks import object_lock
+    from bigcons.stores.objects import ObjectPlace
+
+    assert isinstance(place, ObjectPlace)  # noqa: S101 - there is no third kind of place
+    with object_lock(place) as lock:
+        yield lock.check
+
+
+def _keep() -> None:
+    """Do nothing: the system does not take a lock from a process that lives."""
+
+
+@contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
     lock = lock_path(path)
     descriptor = _acquire(lock, path)
     try:

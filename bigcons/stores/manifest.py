@@ -2,6 +2,9 @@
 
 ``new_store`` makes or replaces a store as one step; ``commit`` does the same for the manifest of a
 store that grows. Both survive a kill at any moment with the old or the new state, never a mixture.
+
+On a disk a new store is filled beside its place and renamed. In a bucket nothing can be renamed: the data
+go to a folder of a name of its own inside the store, and the manifest, which is one object, names it.
 """
 
 from __future__ import annotations
@@ -10,44 +13,48 @@ import ctypes
 import errno
 import json
 import os
+import re
 import shutil
 import sys
+import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons import __version__
-from bigcons.errors import (
-    CorruptStoreError,
-    InvalidInputError,
-    StoreError,
-    StoreExistsError,
-    StoreNotFoundError,
-)
+from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
 from bigcons.schema import FORMAT_VERSION, KINDS
 from bigcons.stores.locks import writer_lock
+from bigcons.stores.places import DiskPlace, Place, StorePath, place_of, sync
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 30
 
-StorePath = str | os.PathLike[str]
+_FOLDER = re.compile(r"data-[0-9a-f]{32}")
 
 
-def is_store(path: StorePath) -> bool:
-    """Tell whether ``path`` is a directory with a manifest, of whatever kind."""
-    return (Path(path) / MANIFEST).is_file()
+class Contents(NamedTuple):
+    """What a manifest says: where the data are, and what of."""
+
+    data: Place
+    body: dict[str, Any]
 
 
-def commit(directory: StorePath, kind: str, body: dict[str, Any]) -> None:
-    """Make ``body`` the manifest of the store in ``directory``, in one step and durably.
+def is_store(path: StorePath | Place) -> bool:
+    """Tell whether ``path`` is a folder with a manifest, of whatever kind."""
+    return (place_of(path) / MANIFEST).is_file()
 
-    All files of the store reach the disk first: what a manifest names is there.
+
+def commit(place: StorePath | Place, kind: str, body: dict[str, Any], *, data: str | None = None) -> None:
+    """Make ``body`` the manifest of the store at ``place``, in one step and durably.
+
+    All files of the store reach the disk first: what a manifest names is there. ``data`` is the name of the
+    folder of the data, if they do not lie beside the manifest.
     """
-    directory = Path(directory)
     content = {
         "format": "bigcons",
         "format_version": FORMAT_VERSION,
@@ -55,98 +62,130 @@ def commit(directory: StorePath, kind: str, body: dict[str, Any]) -> None:
         "created_by": f"bigcons {__version__}",
         "body": json.loads(json.dumps(body, default=_plain)),
     }
+    _write(place_of(place), content, data)
+
+
+def _write(place: Place, content: dict[str, Any], data: str | None) -> None:
+    if data is not None:
+        content = {**content, "data": data}
     content["checksum"] = _checksum(content)
-    partial = directory / f"{MANIFEST}.partial"
-    try:
-        partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        sync_tree(directory)
-        partial.replace(directory / MANIFEST)
-    finally:
-        partial.unlink(missing_ok=True)
-    _sync(directory)
+    (place / MANIFEST).write_last(json.dumps(content, indent=1).encode())
 
 
-def load(directory: StorePath, kind: str) -> dict[str, Any]:
-    """Return the body of the manifest of the store of ``kind`` in ``directory``.
+def load(path: StorePath | Place, kind: str) -> Contents:
+    """Return the place of the data and the body of the manifest of the store of ``kind`` at ``path``.
 
     Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if it is damaged and
     StoreError if a later format wrote it.
     """
-    content = read(directory)
+    place = place_of(path)
+    content = read(place)
     if content["kind"] != kind:
         raise StoreNotFoundError(
-            f"{directory} is {KINDS.get(content['kind'], 'a store of another kind')}; "
+            f"{place} is {KINDS.get(content['kind'], 'a store of another kind')}; "
             f"{KINDS[kind]} is needed here."
         )
-    body: dict[str, Any] = content["body"]
-    return body
+    data = content.get("data")
+    return Contents(place if data is None else place / data, content["body"])
 
 
-def read(directory: StorePath) -> dict[str, Any]:
+def read(path: StorePath | Place) -> dict[str, Any]:
     """Return a manifest of any kind with its head: kind, format_version, created_by and body."""
-    path = Path(directory) / MANIFEST
+    place = place_of(path)
+    file = place / MANIFEST
     try:
-        size = path.stat().st_size
+        text = file.read(MAX_MANIFEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        what = (
-            "does not exist" if not Path(directory).exists() else "is not a bigcons store (no manifest.json)"
-        )
-        raise StoreNotFoundError(f"{directory} {what}; check the path.") from None
-    if size > MAX_MANIFEST_BYTES:
-        raise CorruptStoreError(
-            f"{path} has {size} bytes, more than any manifest ({MAX_MANIFEST_BYTES}); "
-            "restore the store from a copy."
-        )
+        what = "is not a bigcons store (no manifest.json)" if place.exists() else "does not exist"
+        raise StoreNotFoundError(f"{place} {what}; check the path.") from None
+    except ValueError as error:
+        raise CorruptStoreError(f"{file} is no manifest ({error}); restore the store from a copy.") from None
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(text)
         whole = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
     except (ValueError, RecursionError):
         whole = False
     if not whole or content.get("format") != "bigcons" or not isinstance(content.get("body"), dict):
-        raise CorruptStoreError(f"{path} is damaged or not of bigcons; restore the store from a copy.")
+        raise CorruptStoreError(f"{file} is damaged or not of bigcons; restore the store from a copy.")
     if content["format_version"] > FORMAT_VERSION:
         raise StoreError(
-            f"{directory} has format {content['format_version']}, newer than {FORMAT_VERSION}; "
-            "upgrade bigcons."
+            f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons."
         )
+    if content.get("data") is not None and not _is_folder(content["data"]):
+        raise CorruptStoreError(f"{file} names data outside of the store; restore the store from a copy.")
     return content
 
 
 @contextmanager
-def new_store(path: StorePath, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a temporary directory beside ``path`` that becomes ``path`` when the ``with`` block succeeds.
+def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Place]:
+    """Yield an empty place that becomes the store at ``path`` when the ``with`` block succeeds.
 
     The block fills it and calls ``commit`` on it. On failure it is removed and what was at ``path`` is
     untouched. Raises StoreExistsError, LockedStoreError, and StoreError when the disk is full.
     """
-    path = local_path(path)
-    refuse_existing(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with writer_lock(path):
-        refuse_existing(path, overwrite)
-        for leftover in path.parent.glob(f".{path.name}.*.partial"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        partial = path.parent / f".{path.name}.{os.getpid()}.partial"
-        try:
-            with plain_disk_errors(path):
-                partial.mkdir()
+    place = place_of(path)
+    refuse_existing(place, overwrite)
+    with writer_lock(place) as check_lock, plain_disk_errors(place):
+        refuse_existing(place, overwrite)
+        if isinstance(place, DiskPlace):
+            with _new_directory(place.path) as partial:
                 yield partial
-                read(partial)
-                _move_into_place(partial, path)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def local_path(path: StorePath) -> Path:
-    """Return ``path`` as an absolute Path; refuse URLs with a one-line error."""
-    text = os.fspath(path)
-    if "://" in text:
-        raise InvalidInputError(f"{text} is a URL; give a path on a local or mounted disk.")
-    return Path(text).absolute()
+        else:
+            with _new_folder(place) as folder:
+                yield folder
+                check_lock()
 
 
 @contextmanager
-def plain_disk_errors(path: StorePath) -> Iterator[None]:
+def _new_directory(path: Path) -> Iterator[Place]:
+    """Yield a temporary directory beside ``path``, and rename it at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.*.partial"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
+    try:
+        partial.mkdir()
+        yield DiskPlace(partial)
+        read(partial)
+        _move_into_place(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _new_folder(place: Place) -> Iterator[Place]:
+    """Yield a folder inside ``place``, and have the manifest name it at the end."""
+    sweep_folders(place)
+    folder = new_folder(place)
+    try:
+        yield folder
+        _write(place, read(folder), folder.name)
+    except BaseException:
+        folder.remove()
+        raise
+    (folder / MANIFEST).remove()
+    sweep_folders(place)
+
+
+def new_folder(place: Place) -> Place:
+    """Return a folder for data inside ``place``, of a name that no other writer gives."""
+    return place / f"data-{uuid.uuid4().hex}"
+
+
+def sweep_folders(place: Place) -> None:
+    """Remove the folders of data that the manifest does not name: older ones, and those of killed writers."""
+    named = read(place).get("data") if is_store(place) else None
+    for name in place.names():
+        if _is_folder(name) and name != named:
+            (place / name).remove()
+
+
+def _is_folder(name: object) -> bool:
+    return isinstance(name, str) and _FOLDER.fullmatch(name) is not None
+
+
+@contextmanager
+def plain_disk_errors(path: StorePath | Place) -> Iterator[None]:
     """Turn a full disk or quota, met while writing ``path``, into a one-line StoreError."""
     try:
         yield
@@ -156,36 +195,22 @@ def plain_disk_errors(path: StorePath) -> Iterator[None]:
         raise StoreError(f"No space left while writing {path}; free some or choose another disk.") from error
 
 
-def sync_tree(directory: Path) -> int:
-    """Flush all files and directories under ``directory`` to the disk; return the bytes of the files."""
-    n_bytes = 0
-    for root, _, files in os.walk(directory, topdown=False):
-        for name in files:
-            n_bytes += _sync(Path(root) / name)
-        _sync(Path(root))
-    return n_bytes
-
-
-def _sync(path: Path) -> int:
-    if path.is_dir() and sys.platform == "win32":  # directories cannot be opened there
-        return 0
-    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
-
-
-def refuse_existing(path: StorePath, overwrite: bool = False) -> None:
+def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
     """Raise StoreExistsError if a store may not be written at ``path``: to be called before any work."""
-    path = local_path(path)
-    if not path.exists() and not path.is_symlink():
+    place = place_of(path)
+    if not _is_taken(place):
         return
     if not overwrite:
-        raise StoreExistsError(f"{path} exists; pass overwrite=True (--overwrite) or choose another path.")
-    if not is_store(path):
-        raise StoreExistsError(f"{path} exists and is not a bigcons store; choose another path.")
+        raise StoreExistsError(f"{place} exists; pass overwrite=True (--overwrite) or choose another path.")
+    if not is_store(place):
+        raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.")
+
+
+def _is_taken(place: Place) -> bool:
+    """Tell whether anything is at ``place`` but what a killed writer left in a bucket."""
+    if isinstance(place, DiskPlace):
+        return place.exists()
+    return place.exists() and (place.is_file() or not all(_is_folder(name) for name in place.names()))
 
 
 def _move_into_place(partial: Path, path: Path) -> None:
@@ -197,7 +222,7 @@ def _move_into_place(partial: Path, path: Path) -> None:
         path.rename(previous)
         partial.rename(path)
         previous.rename(partial)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def _exchange(a: Path, b: Path) -> bool:
@@ -223,4 +248,6 @@ def _plain(value: object) -> Any:
         return value.tolist()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, Place):
+        return str(value)
     raise TypeError(f"a manifest holds JSON values, not {type(value).__name__}")

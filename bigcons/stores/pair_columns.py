@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bigcons.schema import PAIRS
+from bigcons.stores.places import Place
 
 
 class ColumnWriter:
     """Appends to one array of a pair table; never holds more than what was last appended and a chunk."""
 
-    def __init__(self, directory: Path, name: str, dtype: np.dtype, chunk_entries: int) -> None:
+    def __init__(self, directory: Place, name: str, dtype: np.dtype, chunk_entries: int) -> None:
         self._directory = directory
         self._name = name
         self._dtype = np.dtype(dtype)
@@ -62,12 +62,12 @@ def poison(dtype: np.dtype) -> int:
     return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
 
 
-def _create_array(directory: Path, name: str, dtype: np.dtype, chunk_entries: int) -> Any:
+def _create_array(directory: Place, name: str, dtype: np.dtype, chunk_entries: int) -> Any:
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     return zarr.create_array(
-        directory / name,
+        (directory / name).for_zarr(read_only=False),
         shape=(0,),
         chunks=(chunk_entries,),
         dtype=dtype,

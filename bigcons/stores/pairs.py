@@ -7,20 +7,19 @@ decode and each with its own checksum; Parquet is for exchange with other progra
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import PAIRS
 from bigcons.stores import manifest
 from bigcons.stores.facts import facts_table
 from bigcons.stores.pair_columns import ColumnWriter, checksum, poison
+from bigcons.stores.places import Place, StorePath, place_of
 from bigcons.stores.symmetric import (
     MAX_OBJECTS,
     Edges,
@@ -95,19 +94,19 @@ class PairTable:
         return cls(*rows, provenance=provenance)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> PairTable:
+    def open(cls, path: StorePath) -> PairTable:
         """Open the table stored at ``path`` for reading.
 
         Raises StoreNotFoundError if there is none, CorruptStoreError if its arrays are not the ones its
         manifest describes.
         """
-        directory = manifest.local_path(path)
-        body = manifest.load(directory, KIND)
-        expected = _expected(directory, body)
-        arrays = {name: _open_array(directory / name, expected[name]) for name in PAIRS}
-        return cls(**arrays, path=str(directory), provenance=body["provenance"], stored=body)
+        place = place_of(path)
+        data, body = manifest.load(place, KIND)
+        expected = _expected(place, body)
+        arrays = {name: _open_array(data / name, expected[name]) for name in PAIRS}
+        return cls(**arrays, path=str(place), provenance=body["provenance"], stored=body)
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> PairTable:
+    def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return it opened from there."""
         return type(self).store_blocks(
             path,
@@ -123,7 +122,7 @@ class PairTable:
     @classmethod
     def store_blocks(
         cls,
-        path: str | os.PathLike[str],
+        path: StorePath,
         parts: Iterable[Rows],
         *,
         n_objects: int,
@@ -224,7 +223,7 @@ class PairTable:
         parts = list(self._edges_of_blocks())
         return Edges(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def to_parquet(self, path: StorePath, *, overwrite: bool = False) -> None:
         """Write every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, all or nothing.
 
         Pages carry checksums; ``n_objects`` and the provenance are in the file's metadata.
@@ -235,7 +234,7 @@ class PairTable:
         write(path, self._edges_of_blocks(), facts, overwrite=overwrite)
 
     @classmethod
-    def from_parquet(cls, path: str | os.PathLike[str], n_objects: int | None = None) -> PairTable:
+    def from_parquet(cls, path: StorePath, n_objects: int | None = None) -> PairTable:
         """Read a table from the integer columns ``i``, ``j``, ``n_agree``, ``n_seen`` of a Parquet file.
 
         ``n_objects`` is needed if another program wrote the file, for the last objects may have no pair.
@@ -250,7 +249,7 @@ class PairTable:
         if self.path is None:
             n_bytes = sum(column.nbytes for column in self._columns)
         else:
-            n_bytes = sum(f.stat().st_size for f in Path(self.path).rglob("*") if f.is_file())
+            n_bytes = place_of(self.path).n_bytes()
         return {
             "kind": KIND,
             "path": self.path,
@@ -337,6 +336,8 @@ class PairTable:
             return column[start:stop]
         try:
             part = np.ascontiguousarray(column[start:stop])
+        except StoreError:
+            raise
         except Exception as error:  # a codec's own kind of error, whatever the codec
             raise self._corrupt(name, f"cannot be decoded ({error})") from error
         return self._check(name, part)
@@ -377,7 +378,7 @@ def _scramble(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def _expected(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
+def _expected(path: Place, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return shape and type of each array from the manifest's body."""
     try:
         n_objects = check_int("n_objects", body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
@@ -399,7 +400,7 @@ def _expected(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int,
     return {name: ((lengths[name],), dtypes[name]) for name in PAIRS}
 
 
-def _open_array(path: Path, expected: tuple[tuple[int, ...], str]) -> Any:
+def _open_array(path: Place, expected: tuple[tuple[int, ...], str]) -> Any:
     from bigcons.stores.zarr_arrays import open_array
 
     try:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
-from bigcons.stores.manifest import local_path, plain_disk_errors
+from bigcons.stores.manifest import plain_disk_errors
+from bigcons.stores.places import local_path
 from bigcons.stores.symmetric import Edges
 from bigcons.validation import check_int
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
+from bigcons.stores.places import Place
 
 CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")
 """The codecs a store may name: none of them runs code from the data."""
@@ -22,16 +22,16 @@ METADATA = "zarr.json"
 
 
 def create_array(
-    path: Path,
+    place: Place,
     shape: tuple[int, ...],
     chunks: tuple[int, ...],
     dtype: np.dtype,
     fill_value: int | float,
     dims: Sequence[str],
 ) -> zarr.Array:
-    """Create an empty array at ``path``: zstd level 1, then crc32c over what is written."""
+    """Create an empty array at ``place``: zstd level 1, then crc32c over what is written."""
     return zarr.create_array(
-        store=str(path),
+        store=place.for_zarr(read_only=False),
         shape=shape,
         chunks=chunks,
         dtype=dtype.name,
@@ -43,67 +43,67 @@ def create_array(
     )
 
 
-def create_group(path: Path) -> None:
-    """Make ``path`` a Zarr group, so that other tools find the arrays in it."""
+def create_group(place: Place) -> None:
+    """Make ``place`` a Zarr group, so that other tools find the arrays in it."""
     group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-    (path / METADATA).write_text(json.dumps(group), encoding="utf-8")
+    (place / METADATA).write(json.dumps(group).encode())
 
 
-def open_array(path: Path) -> zarr.Array:
-    """Open the array at ``path`` for reading.
+def open_array(place: Place) -> zarr.Array:
+    """Open the array at ``place`` for reading.
 
     Raises StoreNotFoundError, or CorruptStoreError for damaged metadata, links that leave the store,
     codecs outside ``CODECS`` and chunks above 2 GiB.
     """
-    metadata = read_metadata(path)
+    metadata = read_metadata(place)
     names = set(codec_names(metadata.get("codecs", [])))
     if unknown := sorted(names - set(CODECS)) or metadata.get("storage_transformers"):
-        raise CorruptStoreError(f"{path} names codecs that are not read: {unknown}; rewrite it with zstd.")
+        raise CorruptStoreError(f"{place} names codecs that are not read: {unknown}; rewrite it with zstd.")
     try:
-        array = zarr.open_array(store=str(path), mode="r", zarr_format=3)
+        array = zarr.open_array(store=place.for_zarr(read_only=True), mode="r", zarr_format=3)
+    except StoreError:
+        raise
     except Exception as error:  # damaged metadata surfaces as an error of almost any type
-        raise damaged(path, error) from None
+        raise damaged(place, error) from None
     if int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize > MAX_CHUNK_BYTES:
         raise CorruptStoreError(
-            f"{path} declares chunks of {array.chunks}, above 2 GiB; rewrite it with less."
+            f"{place} declares chunks of {array.chunks}, above 2 GiB; rewrite it with less."
         )
     return array
 
 
-def open_matrix(path: Path) -> zarr.Array:
+def open_matrix(place: Place) -> zarr.Array:
     """Open a Zarr array from outside, or the only array of a group, as a source of labels."""
-    if read_metadata(path).get("node_type") == "group":
-        members = [entry for entry in sorted(path.iterdir()) if (entry / METADATA).is_file()]
+    if read_metadata(place).get("node_type") == "group":
+        members = [place / name for name in place.names() if (place / name / METADATA).is_file()]
         named = [entry for entry in members if entry.name == "labels"]
         if len(named or members) != 1:
             raise InvalidInputError(
-                f"{path} is a group of {len(members)} arrays; give the path of the one that holds the labels."
+                f"{place} is a group of {len(members)} arrays; give the path of the one with the labels."
             )
-        path = (named or members)[0]
-    return open_array(path)
+        place = (named or members)[0]
+    return open_array(place)
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
-    """Return the metadata of the array or group at ``path`` without acting on it."""
-    file = path / METADATA
-    if path.is_symlink() or file.is_symlink():
-        raise CorruptStoreError(f"{path} is a link that may leave the store; copy the data in its place.")
+def read_metadata(place: Place) -> dict[str, Any]:
+    """Return the metadata of the array or group at ``place`` without acting on it."""
+    file = place / METADATA
+    if place.is_link() or file.is_link():
+        raise CorruptStoreError(f"{place} is a link that may leave the store; copy the data in its place.")
     try:
-        if file.stat().st_size > MAX_METADATA_BYTES:
-            raise ValueError("metadata is too long")
-        metadata = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise StoreNotFoundError(f"{path} is not a Zarr version 3 array; check the path.") from None
+        metadata = json.loads(file.read(MAX_METADATA_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreNotFoundError(f"{place} is not a Zarr version 3 array; check the path.") from None
     except (ValueError, RecursionError) as error:
-        raise damaged(path, error) from None
+        raise damaged(place, error) from None
     if not isinstance(metadata, dict) or metadata.get("zarr_format") != 3:
-        raise CorruptStoreError(f"{path} is not Zarr version 3; rewrite it with zarr_format=3.")
+        raise CorruptStoreError(f"{place} is not Zarr version 3; rewrite it with zarr_format=3.")
     return metadata
 
 
-def metadata_checksum(path: Path) -> int:
+def metadata_checksum(place: Place) -> int:
     """Return the crc32 of the array's metadata as it lies on disk."""
-    return zlib.crc32((path / METADATA).read_bytes())
+    return zlib.crc32((place / METADATA).read())
 
 
 def codec_names(codecs: Any) -> list[str]:
@@ -119,7 +119,7 @@ def codec_names(codecs: Any) -> list[str]:
     return names
 
 
-def damaged(path: Path, error: Exception) -> CorruptStoreError:
-    """Return the one-line error for data at ``path`` that cannot be read."""
+def damaged(place: Place, error: Exception) -> CorruptStoreError:
+    """Return the one-line error for data at ``place`` that cannot be read."""
     reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-    return CorruptStoreError(f"{path} is damaged ({reason}); restore it from a copy.")
+    return CorruptStoreError(f"{place} is damaged ({reason}); restore it from a copy.")

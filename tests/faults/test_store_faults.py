@@ -139,7 +139,7 @@ def test_categories__damaged(named_store, damage):
 
 def change_manifest(store, **changes):
     """Write a manifest that is whole but says something else."""
-    body = manifest.load(store, "ensemble") | changes
+    body = manifest.load(store, "ensemble").body | changes
     manifest.commit(store, "ensemble", {key: value for key, value in body.items() if value is not ...})
 
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.memory import row_blocks
+from bigcons.stores.places import DiskPlace, Place, place_of
 from bigcons.stores.relabel import RawColumn
 from bigcons.stores.sources.arrays import ArraySource
 from bigcons.stores.sources.base import LabelSource, check_two_dimensions, columns_of
-from bigcons.stores.zarr_arrays import open_matrix
+from bigcons.stores.zarr_arrays import METADATA, open_matrix
 
 _BLOCK_BYTES = 1 << 20
 _PARQUET_PAGE_BYTES = 1 << 20
@@ -166,6 +167,9 @@ class ParquetSource(LabelSource):
 
 def open_file(path: str | os.PathLike[str]) -> LabelSource:
     """Return the source that reads the file or directory at ``path``, by its suffix."""
+    place = place_of(path)
+    if not isinstance(place, DiskPlace):
+        return _open_object(place)
     path = Path(path)
     if not path.exists():
         raise StoreNotFoundError(f"{path} does not exist; check the path.")
@@ -178,10 +182,20 @@ def open_file(path: str | os.PathLike[str]) -> LabelSource:
         return CsvSource(path)
     if suffix in (".parquet", ".pq"):
         return ParquetSource(path)
-    if (path / "zarr.json").is_file():
-        return ArraySource(open_matrix(path))
+    if (place / METADATA).is_file():
+        return ArraySource(open_matrix(place))
     raise InvalidInputError(
         f"{path} has suffix {suffix!r}; give .npy, .npz, .csv, .parquet or .zarr (version 3)."
+    )
+
+
+def _open_object(place: Place) -> LabelSource:
+    if (place / METADATA).is_file():
+        return ArraySource(open_matrix(place))
+    if not place.exists():
+        raise StoreNotFoundError(f"{place} does not exist; check the URL.")
+    raise InvalidInputError(
+        f"{place} is neither an ensemble nor a Zarr array (version 3); copy other files to a disk first."
     )
 
 
