@@ -8,43 +8,41 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from bigcons import PCC, Ensemble
+from bigcons import PCC, Ensemble, PairTable
 from bigcons.coassociation.factorised import State
 from bigcons.execution.dask_engine import DaskEngine
 from bigcons.execution.engine import ThreadsEngine
+from bigcons.memory import Block
+from tests.solves import N_OBJECTS, SOLVES, bits, parameters, store_data
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabelledObjectsWarning"),
 ]
 
-N_OBJECTS, N_PARTITIONS, CHUNK_ROWS = 3000, 12, 256
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("same-bits")
+    store_data(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def ensemble(tmp_path_factory):
-    """A stored ensemble of twelve chunks: noisy copies of five groups, each seeing four fifths."""
-    rng = np.random.default_rng(0)
-    groups = rng.integers(0, 5, (N_OBJECTS, 1))
-    labels = np.where(rng.random((N_OBJECTS, N_PARTITIONS)) < 0.6, groups, rng.integers(0, 5, groups.shape))
-    labels = (labels + rng.integers(0, 5, N_PARTITIONS)) % 5
-    labels[rng.random(labels.shape) < 0.2] = -1
-    labels[rng.choice(N_OBJECTS, 5, replace=False), 1:] = -1
-    path = tmp_path_factory.mktemp("same-bits") / "ensemble.zarr"
-    return Ensemble.from_labels(labels).save(path, chunk_rows=CHUNK_ROWS)
+def fit(folder):
+    """A function of a solve's name and an engine that returns the bits of the result."""
 
+    def fit(solve, client, out=None, **others):
+        model = PCC(**{**parameters(solve, folder), **others}, client=client)
+        return bits(model.fit(folder / "ensemble.zarr", out=out))
 
-def bits(ensemble, client, init="auto", out=None):
-    """Return the bits of the labels, memberships and history of a few passes."""
-    model = PCC(5, init=init, n_init=2, max_iter=4, tol=0.0, random_state=7, client=client)
-    model.fit(ensemble, out=out)
-    history = {name: values for name, values in model.history_.items() if name != "seconds"}
-    return np.asarray(model.labels_).tobytes(), np.asarray(model.memberships_).tobytes(), history
+    return fit
 
 
 @pytest.fixture(scope="module")
-def expected(ensemble):
-    return bits(ensemble, "serial")
+def expected(fit):
+    """The bits of every solve on the serial engine."""
+    return {solve: fit(solve, "serial") for solve in SOLVES}
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
@@ -58,44 +56,49 @@ def client(request):
         yield client
 
 
-def test_ensemble__has_several_blocks_and_gaps(ensemble):
+def test_data__have_several_blocks_and_gaps(folder):
+    ensemble = Ensemble.open(folder / "ensemble.zarr")
     assert len(ensemble.blocks()) == 12
     assert (ensemble.read(0, N_OBJECTS) == -1).any()
+    assert len(PairTable.open(folder / "pairs.zarr").blocks()) > 5
 
 
+@pytest.mark.parametrize("solve", SOLVES)
 @pytest.mark.parametrize("n_workers", [1, 2, 5])
-def test_fit__threads_give_the_bits_of_serial(ensemble, expected, n_workers):
-    assert bits(ensemble, ThreadsEngine(n_workers)) == expected
+def test_fit__threads_give_the_bits_of_serial(solve, fit, expected, n_workers):
+    assert fit(solve, ThreadsEngine(n_workers)) == expected[solve]
 
 
-def test_fit__threads_give_the_bits_of_serial_from_random_memberships(ensemble):
-    assert bits(ensemble, ThreadsEngine(3), "dirichlet") == bits(ensemble, "serial", "dirichlet")
+@pytest.mark.parametrize("solve", SOLVES)
+def test_fit__threads_give_the_bits_of_serial_from_random_memberships(solve, fit):
+    assert fit(solve, ThreadsEngine(3), init="dirichlet") == fit(solve, "serial", init="dirichlet")
 
 
-def test_fit__dask_gives_the_bits_of_serial(ensemble, expected, client):
-    assert bits(ensemble, client) == expected
+@pytest.mark.parametrize("solve", SOLVES)
+def test_fit__dask_gives_the_bits_of_serial(solve, fit, expected, client, tmp_path):
+    assert fit(solve, client, out=tmp_path / "consensus.zarr") == expected[solve]
 
 
-def test_fit__a_result_on_disk_has_the_bits_of_one_in_memory(ensemble, expected, client, tmp_path):
-    assert bits(ensemble, client, out=tmp_path / "consensus.zarr") == expected
+def test_fit__dask_gives_the_bits_of_serial_in_memory_too(fit, expected, client):
+    assert fit("l2", client) == expected["l2"]
 
 
 class Killing(DaskEngine):
-    """Kills the worker of block 5 once, in the third fold."""
+    """Kills the worker of block 5 once, when what is before the passes is done."""
 
-    folds = 0
+    maps = 0
 
     def __init__(self, client, folder):
         super().__init__(client)
         self.marker = folder / "killed"
 
     def map(self, task, items):
-        self.folds += 1
-        marker, is_due = self.marker, self.folds == 3
+        self.maps += 1
+        marker, is_due = self.marker, self.maps > 5
 
         def deadly(item):
             result = task(item)
-            if is_due and item.index == 5 and not marker.exists():
+            if is_due and isinstance(item, Block) and item.index == 5 and not marker.exists():
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
@@ -103,8 +106,9 @@ class Killing(DaskEngine):
         return super().map(deadly, items)
 
 
-def test_fit__a_killed_worker_changes_no_bit(ensemble, expected, client, tmp_path):
-    assert bits(ensemble, Killing(client, tmp_path)) == expected
+@pytest.mark.parametrize("solve", SOLVES)
+def test_fit__a_killed_worker_changes_no_bit(solve, fit, expected, client, tmp_path):
+    assert fit(solve, Killing(client, tmp_path)) == expected[solve]
     assert (tmp_path / "killed").exists()
 
 

@@ -1,0 +1,47 @@
+"""Solves of PCC that must end with the same bits however they are run: all pairs, prototypes, tiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bigcons import PCC, Ensemble
+from bigcons.coassociation import sample
+
+N_OBJECTS, N_PARTITIONS, CHUNK_ROWS = 3000, 12, 256
+
+SOLVES = ["l2", "kl", "kl of tiles"]
+
+
+def store_data(folder: Path) -> None:
+    """Store an ensemble of twelve chunks, noisy copies of five groups with gaps, and pairs in tiles of it."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 5, (N_OBJECTS, 1))
+    labels = np.where(rng.random((N_OBJECTS, N_PARTITIONS)) < 0.6, groups, rng.integers(0, 5, groups.shape))
+    labels = (labels + rng.integers(0, 5, N_PARTITIONS)) % 5
+    labels[rng.random(labels.shape) < 0.2] = -1
+    labels[rng.choice(N_OBJECTS, 5, replace=False), 1:] = -1
+    ensemble = Ensemble.from_labels(labels).save(folder / "ensemble.zarr", chunk_rows=CHUNK_ROWS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bigcons.coassociation.tiles.MIN_ROWS", 64)
+        sample(ensemble, per_object=20, tiles=4, out=folder / "pairs.zarr", random_state=0)
+
+
+def parameters(solve: str, folder: Path) -> dict[str, Any]:
+    """Return the parameters of PCC for one of SOLVES: four passes, from a solved subsample."""
+    common = {"n_clusters": 5, "n_init": 2, "max_iter": 4, "tol": 0.0, "random_state": 7}
+    own = {
+        "l2": {},
+        "kl": {"divergence": "kl"},
+        "kl of tiles": {"divergence": "kl", "pairs": str(folder / "pairs.zarr"), "n_init": 1},
+    }
+    return {**common, **own[solve]}
+
+
+def bits(model: PCC) -> tuple[bytes, bytes, dict[str, list[float]]]:
+    """Return the bits of the labels, memberships and history of a fitted model."""
+    history = {name: values for name, values in model.history_.items() if name != "seconds"}
+    return np.asarray(model.labels_).tobytes(), np.asarray(model.memberships_).tobytes(), history
