@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,16 +105,6 @@ def test_overlap__blocks_and_engines(block_bytes, tmp_path, monkeypatch):
     found = [cluster_overlap(rows, 0.2, client=client) for client in ("serial", "threads")]
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(found[0], expected, atol=1e-12)
-
-
-def test_overlap__same_bits_on_dask(tmp_path):
-    consensus = stored(tmp_path / "c.zarr", memberships(np.random.default_rng(0), 80, 3))
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        distributed = cluster_overlap(consensus, 0.2, client=client)
-    np.testing.assert_array_equal(distributed, cluster_overlap(consensus, 0.2, client="serial"))
 
 
 def test_both__leave_out_objects_without_a_label(tmp_path):
