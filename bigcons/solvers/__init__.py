@@ -10,6 +10,8 @@ from bigcons.solvers.base import ConsensusClusterer, MethodFacts
 
 _HOMES = {
     "pcc": "bigcons.solvers.pcc.estimator:PCC",
+    "bce": "bigcons.solvers.bce.estimator:BCE",
+    "bce-gibbs": "bigcons.solvers.bce.gibbs:GibbsBCE",
     "mixture": "bigcons.solvers.mixture:MixtureModel",
     "qmi": "bigcons.solvers.qmi:QMI",
     "kcc": "bigcons.solvers.qmi:KCC",
@@ -17,6 +19,14 @@ _HOMES = {
     "ipvc": "bigcons.solvers.voting:IPVC",
     "ipc": "bigcons.solvers.voting:IPC",
     "kmeans": "bigcons.solvers.kmeans:LabelKMeans",
+    "cspa": "bigcons.solvers.hypergraph.cspa:CSPA",
+    "hgpa": "bigcons.solvers.hypergraph.hgpa:HGPA",
+    "mcla": "bigcons.solvers.hypergraph.mcla:MCLA",
+    "hbgf": "bigcons.solvers.hypergraph.hbgf:HBGF",
+    "ccc": "bigcons.solvers.correspondence:CCC",
+    "ccu": "bigcons.solvers.correspondence:CCU",
+    "ccsvd": "bigcons.solvers.correspondence:CCSVD",
+    "best": "bigcons.solvers.best:BEST",
 }
 
 

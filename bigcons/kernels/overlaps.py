@@ -1,0 +1,111 @@
+"""Overlaps of base clusters: how many objects each two of them share, ``G = H^T H``.
+
+Objects without weights are packed to bits, 64 to a word, and an overlap is the number of bits that two rows
+of words have in common. Objects with weights, or of partitions with so many clusters that most bits would be
+zero, are added one by one. Both fill the upper triangle only; counts come out the same to the bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from bigcons.kernels._jit import jit
+
+# Words of a packed row: 64 of them for each of a thousand base clusters stay in a second-level cache.
+WORDS = 64
+
+# Rows that are added together, one partition after another, so that the table rows of one stay in the cache.
+FEWEST_ROWS = 2048
+ROWS_PER_BASE_CLUSTER = 8
+
+
+@intrinsic
+def count_bits(typingctx, word):  # noqa: ARG001 - numba fixes the arguments, here and below
+    """Return the number of bits of a uint64 that are set."""
+
+    def generate(context, builder, signature, args):  # noqa: ARG001
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), generate
+
+
+@jit
+def count_overlaps(labels, offsets, table):
+    """Add the overlaps of a block to ``table`` (B, B) float64, on and above the diagonal.
+
+    labels (rows, M), negative where missing; base cluster ``offsets[u] + label``. O(B^2 rows / 64).
+    """
+    n_rows, M = labels.shape
+    B = offsets[M]
+    bits = np.empty((B + 1, WORDS), np.uint64)  # the last row takes the missing labels, without a branch
+    for first in range(0, n_rows, 64 * WORDS):
+        last = min(n_rows, first + 64 * WORDS)
+        pack(labels, offsets, first, last, bits)
+        n_words = (last - first + 63) // 64
+        for u in range(M):
+            for a in range(offsets[u], offsets[u + 1]):
+                table[a, a] += common_bits(bits, a, a, n_words)
+                for b in range(offsets[u + 1], B):
+                    table[a, b] += common_bits(bits, a, b, n_words)
+
+
+@jit
+def pack(labels, offsets, first, last, bits):
+    """Set bit ``i - first`` of the row of every base cluster that object ``i`` is in."""
+    M = labels.shape[1]
+    bits[:] = np.uint64(0)
+    for i in range(first, last):
+        word = (i - first) >> 6
+        bit = np.uint64(1) << np.uint64((i - first) & 63)
+        for u in range(M):
+            label = labels[i, u]
+            row = offsets[u] + label if label >= 0 else offsets[M]
+            bits[row, word] |= bit
+
+
+@jit
+def common_bits(bits, a, b, n_words):
+    """Return how many bits two rows have in common."""
+    n = np.uint64(0)
+    for w in range(n_words):
+        n += count_bits(bits[a, w] & bits[b, w])
+    return n
+
+
+@jit
+def add_overlaps(labels, offsets, weights, table):
+    """Add ``weights[i]`` for every two base clusters of object ``i`` to ``table``, as `count_overlaps` does.
+
+    weights (rows,) float64. O(m_i^2) for an object with m_i labels.
+    """
+    n_rows, M = labels.shape
+    chunk = min(n_rows, max(FEWEST_ROWS, ROWS_PER_BASE_CLUSTER * offsets[M]))
+    codes = np.empty((chunk, M), np.int32)
+    n_labels = np.empty(chunk, np.int32)
+    done = np.empty(chunk, np.int32)
+    for first in range(0, n_rows, chunk):
+        last = min(n_rows, first + chunk)
+        for i in range(first, last):
+            n_labels[i - first] = list_codes(labels, i, offsets, codes[i - first])
+            done[i - first] = 0
+        for u in range(M):
+            for i in range(first, last):
+                if labels[i, u] < 0:
+                    continue
+                row = i - first
+                a = codes[row, done[row]]
+                for p in range(done[row], n_labels[row]):
+                    table[a, codes[row, p]] += weights[i]
+                done[row] += 1
+
+
+@jit
+def list_codes(labels, i, offsets, codes):
+    """List the base clusters of an object in ``codes`` (M,) and return how many they are."""
+    m = 0
+    for u in range(labels.shape[1]):
+        codes[m] = offsets[u] + labels[i, u]  # overwritten by the next if the label is missing
+        m += labels[i, u] >= 0
+    return m

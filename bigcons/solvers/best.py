@@ -1,0 +1,178 @@
+"""BEST: the base clustering that agrees best with the others."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block
+from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+from bigcons.metrics.ensemble import average_of_tables
+from bigcons.seeding import SeedLike
+from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
+from bigcons.solvers.hypergraph.incidence import (
+    check_overlaps_plan,
+    fold_overlaps,
+    observed_pairs,
+    partition_of_clusters,
+    votes_of,
+)
+from bigcons.solvers.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+DISTANCES = ("van_dongen", "variation_of_information")
+"""The criteria that are best when low."""
+
+
+class BEST(ConsensusClusterer):
+    """Return the base clustering that agrees best with all, by a consensus criterion.
+
+    Parameters
+    ----------
+    n_clusters
+        Clusters that a partition may have at the most to be considered.
+    criterion
+        What is averaged over the partitions: "adjusted_rand", "matching_accuracy", "nmi", "rand_index",
+        "van_dongen" or "variation_of_information". Distances are made small, the others large.
+    weighted
+        Let a partition count by the objects that it and the candidate both label; with "nmi" the average is
+        then ANMI. False: all count alike.
+    unlabelled
+        What becomes of objects with labels elsewhere but none in the winner: "missing" leaves them -1,
+        "nearest" gives them the cluster with the nearest centre, over the partitions that label them. The
+        centre of a cluster holds, for every base cluster, the share of its objects that lie there.
+    random_state
+        Not drawn from: the lowest of equally good partitions wins.
+    memory, out, client
+        As of `CSPA`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32
+        Those of the winner, 0 .. k-1.
+    objective_ : float
+        The average criterion of the winner.
+    best_partition_ : int
+        Which partition won.
+    scores_ : (n_partitions,) float64
+        The average criterion of every partition, NaN for those of too many clusters.
+    history_ : dict
+        A list per quantity with one entry.
+
+    Notes
+    -----
+    Two partitions are compared on the objects that both label, a partition with itself too. All their
+    contingency tables are blocks of the overlaps of base clusters, which one pass adds up. O(n M^2 + B^2)
+    time, O(B^2) memory for B base clusters; three passes.
+
+    References
+    ----------
+    Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*; Nguyen and Caruana (2007), section 5.
+    """
+
+    facts: ClassVar[MethodFacts] = MethodFacts(
+        paper="Gionis et al. 2007",
+        needs="base-cluster overlaps",
+        soft=False,
+        missing="native",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        criterion: str = "nmi",
+        weighted: bool = True,
+        unlabelled: str = "missing",
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.criterion = criterion
+        self.weighted = weighted
+        self.unlabelled = unlabelled
+        self.random_state = random_state
+        self.memory = memory
+        self.out = out
+        self.client = client
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))
+        check_choice("unlabelled", self.unlabelled, ("missing", "nearest"))
+        candidates = np.flatnonzero(ensemble.n_clusters <= self.n_clusters)
+        if not candidates.size:
+            raise InvalidInputError(
+                f"n_clusters={self.n_clusters} but every partition has at least "
+                f"{ensemble.n_clusters.min()} clusters; allow as many."
+            )
+        check_overlaps_plan("BEST", ensemble, engine, columns=1, memory=self.memory, in_memory=False)
+        survey = take_survey(ensemble, engine, seed, 0)
+        overlaps = fold_overlaps(ensemble, engine)
+        self.scores_ = average_criteria(
+            overlaps, ensemble.offsets, candidates, self.criterion, weighted=self.weighted
+        )
+        sign = 1.0 if self.criterion in DISTANCES else -1.0
+        self.best_partition_ = int(np.nanargmin(sign * self.scores_))
+        self.objective_ = float(self.scores_[self.best_partition_])
+        self.n_passes_ = 1
+        self.history_ = {"pass": [1], "objective": [self.objective_]}
+        self._publish_winner(ensemble, engine, overlaps, survey.unlabelled, out)
+
+    def _publish_winner(
+        self,
+        ensemble: Ensemble,
+        engine: Engine,
+        overlaps: np.ndarray,
+        unlabelled: np.ndarray,
+        out: Output | None,
+    ) -> None:
+        offsets, winner = ensemble.offsets, self.best_partition_
+        table = None
+        if self.unlabelled == "nearest":
+            table = closeness_to_centres(overlaps, offsets, winner)
+
+        def read(block: Block) -> np.ndarray:
+            labels = ensemble.read(block.start, block.stop)
+            found = labels[:, winner].astype(np.int32)
+            if table is not None:
+                missing = found < 0
+                scores, _ = votes_of(np.ascontiguousarray(labels[missing]), offsets, table)
+                found[missing] = scores.argmax(axis=1)
+            return found
+
+        self._publish_labels(ensemble, read, unlabelled, out, engine)
+
+
+def average_criteria(
+    overlaps: np.ndarray, offsets: np.ndarray, candidates: np.ndarray, criterion: str, *, weighted: bool
+) -> np.ndarray:
+    """Return the average criterion (M,) of each candidate with all partitions, NaN for the others."""
+    scores = np.full(len(offsets) - 1, np.nan)
+    for u in candidates:
+        rows = overlaps[offsets[u] : offsets[u + 1]]
+        tables = np.split(rows.astype(np.int64), offsets[1:-1], axis=1)
+        scores[u] = average_of_tables(OF_TWO_CLUSTERINGS[criterion], tables, weighted=weighted)
+    return scores
+
+
+def closeness_to_centres(overlaps: np.ndarray, offsets: np.ndarray, winner: int) -> np.ndarray:
+    """Return the table (B, k) whose votes are largest for the nearest centre of the winner's clusters.
+
+    With ``p_b`` the share of a cluster's objects in base cluster b, of those that its partition labels, the
+    squared distance of an object to the centre over one partition is ``1 - 2 p_b + sum_b' p_b'^2``.
+    """
+    own = slice(offsets[winner], offsets[winner + 1])
+    partition = partition_of_clusters(offsets)
+    seen = observed_pairs(overlaps[own], offsets)[:, partition]
+    centres = np.divide(overlaps[own], seen, out=np.zeros_like(seen), where=seen > 0)
+    squares = np.add.reduceat(centres**2, offsets[:-1], axis=1)[:, partition]
+    return np.asarray((2.0 * centres - squares).T)

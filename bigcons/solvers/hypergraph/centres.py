@@ -1,0 +1,165 @@
+"""K-means of embedded objects: scikit-learn on a sample, then passes over the blocks."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import ConvergenceWarning
+from bigcons.execution.engine import Engine
+from bigcons.execution.fold import fold
+from bigcons.execution.loop import History, as_history, run_passes
+from bigcons.memory import Block
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.solvers.hypergraph.spectral import Embedding, one_thread
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_int, check_number
+
+# Objects that k-means begins on; if there are no more, it ends there.
+SAMPLE = 20_000
+
+# Decimals by which embedded rows are told apart when the different ones are counted.
+DECIMALS = 8
+
+
+class KMeansSettings(NamedTuple):
+    """What the user says of the k-means of an embedding."""
+
+    n_clusters: int
+    n_init: int
+    max_iter: int
+    tol: float
+
+    def check(self) -> None:
+        """Refuse what makes no sense."""
+        check_int("n_init", self.n_init)
+        check_int("max_iter", self.max_iter)
+        check_number("tol", self.tol, at_least=0.0)
+
+
+class Centres(NamedTuple):
+    """Centres of k-means in an embedding, and how they were found."""
+
+    embedding: Embedding
+    centres: np.ndarray
+    """(K, columns) float64."""
+    objective: float
+    """Sum of the squared distances of all rows to their centres."""
+    history: History
+    n_passes: int
+
+    def labels_of(self, labels: np.ndarray) -> np.ndarray:
+        """Return the clusters (rows,) int32 of objects by their base labels, -1 without any."""
+        return _assign(*self.embedding.rows_of(labels), self.centres)[0]
+
+
+class _Sums(NamedTuple):
+    rows: np.ndarray
+    sizes: np.ndarray
+    inertia: float
+
+    def plus(self, other: _Sums) -> _Sums:
+        return _Sums(self.rows + other.rows, self.sizes + other.sizes, self.inertia + other.inertia)
+
+
+def find_centres(
+    embedding: Embedding,
+    ensemble: Ensemble,
+    sample: np.ndarray,
+    extra: np.ndarray,
+    settings: KMeansSettings,
+    seed: int,
+    engine: Engine,
+) -> Centres:
+    """Return the centres of k-means over all objects with a label and the rows ``extra`` (rows, columns).
+
+    The ``sample`` of label rows is clustered by scikit-learn. If it is not all objects, Lloyd passes over the
+    blocks go on from there, until the squared moves of the centres add up to no more than ``tol`` times the
+    mean variance of the columns. Clusters that lose all objects keep their centre.
+    """
+    rows, labelled = embedding.rows_of(sample)
+    rows = np.concatenate([rows[labelled], extra])
+    share = ensemble.n_objects / len(sample)
+    weights = np.repeat([share, 1.0], [len(rows) - len(extra), len(extra)])
+    first = _scikit_learn(rows, weights, settings, seed)
+    if len(sample) == ensemble.n_objects:
+        history = {"pass": [first.n_iter_], "objective": [first.inertia_]}
+        return Centres(embedding, first.cluster_centers_, float(first.inertia_), history, 0)
+    threshold = settings.tol * float(np.var(rows, axis=0).mean())
+    return _pass_on(embedding, ensemble, extra, first.cluster_centers_, threshold, settings, engine)
+
+
+def _pass_on(
+    embedding: Embedding,
+    ensemble: Ensemble,
+    extra: np.ndarray,
+    centres: np.ndarray,
+    threshold: float,
+    settings: KMeansSettings,
+    engine: Engine,
+) -> Centres:
+    """Make Lloyd passes from the given centres; the result has the centres that the last pass judged."""
+    judged, records, move = centres, [], np.inf
+
+    def one_pass(_number: int) -> dict[str, float]:
+        nonlocal centres, judged, move
+        judged = centres
+        found = _sums_over(embedding, ensemble, extra, judged, engine)
+        centres = judged.copy()
+        kept = found.sizes > 0
+        centres[kept] = found.rows[kept] / found.sizes[kept, None]
+        move = float(((centres - judged) ** 2).sum())
+        return {"objective": found.inertia, "move": move}
+
+    for record in run_passes(one_pass, max_passes=settings.max_iter, what="k-means of the embedding"):
+        records.append(record)
+        if move <= threshold:
+            break
+    else:
+        warnings.warn(
+            f"k-means stopped at max_iter={settings.max_iter} while its centres still moved; raise max_iter "
+            "or tol if the labels still change.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    return Centres(embedding, judged, records[-1]["objective"], as_history(records), len(records))
+
+
+def _sums_over(
+    embedding: Embedding, ensemble: Ensemble, extra: np.ndarray, centres: np.ndarray, engine: Engine
+) -> _Sums:
+    def visit(block: Block) -> _Sums:
+        return _assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), centres)[1]
+
+    with progress("k-means of the embedding", ensemble.n_objects) as listener:
+        found = fold(engine, ensemble.blocks(), visit, _Sums.plus, progress=listener)
+    return found.plus(_assign(extra, np.ones(len(extra), bool), centres)[1])
+
+
+def _assign(rows: np.ndarray, counted: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, _Sums]:
+    from bigcons.kernels.voting import nearest_centres
+
+    assigned = np.empty(len(rows), np.int32)
+    sums, sizes = np.zeros_like(centres), np.zeros(len(centres))
+    inertia = nearest_centres(rows, counted, centres, assigned, sums, sizes)
+    return assigned, _Sums(sums, sizes, inertia)
+
+
+def _scikit_learn(rows: np.ndarray, weights: np.ndarray, settings: KMeansSettings, seed: int) -> Any:
+    """Return a fitted KMeans of rows, of as many clusters as there are different rows at the most."""
+    from sklearn.cluster import KMeans
+
+    n_different = len(np.unique(rows.round(DECIMALS), axis=0))
+    draw = int(generator(seed, "embedding.kmeans").integers(2**31))
+    model = KMeans(
+        min(settings.n_clusters, n_different),
+        n_init=settings.n_init,
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+        random_state=draw,
+    )
+    with one_thread():
+        return model.fit(rows, sample_weight=weights)

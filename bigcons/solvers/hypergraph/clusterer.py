@@ -1,0 +1,85 @@
+"""What CSPA, HGPA and HBGF have in common: parameters, and k-means of an embedding up to the labels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block
+from bigcons.seeding import SeedLike
+from bigcons.solvers.base import ConsensusClusterer, Output
+from bigcons.solvers.hypergraph.centres import SAMPLE, KMeansSettings, find_centres
+from bigcons.solvers.hypergraph.spectral import Embedding
+from bigcons.solvers.survey import Survey, take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_number
+
+DEFAULT_IMBALANCE = 0.05
+
+
+class GraphClusterer(ConsensusClusterer):
+    """Base of the methods that partition a graph of the objects; they give labels without memberships."""
+
+    partitioner: str
+    imbalance: float | None
+    n_init: int
+    max_iter: int
+    tol: float
+    random_state: SeedLike
+    memory: str | float | None
+    out: str | os.PathLike[str] | None
+    client: object
+
+    @property
+    def _kmeans(self) -> KMeansSettings:
+        return KMeansSettings(self.n_clusters, self.n_init, self.max_iter, self.tol)
+
+    def _checked_imbalance(self, partitioner: str) -> float:
+        """Return the imbalance allowed; refuse one that would be ignored."""
+        if partitioner == "spectral" and self.imbalance is not None:
+            raise InvalidInputError(
+                f"imbalance={self.imbalance} with partitioner='spectral', which leaves the sizes free; "
+                "use imbalance=None."
+            )
+        if self.imbalance is None:
+            return DEFAULT_IMBALANCE
+        return check_number("imbalance", self.imbalance, above=0.0)
+
+    def _solve_spectral(
+        self,
+        ensemble: Ensemble,
+        engine: Engine,
+        seed: int,
+        out: Output | None,
+        make_embedding: Callable[[], Embedding],
+        extra_rows: Callable[[Embedding], np.ndarray],
+    ) -> None:
+        self._kmeans.check()
+        survey = take_survey(ensemble, engine, seed, SAMPLE)
+        embedding = make_embedding()
+        found = find_centres(
+            embedding, ensemble, survey.sample, extra_rows(embedding), self._kmeans, seed, engine
+        )
+        self.objective_, self.history_, self.n_passes_ = found.objective, found.history, found.n_passes
+        self.singular_values_ = embedding.singular_values
+
+        def read(block: Block) -> np.ndarray:
+            return found.labels_of(ensemble.read(block.start, block.stop))
+
+        self._publish_labels(ensemble, read, survey.unlabelled, out, engine)
+
+    def _publish_parts(
+        self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None
+    ) -> None:
+        """Publish the parts (n_objects,) of a graph partitioner and the weight it cut."""
+        self.objective_, self.n_passes_ = cut, 1
+        self.history_ = {"pass": [1], "objective": [cut]}
+
+        def read(block: Block) -> np.ndarray:
+            return parts[block.start : block.stop]
+
+        self._publish_labels(ensemble, read, survey.unlabelled, out)

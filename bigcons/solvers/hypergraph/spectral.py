@@ -1,0 +1,87 @@
+"""The spectral embedding of objects from base-cluster overlaps, by votes.
+
+The graph of the objects is ``N N^T`` with ``N = W^(1/2) H C^(1/2)``, W and C diagonal. Its eigenvectors are
+the left singular vectors of N and follow from the right ones, which those of the small ``C^(1/2) H^T W H
+C^(1/2)`` are: ``U = N V S^-1``. As rows of U are normalised, W drops out of them, and the embedding of an
+object is the sum of the rows of ``C^(1/2) V S^-1`` that its labels point at, scaled to unit length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.solvers.hypergraph.incidence import votes_of
+
+# Above this many base clusters the few leading eigenvectors are found by Lanczos iterations.
+MOST_FOR_DENSE = 2_000
+
+# Eigenvalues below this share of the largest are rounding errors of zero.
+NEGLIGIBLE = 1e-10
+
+
+class Embedding(NamedTuple):
+    """Where the labels of an object put it: rows of unit length, one column per eigenvector kept."""
+
+    table: np.ndarray
+    """(B, columns) float64."""
+    offsets: np.ndarray
+    singular_values: np.ndarray
+    """(columns,) of N, descending."""
+    vectors: np.ndarray
+    """(B, columns) right singular vectors of N."""
+
+    def rows_of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
+        from bigcons.kernels.voting import normalise_rows
+
+        rows, n_labels = votes_of(labels, self.offsets, self.table)
+        normalise_rows(rows)
+        return rows, n_labels > 0
+
+
+def embed(overlaps: np.ndarray, scale: np.ndarray, offsets: np.ndarray, n_columns: int) -> Embedding:
+    """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
+
+    It has fewer if N has a lower rank.
+    """
+    values, vectors = leading_eigenvectors(scale[:, None] * overlaps * scale, n_columns)
+    singular_values = np.sqrt(values)
+    return Embedding(scale[:, None] * vectors / singular_values, offsets, singular_values, vectors)
+
+
+def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest eigenvalues, descending, and their vectors (B, k) of a semidefinite matrix.
+
+    At most ``n_vectors``, none whose value is zero up to rounding. The entry of a vector that is largest in
+    size is positive, so that signs are always the same.
+    """
+    import scipy.linalg
+    import scipy.sparse.linalg
+
+    B = len(matrix)
+    k = min(n_vectors, B)
+    with one_thread():
+        if B <= MOST_FOR_DENSE or 10 * k > B:
+            values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(B - k, B - 1))
+        else:
+            start = np.random.default_rng(0).standard_normal(B)
+            values, vectors = scipy.sparse.linalg.eigsh(matrix, k, v0=start)
+    order = np.argsort(-values, kind="stable")
+    order = order[values[order] > NEGLIGIBLE * values[order[0]]]
+    values, vectors = values[order], vectors[:, order]
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(len(order))]
+    return values, vectors * np.where(largest < 0, -1.0, 1.0)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep BLAS and OpenMP to one thread, so that the order of their sums does not depend on the machine."""
+    import sklearn.cluster  # noqa: F401 - loads the libraries that are to be limited
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with threadpool_limits(limits=1):
+        yield
