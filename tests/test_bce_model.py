@@ -15,7 +15,7 @@ from bigcons.solvers.bce.model import (
     m_step,
     objective,
 )
-from bigcons.solvers.bce.variational import VariationalBCE, base_start, random_start
+from bigcons.solvers.bce.variational import VariationalBCE, partition_start, random_start
 from tests.naive import bce as naive
 from tests.strategies import label_matrices
 
@@ -82,13 +82,16 @@ def test_objective__is_the_bound_and_the_prior_of_lap():
 
 
 @given(
-    label_matrices(max_objects=12), st.integers(1, 5), st.sampled_from(["base", "random"]), st.integers(0, 99)
+    label_matrices(max_objects=12),
+    st.integers(1, 5),
+    st.sampled_from(["partition", "random"]),
+    st.integers(0, 99),
 )
 @settings(max_examples=60)
-def test_passes__never_lower_the_objective(labels, n_clusters, start, seed):
+def test_passes__never_lower_the_objective(labels, n_clusters, init, seed):
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, ensemble.n_objects)
-    problem = VariationalBCE(ensemble.offsets, n_clusters, start=start, lap=LAP, update_alpha=True)
+    problem = VariationalBCE(ensemble.offsets, n_clusters, init=init, lap=LAP, update_alpha=True)
     state, carried = problem.start(labels, seed, 0)
     values = []
     for _ in range(12):
@@ -106,8 +109,8 @@ def test_passes__never_lower_the_objective(labels, n_clusters, start, seed):
 def test_starts__are_parameters(labels, n_clusters, seed):
     ensemble = Ensemble.from_labels(labels)
     labels, offsets = ensemble.read(0, ensemble.n_objects), ensemble.offsets
-    for begin in (base_start, random_start):
-        alpha, beta = begin(labels, offsets, n_clusters, LAP, np.random.default_rng(seed))
+    for begin in (partition_start, random_start):
+        alpha, beta = begin(labels, offsets, n_clusters, seed, 0).values()
         assert alpha.shape == (n_clusters,)
         assert beta.shape == (ensemble.n_base_clusters, n_clusters)
         assert (alpha >= ALPHA_FLOOR).all()
@@ -115,19 +118,15 @@ def test_starts__are_parameters(labels, n_clusters, seed):
         np.testing.assert_allclose(np.add.reduceat(beta, offsets[:-1]), 1)
 
 
-def test_base_start__of_one_partition_is_that_partition():
-    labels = np.array([[0], [0], [0], [1], [1], [2], [-1]], np.int8)
-    offsets, truth = np.array([0, 3]), np.array([3, 2, 1])
-    _, beta = base_start(labels, offsets, 3, LAP, np.random.default_rng(0))
-    for k in range(3):  # the largest cell is cluster 0, and nine tenths of it are certain
-        weights = 0.1 / 3 * truth + 0.9 * truth * (np.arange(3) == k) + 0.1 + LAP + 0.0
-        np.testing.assert_allclose(beta[:, k], weights / weights.sum())
-
-
-def test_base_start__splits_by_further_partitions_until_there_are_enough_clusters():
-    labels = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [0, 0]], np.int8)
-    _, beta = base_start(labels, np.array([0, 2, 4]), 4, LAP, np.random.default_rng(0))
-    assert len(np.unique(np.round(beta, 9), axis=1).T) == 4
+def test_partition_start__is_nine_tenths_the_partition_and_even_where_that_is_missing():
+    labels = np.array([[0], [0], [0], [1], [1]], np.int8)
+    beta = partition_start(labels, np.array([0, 2]), 2, 0, 0)["beta"]
+    own, other = 0.95 * 3 + 0.1, 0.05 * 2 + 0.1
+    np.testing.assert_allclose(beta[:, 0], np.array([own, other]) / (own + other))
+    labels = np.array([[0, 0], [1, 1], [-1, 1]], np.int8)  # the draw takes one of the two copies
+    beta = partition_start(labels[:, [0, 0, 1]], np.array([0, 2, 4, 6]), 2, 0, 0)["beta"]
+    first, last = 0.05 + 0.1, 0.95 + 0.1 + 0.5
+    np.testing.assert_allclose(beta[4:, 1], np.array([first, last]) / (first + last))
 
 
 def test_label_probabilities__takes_a_partition_without_clusters():

@@ -93,3 +93,40 @@ def gibbs_weights(labels, z, i, u, n_clusters, sizes, alpha, omega):
         same_label = [j for j in in_cluster if labels[j, u] == labels[i, u]]
         weights[h] = (omega + len(same_label)) / (sizes[u] * omega + len(in_cluster)) * (alpha + len(others))
     return weights
+
+
+class SplitMix:
+    """SplitMix64 in Python's integers."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def uniform(self):
+        mask = 2**64 - 1
+        self.state = (self.state + 0x9E3779B97F4A7C15) & mask
+        x = self.state
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
+        return ((x ^ (x >> 31)) >> 11) / 2**53
+
+
+def gibbs_sweep(labels, z, n_clusters, sizes, alpha, omega, random):
+    """Draw every z[i, u] in turn, in place."""
+    for i, u in zip(*np.nonzero(labels >= 0), strict=True):
+        cumulated = np.cumsum(gibbs_weights(labels, z, i, u, n_clusters, sizes, alpha, omega))
+        z[i, u] = (cumulated[:-1] <= random.uniform() * cumulated[-1]).sum()
+
+
+def log_joint(labels, z, n_clusters, sizes, alpha, omega):
+    """Return log p(labels, z) as the product of the predictive probabilities, label after label."""
+    total = 0.0
+    seen = []
+    for i, u in zip(*np.nonzero(labels >= 0), strict=True):
+        own = [z[j, v] for j, v in seen if j == i]
+        column = [(labels[j, v], z[j, v]) for j, v in seen if v == u]
+        h = z[i, u]
+        in_cluster = [label for label, cluster in column if cluster == h]
+        total += np.log((alpha + own.count(h)) / (n_clusters * alpha + len(own)))
+        total += np.log((omega + in_cluster.count(labels[i, u])) / (sizes[u] * omega + len(in_cluster)))
+        seen.append((i, u))
+    return total

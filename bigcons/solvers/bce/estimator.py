@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts
 from bigcons.solvers.bce.variational import STARTS, VariationalBCE, memberships_of
 from bigcons.solvers.pass_clusterer import SoftPassClusterer
-from bigcons.solvers.passes import State
 from bigcons.solvers.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_number
@@ -22,7 +21,49 @@ class BCE(SoftPassClusterer):
 
     Every object mixes the clusters in its own proportions, drawn from a Dirichlet distribution, and every
     cluster has its own label probabilities in each partition; the EM iterations raise a lower bound of the
-    likelihood of all labels (Wang, Shan, Banerjee 2009). Missing labels are native.
+    likelihood of all labels. Missing labels are native.
+
+    Parameters
+    ----------
+    n_clusters
+        Clusters of the consensus.
+    n_init
+        Starts, of which the highest bound is kept. They run on 4,096 objects, or on all if these are no more.
+    n_finalists
+        The best starts that are then carried on over all objects, in the same passes.
+    init
+        "partition": responsibilities are nine tenths one base partition (laid over others until there are
+        enough clusters), one tenth even; alpha is 0.5. "random": alpha and beta drawn as the authors' code
+        does, which needs more starts.
+    update_alpha
+        Whether the prior of the proportions follows the data; if not it stays as it was at the start. On
+        clean ensembles it runs towards 0, where every object belongs to one cluster; it is kept above 0.001.
+    lap
+        Added to every expected count of labels, so that no probability is zero.
+    max_iter
+        Passes at most.
+    tol
+        Relative gain of the bound at which to stop.
+    random_state, memory, out, resume, client
+        As of `PCC`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    memberships_ : (n_objects, n_clusters) float32, expected proportions of the clusters
+    objective_ : lower bound of the log-likelihood, plus ``lap * sum log beta`` for the prior that ``lap``
+        stands for; no pass lowers it
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time for every step of the fixed point of the objects, up to 20 of them a pass but few once gamma
+    has settled; memory O(B K), and 8 n K bytes for gamma, which is carried from pass to pass. The authors
+    start gamma anew in every pass, with which the bound can fall.
+
+    References
+    ----------
+    Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*, section 3.
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
@@ -38,11 +79,11 @@ class BCE(SoftPassClusterer):
         self,
         n_clusters: int = 8,
         *,
-        start: str = "base",
-        update_alpha: bool = True,
-        lap: float = 1e-6,
         n_init: int = 10,
         n_finalists: int = 1,
+        init: str = "partition",
+        update_alpha: bool = True,
+        lap: float = 1e-6,
         max_iter: int = 500,
         tol: float = 1e-6,
         random_state: SeedLike = None,
@@ -63,18 +104,18 @@ class BCE(SoftPassClusterer):
             resume=resume,
             client=client,
         )
-        self.start = start
+        self.init = init
         self.update_alpha = update_alpha
         self.lap = lap
 
-    def _problem(self, ensemble: Ensemble, survey: Survey) -> VariationalBCE:  # noqa: ARG002 - the contract's
+    def _problem(self, ensemble: Ensemble, _survey: Survey) -> VariationalBCE:
         return VariationalBCE(
             ensemble.offsets,
             self.n_clusters,
-            start=check_choice("start", self.start, STARTS),
+            init=check_choice("init", self.init, tuple(STARTS)),
             lap=check_number("lap", self.lap, at_least=1e-12),
             update_alpha=bool(self.update_alpha),
         )
 
-    def _results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+    def _results(self, state: Any, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
         return memberships_of(state, self._recoding.offsets, labels, carried)

@@ -61,16 +61,17 @@ def objective(parameters: Parameters, bound: float, n_labelled: float, lap: floa
     ``bound`` as the E-step sums it, without the normaliser of the Dirichlet prior. The second part is the
     prior that adding ``lap`` to the counts stands for: with it no iteration lowers the objective.
     """
-    normaliser = n_labelled * _log_normaliser(parameters.alpha)
+    normaliser = n_labelled * log_normaliser(parameters.alpha)
     return float(bound + normaliser + lap * np.log(parameters.beta).sum())
 
 
 def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float = ALPHA_FLOOR) -> np.ndarray:
-    """Return the alpha >= ``floor`` that maximises ``n (lgamma(sum) - sum lgamma) + (alpha - 1) . log_means``.
+    """Return the alpha >= ``floor`` that gives the bound its maximum.
 
-    A concave function whose Hessian is diagonal plus a constant, hence Newton in O(K) a step (appendix A.2 of
-    Blei, Ng, Jordan 2003). Entries at the floor that want to go lower are left there; a step that gains
-    nothing is halved. Where a single cluster leaves nothing to choose, alpha stays.
+    It maximises ``n (lgamma(sum alpha) - sum lgamma(alpha)) + sum (alpha - 1) log_means``, a concave function
+    whose Hessian is diagonal plus a constant, hence Newton in O(K) a step (appendix A.2 of Blei, Ng, Jordan
+    2003). Entries at the floor that want to go lower are left there; a step that gains nothing is halved.
+    Where a single cluster leaves nothing to choose, alpha stays.
     """
     if alpha.size == 1:
         return alpha
@@ -117,10 +118,11 @@ def _newton_step(
 
 
 def _alpha_value(alpha: np.ndarray, log_means: np.ndarray, n: float) -> float:
-    return n * _log_normaliser(alpha) + float((alpha - 1.0) @ log_means)
+    return n * log_normaliser(alpha) + float((alpha - 1.0) @ log_means)
 
 
-def _log_normaliser(alpha: np.ndarray) -> float:
+def log_normaliser(alpha: np.ndarray) -> float:
+    """Return the logarithm of the normaliser of the Dirichlet distribution."""
     from scipy.special import gammaln
 
     return float(gammaln(alpha.sum()) - gammaln(alpha).sum())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels import bce as kernel
+from bigcons.kernels.assignment import count_assigned
 from bigcons.seeding import generator
 from bigcons.solvers.bce.model import ALPHA_FLOOR, Parameters, label_probabilities, m_step, objective
+from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.passes import Record, State, Stats
-
-STARTS = ("base", "random")
 
 # An object is settled when a step changes gamma by less than this share of its sum, or after so many steps.
 # gamma is carried on, so that what one pass leaves undone the next continues.
@@ -19,10 +19,13 @@ E_STEPS = 20
 LAST_E_STEP_TOL = 1e-6
 LAST_E_STEPS = 500
 
-# The start from base columns: how sure it is of them, how it smooths, and its alpha.
+# The start from partitions: how sure it is of them, how it smooths, and its alpha.
 CERTAINTY = 0.9
 SMOOTHING = 0.1
 START_ALPHA = 0.5
+
+# Keeps the draws of a random start off zero.
+LEAST_PROBABILITY = 1e-6
 
 
 class VariationalBCE:
@@ -37,19 +40,17 @@ class VariationalBCE:
     lower_is_better = False
 
     def __init__(
-        self, offsets: np.ndarray, n_clusters: int, *, start: str, lap: float, update_alpha: bool
+        self, offsets: np.ndarray, n_clusters: int, *, init: str, lap: float, update_alpha: bool
     ) -> None:
         self.offsets = offsets
         self.n_carried = n_clusters
-        self.start_from = start
+        self.init = init
         self.lap = lap
         self.update_alpha = update_alpha
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
         """Return the first state of start ``number``, from rows of labels (rows, M)."""
-        draw = generator(seed, "bce.start", number)
-        begin = random_start if self.start_from == "random" else base_start
-        return begin(labels, self.offsets, self.n_carried, self.lap, draw)._asdict(), None
+        return STARTS[self.init](labels, self.offsets, self.n_carried, seed, number), None
 
     def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
         """Return the statistics of a block under ``state``, and its gamma (rows, K) float32."""
@@ -82,10 +83,14 @@ class VariationalBCE:
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
         """Tell whether the last pass raised the bound by no more than ``tol`` of it."""
-        if previous is None:
-            return False
-        gain = record["objective"] - previous["objective"]
-        return gain <= tol * abs(record["objective"])
+        return gains_little(previous, record, tol)
+
+
+def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
+    """Return whether an objective gained no more than ``tol`` of itself."""
+    if previous is None:
+        return False
+    return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
 
 
 def first_gamma(labels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -107,62 +112,38 @@ def memberships_of(
     return gamma / gamma.sum(axis=1, keepdims=True)
 
 
-def base_start(
-    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, lap: float, draw: np.random.Generator
-) -> Parameters:
-    """Start from what randomly chosen partitions say: measured better than the authors' random start.
+def partition_start(
+    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int
+) -> State:
+    """Start from what randomly chosen partitions say, which leads to higher bounds than the authors' start.
 
-    Objects in the K largest cells of one partition, or of as many as it takes to have K cells, belong to
-    these with certainty 0.9; the others to all clusters alike.
+    Objects are certain of their cluster to nine tenths, undecided ones (see `first_partition`) not at all.
     """
-    cells = _largest_cells(labels, n_clusters, draw)
-    memberships = np.full((labels.shape[0], n_clusters), 1.0 / n_clusters)
-    known = cells >= 0
-    memberships[known] = (1.0 - CERTAINTY) / n_clusters
-    memberships[known, cells[known]] += CERTAINTY
-    beta = label_probabilities(_soft_counts(labels, offsets, memberships) + SMOOTHING + lap, offsets)
-    return Parameters(np.full(n_clusters, START_ALPHA), beta)
+    clusters = first_partition(labels, n_clusters, seed, number)
+    together = CERTAINTY * _counts(labels, offsets, clusters, n_clusters)
+    alone = _counts(labels, offsets, np.zeros_like(clusters), 1)
+    spread = (alone - together.sum(axis=1, keepdims=True)) / n_clusters
+    beta = label_probabilities(together + spread + SMOOTHING, offsets)
+    return {"alpha": np.full(n_clusters, START_ALPHA), "beta": beta}
 
 
-def random_start(
-    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, lap: float, draw: np.random.Generator
-) -> Parameters:
+def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int) -> State:
     """Start as the authors' code does: alpha from spacings of [0, 1], beta from Dirichlet distributions with
     the label frequencies as parameters.
     """
-    frequencies = label_probabilities(
-        _soft_counts(labels, offsets, np.ones((labels.shape[0], 1))) + lap, offsets
-    )
-    spacings = np.diff(np.sort(draw.random(n_clusters - 1)), prepend=0.0, append=1.0)
-    beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + lap
-    return Parameters(np.maximum(spacings, ALPHA_FLOOR), label_probabilities(beta, offsets))
+    draw = generator(seed, "bce.start", number)
+    alpha = np.diff(np.sort(draw.random(n_clusters - 1)), prepend=0.0, append=1.0)
+    sizes = _counts(labels, offsets, np.zeros(labels.shape[0], np.int32), 1)
+    frequencies = label_probabilities(sizes + LEAST_PROBABILITY, offsets)
+    beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + LEAST_PROBABILITY
+    return {"alpha": np.maximum(alpha, ALPHA_FLOOR), "beta": label_probabilities(beta, offsets)}
 
 
-def _largest_cells(labels: np.ndarray, n_clusters: int, draw: np.random.Generator) -> np.ndarray:
-    """Return for every row its cell (0 the largest) among the K largest of random partitions, or -1."""
-    cells = np.zeros(labels.shape[0], np.int64)
-    order: np.ndarray = cells[:0]
-    for u in draw.permutation(labels.shape[1]):
-        both = (cells >= 0) & (labels[:, u] >= 0)
-        if not both.any():
-            continue
-        wide = np.where(both, cells * (labels[:, u].max() + 1) + labels[:, u], -1)
-        values, codes, sizes = np.unique(wide, return_inverse=True, return_counts=True)
-        cells = np.where(both, codes, -1)
-        sizes[values < 0] = 0
-        order = np.argsort(-sizes, kind="stable")
-        if np.count_nonzero(sizes) >= n_clusters:
-            break
-    ranks = np.full(order.size, -1)
-    chosen = order[:n_clusters]
-    ranks[chosen] = np.arange(chosen.size)
-    return np.where(cells >= 0, ranks[cells], -1)
+STARTS = {"partition": partition_start, "random": random_start}
 
 
-def _soft_counts(labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray) -> np.ndarray:
-    """Return the summed memberships (B, K) of the objects of each base cluster."""
-    i, u = np.nonzero(labels >= 0)
-    base = offsets[u] + labels[i, u]
-    n_base_clusters = int(offsets[-1])
-    columns = [np.bincount(base, column[i], n_base_clusters) for column in memberships.T]
-    return np.stack(columns, axis=1)
+def _counts(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return how many objects of each base cluster are in each cluster (B, K)."""
+    counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
+    count_assigned(labels, offsets, clusters, counts, sizes)
+    return counts

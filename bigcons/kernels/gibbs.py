@@ -1,0 +1,110 @@
+"""Bayesian cluster ensembles, collapsed Gibbs sampling: one sweep over the cluster of every label.
+
+With ``z_ij`` the cluster of label ``x_ij`` (Wang, Shan, Banerjee 2009, section 3.3):
+
+    P(z_ij = h | rest) ~ (omega + n_hj^r) / (k_j omega + n_hj) (alpha + n_ih)
+
+where, without the label itself, ``n_hj^r`` counts the objects with label ``r = x_ij`` and cluster ``h`` in
+partition ``j``, ``n_hj`` those with cluster ``h``, and ``n_ih`` the labels of object ``i`` in cluster ``h``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.kernels._jit import jit
+
+# numba turns a signed and an unsigned integer into a float, so all parts are unsigned.
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_TO_UNIT = 2.0**-53
+
+
+@jit
+def uniform(random):
+    """Return a number in [0, 1); ``random`` (1,) uint64 moves on (SplitMix64 of Steele, Lea, Flood 2014).
+
+    numba's own generator is one for each thread, which no seed of ours would reach.
+    """
+    random[0] += _GOLDEN
+    x = random[0]
+    x = (x ^ (x >> np.uint64(30))) * _FIRST
+    x = (x ^ (x >> np.uint64(27))) * _SECOND
+    return np.float64((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * _TO_UNIT
+
+
+@jit
+def count(labels, offsets, z, by_label, by_partition):
+    """Add the clusters of all labels to by_label (B, K) and by_partition (M, K), both float64."""
+    for i in range(labels.shape[0]):
+        for u in range(labels.shape[1]):
+            if labels[i, u] >= 0:
+                by_label[offsets[u] + labels[i, u], z[i, u]] += 1.0
+                by_partition[u, z[i, u]] += 1.0
+
+
+@jit
+def sweep(labels, offsets, z, by_label, by_partition, alpha, omega, sums, keep, random):
+    """Draw every ``z_ij`` given all others, object by object, and keep the counts up to date.
+
+    labels (n, M) with -1 missing; offsets (M+1,) int64; z (n, M) uint8; by_label (B, K) and by_partition
+    (M, K) float64 as `count` makes them; random (1,) uint64. With ``keep`` the number of labels that each
+    object has in each cluster is added to sums (n, K) float32. Cost O(n M K).
+    """
+    n, M = labels.shape
+    K = by_label.shape[1]
+    scale = np.empty((M, K))
+    for u in range(M):
+        for h in range(K):
+            scale[u, h] = 1.0 / ((offsets[u + 1] - offsets[u]) * omega + by_partition[u, h])
+    own = np.empty(K)
+    weight = np.empty(K)
+    for i in range(n):
+        own[:] = 0.0
+        for u in range(M):
+            if labels[i, u] >= 0:
+                own[z[i, u]] += 1.0
+        for u in range(M):
+            if labels[i, u] < 0:
+                continue
+            b = offsets[u] + labels[i, u]
+            before = z[i, u]
+            move(by_label, by_partition, scale, own, b, u, before, -1.0, omega, offsets)
+            total = 0.0
+            for h in range(K):
+                total += (omega + by_label[b, h]) * scale[u, h] * (alpha + own[h])
+                weight[h] = total
+            threshold = uniform(random) * total
+            after = 0
+            while after < K - 1 and weight[after] <= threshold:
+                after += 1
+            z[i, u] = after
+            move(by_label, by_partition, scale, own, b, u, after, 1.0, omega, offsets)
+        if keep:
+            for h in range(K):
+                sums[i, h] += np.float32(own[h])
+
+
+@jit
+def move(by_label, by_partition, scale, own, b, u, h, change, omega, offsets):
+    """Add ``change`` to the counts of labels of base cluster ``b`` in partition ``u`` and cluster ``h``."""
+    own[h] += change
+    by_label[b, h] += change
+    by_partition[u, h] += change
+    scale[u, h] = 1.0 / ((offsets[u + 1] - offsets[u]) * omega + by_partition[u, h])
+
+
+@jit
+def log_prior(labels, z, log_gammas, n_clusters):
+    """Return the sum over objects and clusters of ``log_gammas[n_ih]``, log_gammas (M+1,) float64."""
+    own = np.empty(n_clusters, np.int64)
+    total = 0.0
+    for i in range(labels.shape[0]):
+        own[:] = 0
+        for u in range(labels.shape[1]):
+            if labels[i, u] >= 0:
+                own[z[i, u]] += 1
+        for h in range(n_clusters):
+            total += log_gammas[own[h]]
+    return total

@@ -1,0 +1,251 @@
+"""G-BCE: Bayesian cluster ensembles by collapsed Gibbs sampling."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine
+from bigcons.kernels import gibbs as kernel
+from bigcons.memory import Block, format_size
+from bigcons.progress import progress
+from bigcons.seeding import SeedLike, generator
+from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
+from bigcons.solvers.first_partition import first_partition
+from bigcons.solvers.plan import check_plan, label_bytes
+from bigcons.solvers.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice, check_int, check_number
+
+STARTS = ("partition", "random")
+
+# z is stored in a byte.
+MOST_CLUSTERS = 256
+
+# What all chains under way may hold if no budget is given.
+DEFAULT_MEMORY = 4_000_000_000
+
+
+class Chain(NamedTuple):
+    """What a chain leaves behind."""
+
+    log_likelihoods: list[float]
+    """Of labels and their clusters, after every sweep."""
+    objective: float
+    """Their mean over the samples."""
+    memberships: np.ndarray
+    """(n, K) float32: shares of the clusters in the labels of each object, over the samples."""
+
+
+class GibbsBCE(ConsensusClusterer):
+    """Bayesian cluster ensembles by collapsed Gibbs sampling.
+
+    The model of `BCE` with fixed symmetric priors: proportions and label probabilities are integrated out,
+    the cluster of every label is drawn again and again given all others. Missing labels are native.
+
+    Parameters
+    ----------
+    n_clusters
+        Clusters of the consensus, at most 256.
+    n_init
+        Chains, of which the most likely is kept. Samples are averaged within one chain only, for two chains
+        number their clusters differently.
+    burn_in, n_samples
+        Sweeps before the first sample, and sweeps that are samples.
+    alpha, omega
+        Parameters of the Dirichlet priors of the proportions and of the label probabilities. The paper states
+        no values; 1 is the uniform prior.
+    init
+        "partition": all labels of an object begin in its cluster in one base partition (laid over others
+        until there are enough clusters). "random": every label in a random cluster.
+    random_state, memory, out, client
+        As of `PCC`. Labels, clusters and samples are held in memory: more than 4 GB of them only with
+        ``memory``.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labelled
+    memberships_ : (n_objects, n_clusters) float32, mean share of each cluster in the labels of the object
+    objective_ : log-likelihood of labels and clusters, mean over the samples of the chain kept
+    chain_objectives_ : the same of every chain
+    history_ : the log-likelihood after each sweep of the chain kept
+    n_clusters_
+
+    Notes
+    -----
+    O(n M K) time a sweep; a chain holds n M bytes for labels, as much for clusters, and 4 n K. Chains run on
+    the engine, each is sequential.
+
+    References
+    ----------
+    Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*, section 3.3. "x_ij | z ~ Dirichlet" there
+    should read Discrete; ``n_hj`` counts partition ``j`` only, as the normaliser ``k_j omega`` requires.
+    """
+
+    facts: ClassVar[MethodFacts] = MethodFacts(
+        "Wang, Shan & Banerjee 2009",
+        "labels",
+        soft=True,
+        missing="native",
+        out_of_core=False,
+        distributed=True,
+    )
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 4,
+        burn_in: int = 100,
+        n_samples: int = 100,
+        alpha: float = 1.0,
+        omega: float = 1.0,
+        init: str = "partition",
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.burn_in = burn_in
+        self.n_samples = n_samples
+        self.alpha = alpha
+        self.omega = omega
+        self.init = init
+        self.random_state = random_state
+        self.memory = memory
+        self.out = out
+        self.client = client
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        sampler = self._sampler(seed)
+        self._check_memory(ensemble, engine)
+        survey = take_survey(ensemble, engine, seed, 0)
+        n = ensemble.n_objects
+
+        def run(number: int) -> Chain:
+            return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
+
+        best, objectives = _run_chains(engine, run, self.n_init, n)
+        self.chain_objectives_ = objectives
+        self.objective_ = best.objective
+        self.history_ = {
+            "sweep": [float(number) for number in range(1, len(best.log_likelihoods) + 1)],
+            "objective": best.log_likelihoods,
+        }
+
+        def read(block: Block) -> np.ndarray:
+            return best.memberships[block.start : block.stop]
+
+        self._publish(ensemble, read, survey.unlabelled, out)
+
+    def _sampler(self, seed: int) -> Sampler:
+        check_int("n_init", self.n_init)
+        return Sampler(
+            check_int("n_clusters", self.n_clusters, at_most=MOST_CLUSTERS),
+            check_int("burn_in", self.burn_in, at_least=0),
+            check_int("n_samples", self.n_samples),
+            check_number("alpha", self.alpha, above=0.0),
+            check_number("omega", self.omega, above=0.0),
+            check_choice("init", self.init, STARTS),
+            seed,
+        )
+
+    def _check_memory(self, ensemble: Ensemble, engine: Engine) -> None:
+        n, K = ensemble.n_objects, self.n_clusters
+        chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
+        remedy = "; or use BCE, which works from blocks"
+        chains = min(engine.in_flight, self.n_init)
+        if self.memory is None and chain * chains > DEFAULT_MEMORY:
+            raise MemoryBudgetError(
+                f"GibbsBCE holds {format_size(chain * chains)} for {chains} chains under way, over "
+                f"{format_size(DEFAULT_MEMORY)}; allow it with memory=, run fewer at a time (client='serial')"
+                f"{remedy}."
+            )
+        check_plan("GibbsBCE", engine, held=12 * n * K, per_block=chain, memory=self.memory, remedy=remedy)
+
+
+class Sampler(NamedTuple):
+    """The parameters of a chain."""
+
+    n_clusters: int
+    burn_in: int
+    n_samples: int
+    alpha: float
+    omega: float
+    init: str
+    seed: int
+
+    def run(self, labels: np.ndarray, offsets: np.ndarray, number: int) -> Chain:
+        """Run chain ``number`` on labels (n, M)."""
+        draw = generator(self.seed, "bce.gibbs", number)
+        K, (n, M) = self.n_clusters, labels.shape
+        z = self.start(labels, draw, number)
+        random = draw.integers(2**64, size=1, dtype=np.uint64)
+        by_label, by_partition = np.zeros((int(offsets[-1]), K)), np.zeros((M, K))
+        kernel.count(labels, offsets, z, by_label, by_partition)
+        sums = np.zeros((n, K), np.float32)
+        log_likelihoods = []
+        for number_of_sweep in range(self.burn_in + self.n_samples):
+            keep = number_of_sweep >= self.burn_in
+            kernel.sweep(
+                labels, offsets, z, by_label, by_partition, self.alpha, self.omega, sums, keep, random
+            )
+            log_likelihoods.append(self.log_likelihood(labels, offsets, z, by_label, by_partition))
+        seen = np.maximum((labels >= 0).sum(axis=1, keepdims=True), 1)
+        sums /= (seen * self.n_samples).astype(np.float32)
+        return Chain(log_likelihoods, float(np.mean(log_likelihoods[self.burn_in :])), sums)
+
+    def start(self, labels: np.ndarray, draw: np.random.Generator, number: int) -> np.ndarray:
+        """Return the first cluster of every label, (n, M) uint8."""
+        if self.init == "random":
+            return draw.integers(self.n_clusters, size=labels.shape, dtype=np.uint8)
+        cluster = first_partition(labels, self.n_clusters, self.seed, number)
+        undecided = cluster < 0
+        cluster[undecided] = draw.integers(self.n_clusters, size=np.count_nonzero(undecided))
+        return np.repeat(cluster.astype(np.uint8)[:, None], labels.shape[1], axis=1)
+
+    def log_likelihood(
+        self,
+        labels: np.ndarray,
+        offsets: np.ndarray,
+        z: np.ndarray,
+        by_label: np.ndarray,
+        by_partition: np.ndarray,
+    ) -> float:
+        """Return ``log p(labels, z)``, proportions and label probabilities integrated out."""
+        from scipy.special import gammaln
+
+        K, seen = self.n_clusters, (labels >= 0).sum(axis=1)
+        sizes = np.diff(offsets)[:, None] * self.omega
+        log_gammas = gammaln(self.alpha + np.arange(labels.shape[1] + 1.0)) - gammaln(self.alpha)
+        proportions = kernel.log_prior(labels, z, log_gammas, K)
+        proportions += (gammaln(K * self.alpha) - gammaln(K * self.alpha + seen)).sum()
+        probabilities = (gammaln(sizes) - gammaln(sizes + by_partition)).sum()
+        probabilities += (gammaln(self.omega + by_label) - gammaln(self.omega)).sum()
+        return float(proportions + probabilities)
+
+
+def _run_chains(
+    engine: Engine, run: Callable[[int], Chain], n_chains: int, n_objects: int
+) -> tuple[Chain, list[float]]:
+    """Return the most likely chain, the first of equals, and the objectives of all."""
+    best: Chain | None = None
+    objectives = []
+    with (
+        progress("GibbsBCE", n_chains * n_objects) as listener,
+        closing(engine.map(run, range(n_chains))) as chains,
+    ):
+        for chain in chains:
+            objectives.append(chain.objective)
+            if best is None or chain.objective > best.objective:
+                best = chain
+            listener.advance(n_objects)
+    assert best is not None  # noqa: S101 - n_init is at least 1
+    return best, objectives
