@@ -12,6 +12,8 @@ _HOMES = {
     "pcc": "bigcons.solvers.pcc.estimator:PCC",
     "bce": "bigcons.solvers.bce.estimator:BCE",
     "bce-gibbs": "bigcons.solvers.bce.gibbs:GibbsBCE",
+    "bce": "bigcons.solvers.bce.estimator:BCE",
+    "bce-gibbs": "bigcons.solvers.bce.gibbs:GibbsBCE",
     "mixture": "bigcons.solvers.mixture:MixtureModel",
     "qmi": "bigcons.solvers.qmi:QMI",
     "kcc": "bigcons.solvers.qmi:KCC",
