@@ -142,6 +142,7 @@ def noisy_copies(
     k = found if n_clusters is None else check_int("n_clusters", n_clusters)
     if k < found:
         raise InvalidInputError(f"n_clusters={k} but labels has {found} clusters; give at least that many.")
+    codes = codes.astype(np.min_scalar_type(-k), copy=False)
     seed = resolve_seed(random_state)
     with open_engine(client) as engine:
         source = MappedLabels(
