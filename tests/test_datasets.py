@@ -110,6 +110,35 @@ def test_simulated_soft_partitions__refuses_no_spread():
         datasets.simulated_soft_partitions(sigma=0)
 
 
+def test_ce_2d2k__has_the_bayes_error_of_the_paper():
+    features, classes = datasets.ce_2d2k(0)
+    assert features.shape == (1000, 2)
+    np.testing.assert_array_equal(np.bincount(classes), (500, 500))
+    means = np.array([(-0.227, 0.077), (0.095, 0.323)])
+    np.testing.assert_allclose([features[classes == c].mean(axis=0) for c in (0, 1)], means, atol=0.02)
+    distance = np.linalg.norm(features[:, None] - means, axis=2)
+    # half the distance of the means is 2.03 standard deviations, the normal tail beyond 2.1 %
+    assert (distance.argmin(axis=1) != classes).mean() == pytest.approx(0.021, abs=0.015)
+
+
+def test_ce_8d5k__five_clouds_of_standard_deviation_a_tenth():
+    features, classes = datasets.ce_8d5k(0)
+    assert features.shape == (1000, 8)
+    np.testing.assert_array_equal(np.bincount(classes), [200] * 5)
+    means = np.stack([features[classes == c].mean(axis=0) for c in range(5)])
+    np.testing.assert_allclose((features - means[classes]).std(axis=0), 0.1, atol=0.01)
+    assert means.min() > -0.05
+    assert means.max() < 1.05
+    distance = np.linalg.norm(features[:, None] - means, axis=2)
+    assert (distance.argmin(axis=1) == classes).mean() > 0.99
+
+
+@pytest.mark.parametrize("make", [datasets.ce_2d2k, datasets.ce_8d5k])
+def test_ce__depends_on_the_seed_alone(make):
+    np.testing.assert_array_equal(make(3)[0], make(3)[0])
+    assert not np.array_equal(make(3)[0], make(4)[0])
+
+
 def test_kddcup99__names_the_file_that_is_not_there(tmp_path):
     with pytest.raises(StoreNotFoundError, match=r"kddcup.data_10_percent.gz does not exist"):
         datasets.kddcup99(tmp_path)

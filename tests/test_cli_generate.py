@@ -1,0 +1,148 @@
+"""``bigcons generate`` with every scheme, on small real files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bigcons import Ensemble, generate
+from bigcons.cli import main
+
+N_OBJECTS = 400
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run `bigcons generate features.npy -o e.zarr` with further options."""
+    monkeypatch.chdir(tmp_path)
+    np.save("features.npy", np.random.default_rng(0).normal(size=(N_OBJECTS, 5)))
+
+    def invoke(options=""):
+        return CliRunner().invoke(main, f"generate features.npy -o e.zarr {options}".split())
+
+    return invoke
+
+
+@pytest.fixture
+def made(run):
+    """Run a command line that must succeed, and return its ensemble."""
+
+    def invoke(options=""):
+        result = run(f"{options} --json")
+        assert result.exit_code == 0, result.output
+        assert result.stderr == ""
+        assert json.loads(result.stdout)["n_objects"] == N_OBJECTS
+        return Ensemble.open("e.zarr")
+
+    return invoke
+
+
+def labels_of(ensemble):
+    return ensemble.read(0, N_OBJECTS)
+
+
+def test_generate__without_options_is_as_ever(made):
+    expected = generate.kmeans(
+        "features.npy", n_partitions=100, n_clusters=(2, 10), sample=0.5, random_state=0
+    )
+    np.testing.assert_array_equal(labels_of(made()), labels_of(expected))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            "--n-partitions 3 --n-clusters split --sample 1",
+            lambda x: generate.kmeans(x, n_partitions=3, n_clusters="split", sample=1.0, random_state=0),
+        ),
+        (
+            "--n-partitions 3 --fixed 6",
+            lambda x: generate.kmeans(x, n_partitions=3, n_clusters=6, sample=1.0, random_state=0),
+        ),
+        (
+            "--scheme zipf --n-partitions 4 --n-clusters 3:4 --alpha-range 0.5:2 --largest-weight 9",
+            lambda x: generate.weighted_kmeans(
+                x, n_partitions=4, n_clusters=(3, 4), alpha_range=(0.5, 2), largest_weight=9, random_state=0
+            ),
+        ),
+        (
+            "--scheme zipf --n-partitions 4 --fixed 3 --random-state 5",
+            lambda x: generate.weighted_kmeans(x, n_partitions=4, n_clusters=3, random_state=5),
+        ),
+        (
+            "--scheme feature-views --n-features 2 --n-clusters 3 --no-standardize",
+            lambda x: generate.feature_views(
+                x, n_features=2, n_clusters=3, random_state=0, standardize=False
+            ),
+        ),
+        (
+            "--scheme object-views --n-clusters 3 --n-partitions 6 --repetition 3",
+            lambda x: generate.object_views(x, n_clusters=3, n_partitions=6, repetition=3, random_state=0),
+        ),
+        (
+            "--scheme diverse --n-clusters 2:3",
+            lambda x: generate.diverse(x, n_clusters=(2, 3), random_state=0),
+        ),
+        (
+            "--scheme diverse --n-clusters 4 --algorithms ward,kmeans-cosine,random",
+            lambda x: generate.diverse(
+                x, n_clusters=4, algorithms=["ward", "kmeans-cosine", "random"], random_state=0
+            ),
+        ),
+        (
+            "--scheme diverse --n-clusters 4 --algorithms single",
+            lambda x: generate.diverse(x, n_clusters=4, algorithms="single", random_state=0),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_generate__is_the_function_of_the_scheme(made, options, expected):
+    ensemble = made(options)
+    reference = expected("features.npy")
+    assert ensemble.names == reference.names
+    np.testing.assert_array_equal(labels_of(ensemble), labels_of(reference))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--scheme object-views --n-clusters 3 --sample 0.5", ["'object-views' takes no --sample"]),
+        ("--n-features 3", ["'kmeans' takes no --n-features"]),
+        ("--repetition 3 --algorithms pcc", ["'kmeans' takes no --algorithms, --repetition"]),
+        ("--scheme diverse --n-partitions 3", ["'diverse' takes no --n-partitions"]),
+        ("--scheme diverse --fixed 3", ["'diverse' takes no --fixed", "--n-clusters"]),
+        ("--scheme feature-views", ["'feature-views' needs --n-clusters, --n-features"]),
+        ("--scheme object-views", ["'object-views' needs --n-clusters"]),
+        ("--fixed 3 --n-clusters 3", ["either --fixed or --n-clusters"]),
+        ("--fixed 3 --sample 0.5", ["either --fixed or --sample"]),
+        ("--scheme zipf --alpha-range a:b", ["is no range of numbers"]),
+        ("--scheme hdbscan", ["'hdbscan'", "object-views"]),
+    ],
+)
+def test_generate__refuses_what_a_scheme_does_not_have(run, options, words):
+    result = run(options)
+    assert result.exit_code == 2
+    assert all(word in " ".join(result.stderr.split()) for word in words)
+    assert [path.name for path in Path().iterdir()] == ["features.npy"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--scheme zipf --alpha-range 2:1", "alpha_range[1]=1.0"),
+        ("--scheme feature-views --n-features 9 --n-clusters 2", "only 5 features vary"),
+        ("--scheme object-views --n-clusters 2 --n-partitions 3 --repetition 4", "repetition=4"),
+        ("--scheme diverse --algorithms som", "algorithms='som'"),
+        ("--scheme diverse --memory 100kB", "memory=100 kB cannot hold"),
+    ],
+)
+def test_generate__says_in_one_line_what_the_scheme_refuses(run, options, words):
+    result = run(options)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert [path.name for path in Path().iterdir()] == ["features.npy"]
