@@ -13,8 +13,8 @@ N_OBJECTS = 400
 @pytest.fixture(scope="module")
 def client():
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
     ):
         yield client
 
