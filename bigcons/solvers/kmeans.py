@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,11 +13,12 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.assignment import SCORE
 from bigcons.seeding import SeedLike, generator
 from bigcons.solvers.base import MethodFacts, Output
+from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Record, State, Stats
 from bigcons.solvers.plan import check_plan
 from bigcons.solvers.qmi import CategoryUtility
 from bigcons.solvers.survey import Survey
-from bigcons.solvers.table_problem import TableClusterer, TableProblem
+from bigcons.solvers.table_problem import TableProblem
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
@@ -57,7 +58,7 @@ class IntegerLabels(TableProblem):
         return -((number - np.repeat(means, counts, axis=0)) ** 2)
 
 
-class LabelKMeans(TableClusterer):
+class LabelKMeans(PassClusterer):
     """k-means on the label matrix; a baseline that takes the numbers of labels at face value.
 
     Parameters
@@ -124,7 +125,7 @@ class LabelKMeans(TableClusterer):
         )
         self.encode = encode
 
-    def _problem(self, ensemble: Ensemble, survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble, survey: Survey) -> TableProblem:
         if self.encode == "onehot":
             return CategoryUtility("k-means", ensemble.offsets, self.n_clusters)
         missing = int((ensemble.n_objects - survey.n_seen).sum())
@@ -171,14 +172,7 @@ class LabelKMeans(TableClusterer):
             random_state=int(draw.integers(2**31)),
         ).fit(shares)
         record: Record = {"objective": float(found.inertia_)}
-        self._set_results([record], None, converged=bool(found.n_iter_ < self.max_iter))
+        self._set_results([record], converged=bool(found.n_iter_ < self.max_iter))
         self.n_passes_ = int(found.n_iter_)
         labels = found.labels_.astype(np.int32)
         self._publish_labels(ensemble, lambda b: labels[b.start : b.stop], survey.unlabelled, out)
-
-    def _results(self, state: Any, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
-        if state is None:
-            raise InvalidInputError(
-                "predict after encode='coassoc', which keeps no centres of labels; use 'onehot'."
-            )
-        return super()._results(state, labels, carried)

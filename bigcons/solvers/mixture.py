@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from bigcons.seeding import SeedLike, generator
 from bigcons.solvers.base import MethodFacts
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.pass_clusterer import SoftPassClusterer
-from bigcons.solvers.passes import Record, State, Stats
+from bigcons.solvers.passes import Record, State, Stats, gains_little
 from bigcons.solvers.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
@@ -84,9 +84,7 @@ class MixtureProblem:
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
         """Stop once the log-likelihood gains less than a share ``tol`` of itself."""
-        if previous is None:
-            return False
-        return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
+        return gains_little(previous, record, tol)
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> State:
         """Return the smoothed estimates from expected counts: T (B, padded columns) and sizes (columns,)."""
@@ -99,6 +97,13 @@ class MixtureProblem:
         table[:, : self.n_columns] = np.log((expected + SMOOTHING) / below)
         bias = np.log((sizes + SMOOTHING) / (sizes.sum() + SMOOTHING * self.n_columns))
         return {"table": table, "bias": bias}
+
+    def results(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> np.ndarray:
+        """Return the responsibilities of the clusters, given that an object is not of the background."""
+        K = self.n_clusters
+        memberships = np.empty((labels.shape[0], K), np.float32)
+        responsibilities(labels, self.offsets, state["table"], state["bias"][:K], memberships)
+        return memberships
 
     def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((self.offsets[-1], padded(self.n_columns))), np.zeros(self.n_columns)
@@ -186,17 +191,11 @@ class MixtureModel(SoftPassClusterer):
         self.init = init
         self.background = background
 
-    def _problem(self, ensemble: Ensemble, _survey: Survey) -> MixtureProblem:
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> MixtureProblem:
         check_choice("init", self.init, ("partition", "dirichlet"))
         return MixtureProblem(ensemble.offsets, self.n_clusters, self.init, background=bool(self.background))
 
-    def _set_results(self, records: list[Record], state: State | None, *, converged: bool) -> None:
-        super()._set_results(records, state, converged=converged)
-        if self.background and state is not None:
-            self.background_share_ = float(np.exp(state["bias"][-1]))
-
-    def _results(self, state: Any, labels: np.ndarray, _carried: np.ndarray | None) -> np.ndarray:
-        K = self.n_clusters
-        memberships = np.empty((labels.shape[0], K), np.float32)
-        responsibilities(labels, self._recoding.offsets, state["table"], state["bias"][:K], memberships)
-        return memberships
+    def _set_results(self, records: list[Record], *, converged: bool) -> None:
+        super()._set_results(records, converged=converged)
+        if self.background:
+            self.background_share_ = float(np.exp(self._state["bias"][-1]))

@@ -17,7 +17,7 @@ from bigcons.execution.loop import as_history
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, Output
-from bigcons.solvers.passes import SUBSAMPLE, CarriedArrays, Problem, Record, State, solve_by_passes
+from bigcons.solvers.passes import SUBSAMPLE, CarriedArrays, Problem, Record, solve_by_passes
 from bigcons.solvers.plan import check_plan, label_bytes
 from bigcons.solvers.recoding import recode
 from bigcons.solvers.survey import Survey, take_survey
@@ -29,8 +29,7 @@ from bigcons.validation import check_int, check_number
 class PassClusterer(ConsensusClusterer):
     """Base of the methods that repeat passes over the labels until nothing changes.
 
-    A subclass gives its `Problem` and how labels turn into results under a state; its class attribute
-    ``facts.soft`` says whether these are memberships or labels.
+    A subclass gives its `Problem`; its class attribute ``facts.soft`` says whether results are memberships.
     """
 
     n_init: int
@@ -65,25 +64,19 @@ class PassClusterer(ConsensusClusterer):
         self.client = client
 
     @abstractmethod
-    def _problem(self, ensemble: Ensemble, survey: Survey) -> Problem:
+    def _make_problem(self, ensemble: Ensemble, survey: Survey) -> Problem:
         """Check the method's own parameters and return its problem on this ensemble."""
-
-    @abstractmethod
-    def _results(self, state: Any, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
-        """Return memberships (rows, K) of a block, or labels (rows,) of a method that is not soft.
-
-        ``carried`` is None for new objects.
-        """
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check(out)
+        self.__dict__.pop("_problem", None)
         survey = take_survey(ensemble, engine, seed, SUBSAMPLE)
         self._solve_surveyed(ensemble, engine, seed, out, survey)
 
     def _solve_surveyed(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
-        problem = self._problem(ensemble, survey)
+        problem = self._make_problem(ensemble, survey)
         n_finalists = min(self.n_finalists, self.n_init)
         self._check_memory(ensemble, engine, problem, in_memory=out is None and engine.shares_memory)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
@@ -108,11 +101,12 @@ class PassClusterer(ConsensusClusterer):
                 arrays=workspace.arrays,
                 snapshots=workspace.snapshots,
             )
-            self._set_results(solution.records, solution.state, converged=solution.converged)
+            self._problem, self._state = problem, solution.state
+            self._set_results(solution.records, converged=solution.converged)
             self._publish_solution(ensemble, engine, solution.carried, survey, out)
 
-    def _set_results(self, records: list[Record], state: State | None, *, converged: bool) -> None:
-        """Set what the records of the passes tell; ``state`` is what new objects are placed by."""
+    def _set_results(self, records: list[Record], *, converged: bool) -> None:
+        """Set what the records of the passes tell."""
         if not converged:
             warnings.warn(
                 f"{type(self).__name__} stopped at max_iter={self.max_iter} before it settled; "
@@ -126,7 +120,6 @@ class PassClusterer(ConsensusClusterer):
         self.history_ = as_history(
             [{"pass": float(number), **record} for number, record in enumerate(records, 1)]
         )
-        self._state = state
 
     def _publish_solution(
         self,
@@ -136,10 +129,10 @@ class PassClusterer(ConsensusClusterer):
         survey: Survey,
         out: Output | None,
     ) -> None:
-        results, state = self._results, self._state
+        problem, state = self._problem, self._state
 
         def read(block: Block) -> np.ndarray:
-            return results(state, ensemble.read(block.start, block.stop), carried.read(block))
+            return problem.results(state, ensemble.read(block.start, block.stop), carried.read(block))
 
         publish = self._publish if self.facts.soft else self._publish_labels
         publish(ensemble, read, survey.unlabelled, out, engine)
@@ -157,12 +150,17 @@ class PassClusterer(ConsensusClusterer):
 
     def _placed(self, ensemble: Ensemble) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the recoded labels of new objects and what becomes of them, block by block."""
-        check_is_fitted(self, "_state")
-        tables, results, state = self._recoding.tables(ensemble), self._results, self._state
+        check_is_fitted(self, "labels_")
+        if not hasattr(self, "_problem"):
+            raise InvalidInputError(
+                f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects by; "
+                "predict with another method."
+            )
+        tables, problem, state = self._recoding.tables(ensemble), self._problem, self._state
 
         def place(block: Block) -> tuple[np.ndarray, np.ndarray]:
             labels = recode(ensemble.read(block.start, block.stop), tables)
-            return labels, results(state, labels, None)
+            return labels, problem.results(state, labels, None)
 
         with open_engine(self.client) as engine:
             yield from engine.map(place, ensemble.blocks())

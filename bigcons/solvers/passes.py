@@ -65,6 +65,13 @@ class Problem(Protocol):
         """Tell whether to stop after the pass of ``record``."""
         ...
 
+    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+        """Return memberships (rows, K) float32 of a block, or clusters (rows,) of a method that is not soft.
+
+        ``carried`` is None for objects that no pass has seen.
+        """
+        ...
+
 
 class Stage(NamedTuple):
     """All that the next pass depends on: what a snapshot holds."""
@@ -193,6 +200,13 @@ def _finalists(
     states = [state for _, state, _ in results[:n_finalists]]
     stage = Stage([], states, [[] for _ in states])
     return stage, np.concatenate(carried, axis=1) if carried else None
+
+
+def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
+    """Return whether an objective gained no more than ``tol`` of itself: a rule for `Problem.is_settled`."""
+    if previous is None:
+        return False
+    return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
 
 
 def visit_all(

@@ -10,9 +10,10 @@ import numpy as np
 from bigcons.kernels.assignment import LABELLED, SCORE
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts
+from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Stats
 from bigcons.solvers.survey import Survey
-from bigcons.solvers.table_problem import TableClusterer, TableProblem, shares
+from bigcons.solvers.table_problem import TableProblem, shares
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
@@ -50,7 +51,7 @@ class EntropyUtility(TableProblem):
         return float(-stats["totals"][SCORE])
 
 
-class QMI(TableClusterer):
+class QMI(PassClusterer):
     """Quadratic mutual information consensus: k-means on the one-hot labels.
 
     Maximises the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -
@@ -91,11 +92,11 @@ class QMI(TableClusterer):
         distributed=True,
     )
 
-    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return CategoryUtility("QMI", ensemble.offsets, self.n_clusters)
 
 
-class KCC(TableClusterer):
+class KCC(PassClusterer):
     """K-means-based consensus clustering with a utility over the observed labels.
 
     Parameters
@@ -156,7 +157,7 @@ class KCC(TableClusterer):
         )
         self.utility = utility
 
-    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         check_choice("utility", self.utility, ("uc", "uh"))
         utility = CategoryUtility if self.utility == "uc" else EntropyUtility
         return utility("KCC", ensemble.offsets, self.n_clusters)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 
 from bigcons.kernels.all_pairs import padded
 from bigcons.kernels.assignment import LABELLED, MOVED, N_TOTALS, assign, count_assigned
 from bigcons.solvers.first_partition import first_partition
-from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Record, State, Stats
 
 
@@ -75,25 +73,15 @@ class TableProblem(ABC):
         """Stop once no more than a share ``tol`` of the objects moved."""
         return record["moved_share"] <= tol
 
-    def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros((self.offsets[-1], padded(self.n_clusters))), np.zeros(self.n_clusters)
-
-
-class TableClusterer(PassClusterer):
-    """Base of the estimators of table problems."""
-
-    def _results(self, state: Any, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+        """Return the clusters of a block."""
         if carried is not None:
             return carried[:, 0]
-        rows, K = labels.shape[0], self.n_clusters
-        assigned = np.empty(rows, np.int32)
-        T, sizes = np.zeros((self._recoding.offsets[-1], padded(K))), np.zeros(K)
-        current = np.full(rows, -1, np.int32)
-        assign(
-            *(labels, self._recoding.offsets, state["table"], state["bias"]),
-            *(current, assigned, T, sizes, np.zeros(N_TOTALS)),
-        )
-        return assigned
+        _, assigned = self.visit(state, labels, None)
+        return assigned[:, 0]
+
+    def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros((self.offsets[-1], padded(self.n_clusters))), np.zeros(self.n_clusters)
 
 
 def shares(T: np.ndarray, offsets: np.ndarray) -> np.ndarray:

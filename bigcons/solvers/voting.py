@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from bigcons.kernels.assignment import LABELS, SCORE
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.pairwise_voting import check_pairwise_plan, solve_pairwise
+from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Stats
 from bigcons.solvers.survey import Survey
-from bigcons.solvers.table_problem import TableClusterer, TableProblem, shares
+from bigcons.solvers.table_problem import TableProblem, shares
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
@@ -58,7 +59,7 @@ class _IPC(TableProblem):
         return float(stats["totals"][SCORE])
 
 
-class IVC(TableClusterer):
+class IVC(PassClusterer):
     """Iterative voting consensus: clusters of objects around their majority labels (k-modes).
 
     Every pass takes the majority label of each partition within each cluster as its centre and moves every
@@ -99,11 +100,11 @@ class IVC(TableClusterer):
 
     facts: ClassVar[MethodFacts] = _FACTS
 
-    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return _IVC("IVC", ensemble.offsets, self.n_clusters)
 
 
-class IPVC(TableClusterer):
+class IPVC(PassClusterer):
     """Iterative probabilistic voting consensus: clusters of objects around their label frequencies.
 
     As `IVC`, but the distance of an object to a cluster is its mean distance to all members, itself
@@ -133,11 +134,11 @@ class IPVC(TableClusterer):
 
     facts: ClassVar[MethodFacts] = _FACTS
 
-    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return _IPVC("IPVC", ensemble.offsets, self.n_clusters)
 
 
-class IPC(TableClusterer):
+class IPC(PassClusterer):
     """Iterative pairwise consensus: objects join the cluster they are most similar to on average.
 
     The similarity of two objects is the share of partitions that put them together; an object's own
@@ -201,7 +202,7 @@ class IPC(TableClusterer):
         )
         self.normalize = normalize
 
-    def _problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return _IPC("IPC", ensemble.offsets, self.n_clusters)
 
     def _solve_surveyed(
@@ -227,13 +228,5 @@ class IPC(TableClusterer):
             seed=seed,
             engine=engine,
         )
-        self._set_results(records, None, converged=converged)
+        self._set_results(records, converged=converged)
         self._publish_labels(ensemble, lambda b: assigned[b.start : b.stop], survey.unlabelled, out)
-
-    def _results(self, state: Any, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
-        if state is None:
-            raise InvalidInputError(
-                "predict after a fit with normalize='observed' on an incomplete ensemble, which keeps no "
-                "tables; fit with normalize='all'."
-            )
-        return super()._results(state, labels, carried)

@@ -25,10 +25,9 @@ from bigcons.solvers.bce.variational import (
     E_STEPS,
     SMOOTHING,
     START_ALPHA,
-    gains_little,
 )
 from bigcons.solvers.first_partition import first_partition
-from bigcons.solvers.passes import Record
+from bigcons.solvers.passes import Record, gains_little
 from bigcons.validation import check_int
 
 
@@ -144,7 +143,8 @@ class BCEServer:
 class MixtureServer:
     """The server of the mixture of multinomials: adds up the log-likelihoods and holds the weights (K,).
 
-    The paper's mixture, without a background. ``smoothing`` is that of the weights. Clients get the same responsibilities (n, K), all of them.
+    The paper's mixture, without a background. ``smoothing`` is that of the weights. All clients get the same
+    responsibilities (n, K).
     """
 
     def __init__(self, weights: np.ndarray, *, smoothing: float = 1e-6) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts
-from bigcons.solvers.bce.variational import STARTS, VariationalBCE, memberships_of
+from bigcons.solvers.bce.variational import STARTS, VariationalBCE
 from bigcons.solvers.pass_clusterer import SoftPassClusterer
 from bigcons.solvers.survey import Survey
 from bigcons.stores.ensemble import Ensemble
@@ -57,7 +55,7 @@ class BCE(SoftPassClusterer):
 
     Notes
     -----
-    O(n M K) time for every step of the fixed point of the objects, up to 20 of them a pass but few once gamma
+    O(n M K) time for every step of the fixed point of the objects, up to 100 of them a pass but few once gamma
     has settled; memory O(B K), and 8 n K bytes for gamma, which is carried from pass to pass. The authors
     start gamma anew in every pass, with which the bound can fall.
 
@@ -108,7 +106,7 @@ class BCE(SoftPassClusterer):
         self.update_alpha = update_alpha
         self.lap = lap
 
-    def _problem(self, ensemble: Ensemble, _survey: Survey) -> VariationalBCE:
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> VariationalBCE:
         return VariationalBCE(
             ensemble.offsets,
             self.n_clusters,
@@ -116,6 +114,3 @@ class BCE(SoftPassClusterer):
             lap=check_number("lap", self.lap, at_least=1e-12),
             update_alpha=bool(self.update_alpha),
         )
-
-    def _results(self, state: Any, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
-        return memberships_of(state, self._recoding.offsets, labels, carried)

@@ -9,12 +9,12 @@ from bigcons.kernels.assignment import count_assigned
 from bigcons.seeding import generator
 from bigcons.solvers.bce.model import ALPHA_FLOOR, Parameters, label_probabilities, m_step, objective
 from bigcons.solvers.first_partition import first_partition
-from bigcons.solvers.passes import Record, State, Stats
+from bigcons.solvers.passes import Record, State, Stats, gains_little
 
 # An object is settled when a step changes gamma by less than this share of its sum, or after so many steps.
 # gamma is carried on, so that what one pass leaves undone the next continues.
-E_STEP_TOL = 1e-3
-E_STEPS = 20
+E_STEP_TOL = 1e-4
+E_STEPS = 100
 # New objects have no next pass.
 LAST_E_STEP_TOL = 1e-6
 LAST_E_STEPS = 500
@@ -85,12 +85,9 @@ class VariationalBCE:
         """Tell whether the last pass raised the bound by no more than ``tol`` of it."""
         return gains_little(previous, record, tol)
 
-
-def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
-    """Return whether an objective gained no more than ``tol`` of itself."""
-    if previous is None:
-        return False
-    return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
+    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+        """Return the expected proportions of a block."""
+        return memberships_of(state, self.offsets, labels, carried)
 
 
 def first_gamma(labels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
