@@ -16,7 +16,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependen
 from bigcons.execution.engine import open_engine
 from bigcons.generate.clusterers import CLUSTERERS, LINKAGES
 from bigcons.generate.counts import check_range
-from bigcons.generate.partition import calm_scikit_learn, one_openmp_thread
+from bigcons.generate.partition import calm_scikit_learn, one_thread
 from bigcons.generate.plan import limit_threads
 from bigcons.generate.scaling import measure
 from bigcons.memory import format_size, parse_size
@@ -144,7 +144,7 @@ class _Task:
 
     def __call__(self, name: str) -> list[np.ndarray]:
         rng = generator(self.seed, f"generate.diverse.{name}")
-        with one_openmp_thread():
+        with one_thread():
             partitions = CLUSTERERS[name].make(self.points, self.numbers, rng)
         return [labels.astype(np.int32) for labels in partitions]
 

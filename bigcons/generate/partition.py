@@ -53,7 +53,7 @@ class PartitionTask:
         view = self.scheme.features.view(n_features, self.seed, stream, u)
         points = Points(self.matrix, subset, view, self.plan)
         cluster = self._lloyd if self.plan.algorithm == "lloyd" else self._minibatch
-        with one_openmp_thread():
+        with one_thread():
             column = LabelColumn(n_objects, n_clusters, self.settings.label_dtype)
             for rows, labels in cluster(points, n_clusters, rng):
                 column.put(rows, labels)
@@ -178,9 +178,9 @@ def calm_scikit_learn() -> Iterator[None]:
         yield
 
 
-def one_openmp_thread() -> Any:
-    """Return a context in which the loops of scikit-learn use one thread, for tasks run side by side."""
-    return _controller().limit(limits=1, user_api="openmp")
+def one_thread() -> Any:
+    """Return a context in which scikit-learn and BLAS use one thread, for tasks run side by side."""
+    return _controller().limit(limits=1)
 
 
 @cache
