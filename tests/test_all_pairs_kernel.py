@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.coassociation.factorised import add_states, empty_state, state_of_block
+from bigcons.coassociation.factorised import (
+    add_states,
+    clusters_in_order,
+    empty_state,
+    state_of_block,
+    triangles_in_order,
+)
 from bigcons.kernels import all_pairs as kernel
 from bigcons.solvers.pcc.all_pairs import add_changes, apply_change, line_search, place_block, update_block
 from tests.naive import pcc as naive
@@ -102,21 +108,86 @@ def test_state__scaled_is_the_state_of_copies(problem):
     assert_same_state(state_of_block(labels, offsets, Y).scaled(3.0), copies, **EXACT)
 
 
-@given(problems())
-def test_local_problem__equals_naive_for_each_object(problem):
-    labels, offsets, Y = problem
-    pairs, state = naive.all_pairs(labels), state_of_block(labels, offsets, Y)
-    gradient = naive.gradient(pairs, Y.astype(np.float64))
+def read_objects(labels, offsets, Y, known):
+    """Yield each object's number, membership, and (A, b) as the kernel reads them in two portions."""
+    state, K = state_of_block(labels, offsets, Y), Y.shape[1]
+    t_sum, A = np.empty(state.T.shape[1]), np.full((K, K), np.nan)
     for j, y in enumerate(Y.astype(np.float64)):
         observed = np.flatnonzero(labels[j] >= 0)
-        s_sum = state.S[offsets[observed] + labels[j, observed]].sum(axis=0)
-        t_sum = state.T[observed].sum(axis=0)
-        A, b = np.empty((y.size, y.size)), np.empty(y.size)
-        kernel.local_problem(s_sum, t_sum, observed.size, y, A, b)
+        b = state.S[offsets[observed] + labels[j, observed]].sum(axis=0)[:K] - observed.size * y
+        at = (observed * state.T.shape[1]).astype(np.uint64)
+        kernel.read_quadratic(state.T.ravel(), at, observed.size, y, 0, known, t_sum, A)
+        kernel.read_quadratic(state.T.ravel(), at, observed.size, y, known, K, t_sum, A)
+        yield j, y, A, b
+
+
+@given(problems(), st.integers(0, 4))
+def test_read_quadratic__equals_naive_for_each_object(problem, known):
+    labels, offsets, Y = problem
+    pairs = naive.all_pairs(labels)
+    gradient = naive.gradient(pairs, Y.astype(np.float64))
+    for j, y, A, b in read_objects(labels, offsets, Y, min(known, Y.shape[1])):
         expected = naive.local_problem(pairs, Y.astype(np.float64), j)
         np.testing.assert_allclose(A, expected[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(b, expected[1], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(2 * (A @ y - b), gradient[j], rtol=1e-9, atol=1e-9)
+
+
+@given(problems(), st.floats(-20, 20), st.integers(1, 4))
+def test_n_below__leaves_out_only_clusters_whose_gradient_reaches_the_level(problem, level, n):
+    labels, offsets, Y = problem
+    for _, y, A, b in read_objects(labels, offsets, Y, 0):
+        enough = kernel.n_below(level, b, min(n, y.size))
+        assert min(n, y.size) <= enough <= y.size
+        assert ((A @ y - b)[enough:] >= level - 1e-9).all()
+
+
+def sparse_problem(n_clusters, seed):
+    """Return a noisy problem whose objects belong to one or two clusters each, few to the last ones."""
+    labels, offsets, _ = noisy_problem(n_objects=40, seed=seed)
+    rng = np.random.default_rng(seed)
+    Y = np.zeros((40, n_clusters), np.float32)
+    share = 0.5 ** np.arange(n_clusters)
+    for y in Y:
+        y[rng.choice(n_clusters, 2, replace=False, p=share / share.sum())] = 0.5
+    return labels, offsets, Y
+
+
+@pytest.mark.parametrize("n_clusters", [5, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_update_block__misses_no_cluster_that_an_object_does_not_belong_to_yet(n_clusters, seed):
+    labels, offsets, Y = sparse_problem(n_clusters, seed)
+    pairs, state = naive.all_pairs(labels), state_of_block(labels, offsets, Y)
+    gaps = naive.kkt_gaps(pairs, Y.astype(np.float64))
+    entered = 0
+    for i in range(len(labels)):
+        row, updated = slice(i, i + 1), np.empty((1, n_clusters), np.float32)
+        change = update_block(state, labels[row], offsets, Y[row], updated, MOVE_ALL)
+        assert change.gap == pytest.approx(gaps[i], **EXACT)
+        A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
+        best = naive_simplex.objective(A, b, naive_simplex.minimise(A, b))
+        assert naive_simplex.objective(A, b, updated[0].astype(np.float64)) == pytest.approx(best, **ROUNDED)
+        entered += (updated[0] > 0)[Y[i] == 0].any()
+    assert entered > 0
+
+
+@given(problems(), st.integers(0, 23))
+def test_update_block__does_not_depend_on_the_order_of_clusters(problem, number):
+    labels, offsets, Y = problem
+    order = np.random.default_rng(number).permutation(Y.shape[1])
+    change, _ = update(problem, threshold=np.inf)
+    permuted, _ = update((labels, offsets, np.ascontiguousarray(Y[:, order])), threshold=np.inf)
+    assert permuted.gap == pytest.approx(change.gap, **EXACT)
+
+
+@given(problems())
+def test_in_order__is_the_state_of_permuted_memberships(problem):
+    labels, offsets, Y = problem
+    order = np.random.default_rng(0).permutation(Y.shape[1])
+    state = state_of_block(labels, offsets, Y)
+    expected = state_of_block(labels, offsets, np.ascontiguousarray(Y[:, order]))
+    np.testing.assert_allclose(clusters_in_order(state.S, order), expected.S, rtol=1e-12)
+    np.testing.assert_allclose(triangles_in_order(state.T, order), expected.T, rtol=1e-12)
 
 
 @given(problems())

@@ -28,8 +28,13 @@ def programmes(draw, max_clusters=5):
 
 def solve(A, b, start):
     y = start.copy()
-    minimise_on_simplex(A, b, y, np.empty(len(b), np.int64), np.empty((len(b), len(b) + 2)))
+    minimise(A, b, y, len(b))
     return y
+
+
+def minimise(A, b, y, n):
+    """Minimise ``y[:n]`` in place; return the level of the gradient."""
+    return minimise_on_simplex(A, b, y, n, np.empty(len(b), np.int64), np.empty((len(b), len(b) + 2)))
 
 
 def size_of(A, b):
@@ -99,3 +104,24 @@ def test_minimise_on_simplex__without_any_curvature_takes_the_best_vertex():
 
 def test_minimise_on_simplex__of_one_cluster_is_one():
     assert solve(np.array([[2.0]]), np.array([-1.0]), np.array([1.0])).tolist() == [1]
+
+
+@given(programmes())
+def test_minimise_on_simplex__returns_half_the_gradient_on_the_face(programme):
+    A, b, start = programme
+    y = start.copy()
+    level = minimise(A, b, y, len(b))
+    half = A @ y - b
+    np.testing.assert_allclose(half[y > 0], level, atol=1e-6 * size_of(A, b) + 1e-99)
+
+
+@given(programmes(), st.integers(1, 5))
+def test_minimise_on_simplex__of_the_first_coordinates_leaves_the_others(programme, n):
+    A, b, start = programme
+    n = min(n, len(b))
+    first = np.zeros(len(b))
+    first[:n] = start[:n] / start[:n].sum() if start[:n].any() else 1 / n
+    y = first.copy()
+    minimise(A, b, y, n)
+    np.testing.assert_array_equal(y[:n], solve(A[:n, :n].copy(), b[:n].copy(), first[:n]))
+    assert not y[n:].any()

@@ -21,7 +21,8 @@ class State(NamedTuple):
     S: np.ndarray
     """(B, padded K): summed memberships of each base cluster."""
     T: np.ndarray
-    """(M, padded K(K+1)/2): summed outer products of the objects seen in each partition, upper triangle."""
+    """(M, padded K(K+1)/2): summed outer products of the objects seen in each partition, entries k <= r at
+    r(r+1)/2 + k."""
     squares: float
     """Sum of m_i |y_i|^2, m_i the number of labels of object i."""
     quartics: float
@@ -74,7 +75,23 @@ def dot(A: np.ndarray, B: np.ndarray) -> float:
 
 
 def inner(n_clusters: int, A: np.ndarray, B: np.ndarray) -> float:
-    """Return the summed inner products of symmetric matrices of which the upper triangles are stored."""
+    """Return the summed inner products of symmetric matrices of which triangles are stored."""
     weights = 2.0 * np.ones((n_clusters, n_clusters)) - np.eye(n_clusters)
-    weights = weights[np.triu_indices(n_clusters)]
+    weights = weights[np.tril_indices(n_clusters)]
     return float(np.einsum("uq,uq,q->", A[:, : weights.size], B[:, : weights.size], weights))
+
+
+def clusters_in_order(S: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return a copy of a table such as S with cluster ``order[k]`` as its ``k``-th."""
+    columns = np.arange(S.shape[1])
+    columns[: order.size] = order
+    return np.take(S, columns, axis=1)
+
+
+def triangles_in_order(T: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return a copy of a table such as T with cluster ``order[k]`` as its ``k``-th."""
+    first, second = (order[index] for index in np.tril_indices(order.size))
+    larger, smaller = np.maximum(first, second), np.minimum(first, second)
+    columns = np.arange(T.shape[1])
+    columns[: larger.size] = larger * (larger + 1) // 2 + smaller
+    return np.take(T, columns, axis=1)

@@ -12,11 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.core.options import DefaultOptions
 
 from bigcons.kernels._cache import keep_on_disk
 
 # Contraction and reassociation are allowed; NaN and infinity keep their meaning, for kernels test for them.
 _FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
+
+# Numba's switch for reference counts is not public: without it kernels are compiled with them, and slower.
+_UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,7 +28,20 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 
     With ``BIGCONS_JIT_CACHE=0`` in the environment nothing is kept on disk.
     """
-    kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH)(function)
+    return _compiled(function)
+
+
+def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a kernel that allocates no memory, and do not count references to the arrays it works on.
+
+    Its caller holds them. A count is two atomic instructions for each array and call, which is more than a
+    kernel of a few small loops costs itself.
+    """
+    return _compiled(function, **_UNCOUNTED)
+
+
+def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
+    kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, **options)(function)
     if os.environ.get("BIGCONS_JIT_CACHE") != "0" and not numba.config.DISABLE_JIT:
         keep_on_disk(kernel)
     return kernel

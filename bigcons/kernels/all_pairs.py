@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import WIDTH, add8, load8, store8, zero8
 from bigcons.kernels.simplex import minimise_on_simplex
 
@@ -23,23 +23,31 @@ N_TOTALS = 8
 MAX_GAP, N_MOVED = 6, 7
 
 
-def padded(width: int) -> int:
+# Clusters with at least this share of an object's largest ``b`` are read at once: others seldom attract it.
+LIKELY_SHARE = 0.125
+
+
+@leaf
+def padded(width):
     """Return ``width`` rounded up to whole vectors."""
-    return -(-width // WIDTH) * WIDTH
+    return (width + WIDTH - 1) // WIDTH * WIDTH
 
 
-def triangle(n_clusters: int) -> int:
-    """Return the number of entries of an upper triangle with its diagonal."""
+@leaf
+def triangle(n_clusters):
+    """Return the number of entries of a triangle with its diagonal."""
     return n_clusters * (n_clusters + 1) // 2
 
 
 @jit
-def sweep(labels, offsets, S, T, S_out, T_out, T_step, y_old, y_new, threshold, fresh, totals):
+def sweep(labels, offsets, S, T, S_out, T_out, T_step, order, y_old, y_new, threshold, fresh, totals):
     """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``T_step``,
     ``totals``.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; S, S_out (B, padded K) float64; T, T_out, T_step
-    (M, padded K(K+1)/2) float64; y_old, y_new (rows, K) float32; totals (N_TOTALS,) float64.
+    (M, padded K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (N_TOTALS,)
+    float64. Cluster ``k`` of the tables is column ``order[k]`` of the memberships. The fewer of the first
+    clusters an object needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m`` labels.
 
     With ``S_out is S`` and ``T_out is T`` later objects see what earlier ones did (Gauss-Seidel). An object
     whose KKT gap is at most ``threshold`` stays as it is. With ``fresh`` the objects are new: ``y_old`` is
@@ -74,27 +82,41 @@ def sweep(labels, offsets, S, T, S_out, T_out, T_step, y_old, y_new, threshold, 
                 y_new[i, k] = np.float32(1.0 / K)
             continue
         gather(s_flat, s_at, m, s_sum)
-        gather(t_flat, t_at, m, t_sum)
         for k in range(K):
-            y[k] = 0.0 if fresh else np.float64(y_old[i, k])
-        local_problem(s_sum, t_sum, m, y, A, b)
+            y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
+            b[k] = s_sum[k] - m * y[k]
+        n = K if fresh else n_likely(y, b)
+        read_quadratic(t_flat, t_at, m, y, 0, n, t_sum, A)
         if fresh:
             y[lightest_vertex(A, b)] = 1.0
         else:
-            gap = kkt_gap(A, b, y)
+            lowest, highest = gradient_range(A, b, y, n)
+            wider = n_below(lowest, b, n)
+            if wider > n:
+                read_quadratic(t_flat, t_at, m, y, n, wider, t_sum, A)
+                n = wider
+                lowest, highest = gradient_range(A, b, y, n)
+            gap = 2.0 * (highest - lowest)
             totals[MAX_GAP] = max(totals[MAX_GAP], gap)
             if gap <= threshold:
                 for k in range(K):
                     y_new[i, k] = y_old[i, k]
                 continue
-        minimise_on_simplex(A, b, y, support, work)
-        if record_move(y_old, y_new, i, y, fresh, m, d, t_change, step_change, totals):
-            scatter(s_out, s_at, m, d)
-            scatter(t_out, t_at, m, t_change)
-            scatter(t_step, t_at, m, step_change)
+        level = minimise_on_simplex(A, b, y, n, support, work)
+        wider = n_below(level, b, n)
+        while wider > n:
+            read_quadratic(t_flat, t_at, m, y, n, wider, t_sum, A)
+            n = wider
+            level = minimise_on_simplex(A, b, y, n, support, work)
+            wider = n_below(level, b, n)
+        if record_move(order, y_old, y_new, i, y, fresh, m, d, totals):
+            fill_changes(y, d, n, t_change, step_change)
+            scatter(s_out, s_at, m, d, s_width)
+            scatter(t_out, t_at, m, t_change, triangle(n))
+            scatter(t_step, t_at, m, step_change, triangle(n))
 
 
-@jit
+@leaf
 def locate(labels, i, offsets, s_width, t_width, s_at, t_at):
     """List where the rows of S and T that object ``i`` points at begin; return how many labels it has."""
     m = 0
@@ -106,10 +128,16 @@ def locate(labels, i, offsets, s_width, t_width, s_at, t_at):
     return m
 
 
-@jit
+@leaf
 def gather(table, at, m, out):
     """Set ``out`` to the sum of the ``m`` rows of ``table`` that begin at ``at``."""
-    for q in range(0, out.shape[0], WIDTH):
+    gather_columns(table, at, m, 0, out.shape[0], out)
+
+
+@leaf
+def gather_columns(table, at, m, start, stop, out):
+    """Do so for the columns from ``start``, where a vector begins, to ``stop`` or the end of its vector."""
+    for q in range(start, stop, WIDTH):
         column = np.uint64(q)
         total = zero8()
         for e in range(m):
@@ -117,13 +145,13 @@ def gather(table, at, m, out):
         store8(out, column, total)
 
 
-@jit
-def scatter(table, at, m, change):
-    """Add ``change`` to the ``m`` rows of ``table`` that begin at ``at``.
+@leaf
+def scatter(table, at, m, change, width):
+    """Add ``change[:width]`` to the ``m`` rows of ``table`` that begin at ``at``; what pads it must be zero.
 
     Few clusters change at a time, so many whole vectors of ``change`` are zero, and skipped.
     """
-    for q in range(0, change.shape[0], WIDTH):
+    for q in range(0, width, WIDTH):
         if not is_changed(change, q):
             continue
         column = np.uint64(q)
@@ -133,7 +161,7 @@ def scatter(table, at, m, change):
             store8(table, p, add8(load8(table, p), addend))
 
 
-@jit
+@leaf
 def is_changed(change, q):
     """Return whether any entry of the vector that begins at ``q`` is not zero."""
     total = 0.0
@@ -142,35 +170,61 @@ def is_changed(change, q):
     return total != 0.0
 
 
-@jit
-def local_problem(s_sum, t_sum, m, y, A, b):
-    """Form ``A`` and ``b`` of one object from its gathered sums, its own part taken out."""
-    K = y.shape[0]
-    q = 0
-    for k in range(K):
-        b[k] = s_sum[k] - m * y[k]
-        for r in range(k, K):
-            A[k, r] = A[r, k] = t_sum[q] - m * y[k] * y[r]
+@leaf
+def n_likely(y, b):
+    """Return how many clusters to read first: up to the last that ``y`` belongs to or that is likely."""
+    most = 0.0
+    for k in range(b.shape[0]):
+        most = max(most, b[k])
+    n = b.shape[0]
+    while n > 1 and y[n - 1] == 0.0 and b[n - 1] < LIKELY_SHARE * most:
+        n -= 1
+    return n
+
+
+@leaf
+def n_below(level, b, n):
+    """Return how many clusters, at least ``n``, to read: no other has a half gradient below ``level``."""
+    wider = b.shape[0]
+    while wider > n and -b[wider - 1] >= level:
+        wider -= 1
+    return wider
+
+
+@leaf
+def read_quadratic(table, at, m, y, known, n, t_sum, A):
+    """Form ``A[:n, :n]`` of one object from its rows of T, its own part taken out.
+
+    ``A[:known, :known]`` and what it was made of in ``t_sum`` are there already.
+    """
+    gather_columns(table, at, m, padded(triangle(known)), triangle(n), t_sum)
+    q = triangle(known)
+    for r in range(known, n):
+        own = m * y[r]
+        for k in range(r + 1):
+            A[k, r] = A[r, k] = t_sum[q] - own * y[k]
             q += 1
 
 
-@jit
-def kkt_gap(A, b, y):
-    """Return the largest gradient on the support of ``y`` less the smallest of all; 0 at the optimum."""
-    K = y.shape[0]
+@leaf
+def gradient_range(A, b, y, n):
+    """Return the smallest half gradient of the first ``n`` clusters and the largest on the support of ``y``.
+
+    Twice their difference is the KKT gap, 0 at the optimum.
+    """
     lowest = np.inf
     highest = -np.inf
-    for k in range(K):
+    for k in range(n):
         g = -b[k]
-        for r in range(K):
+        for r in range(n):
             g += A[k, r] * y[r]
         lowest = min(lowest, g)
         if y[k] > 0.0:
             highest = max(highest, g)
-    return 2.0 * (highest - lowest)
+    return lowest, highest
 
 
-@jit
+@leaf
 def lightest_vertex(A, b):
     """Return the best single cluster for an object that has no membership yet."""
     best = 0
@@ -180,37 +234,46 @@ def lightest_vertex(A, b):
     return best
 
 
-@jit
-def record_move(y_old, y_new, i, y, fresh, m, d, t_change, step_change, totals):
-    """Round ``y`` into ``y_new[i]``; fill the changes to S, T and the step; return whether anything moved."""
-    K = y.shape[0]
+@leaf
+def record_move(order, y_old, y_new, i, y, fresh, m, d, totals):
+    """Round ``y`` into ``y_new[i]``; return whether it moved, the old one in ``y``, the change in ``d``."""
     moved = False
     a = b = c = 0.0
-    for k in range(K):
-        y_new[i, k] = np.float32(y[k])
-        old = 0.0 if fresh else np.float64(y_old[i, k])
+    for k in range(y.shape[0]):
+        column = order[k]
+        y_new[i, column] = np.float32(y[k])
+        old = 0.0 if fresh else np.float64(y_old[i, column])
         y[k] = old
-        d[k] = np.float64(y_new[i, k]) - old
+        d[k] = np.float64(y_new[i, column]) - old
         moved |= d[k] != 0.0
         a += old * old
         b += old * d[k]
         c += d[k] * d[k]
-    if not moved:
-        return False
+    if moved:
+        totals[0] += m * b
+        totals[1] += m * c
+        totals[2] += m * a * b
+        totals[3] += m * (a * c + 2.0 * b * b)
+        totals[4] += m * b * c
+        totals[5] += m * c * c
+        totals[N_MOVED] += 1.0
+    return moved
+
+
+@leaf
+def fill_changes(y, d, n, t_change, step_change):
+    """Fill what the move by ``d`` from ``y`` changes in T and in the step, both padded with zeros.
+
+    Only the first ``n`` clusters can have changed.
+    """
     q = 0
-    for k in range(K):
-        for r in range(k, K):
+    for r in range(n):
+        for k in range(r + 1):
             step_change[q] = d[k] * d[r]
             t_change[q] = y[k] * d[r] + d[k] * y[r] + step_change[q]
             q += 1
-    totals[0] += m * b
-    totals[1] += m * c
-    totals[2] += m * a * b
-    totals[3] += m * (a * c + 2.0 * b * b)
-    totals[4] += m * b * c
-    totals[5] += m * c * c
-    totals[N_MOVED] += 1.0
-    return True
+    for padding in range(q, padded(q)):
+        step_change[padding] = t_change[padding] = 0.0
 
 
 @jit
@@ -229,11 +292,11 @@ def accumulate(labels, offsets, y, S, T, sums):
         for k in range(K):
             d[k] = np.float64(y[i, k])
             square += d[k] * d[k]
-        for k in range(K):
-            for r in range(k, K):
+        for r in range(K):
+            for k in range(r + 1):
                 outer[q] = d[k] * d[r]
                 q += 1
-        scatter(s_flat, s_at, m, d)
-        scatter(t_flat, t_at, m, outer)
+        scatter(s_flat, s_at, m, d, S.shape[1])
+        scatter(t_flat, t_at, m, outer, T.shape[1])
         sums[0] += m * square
         sums[1] += m * square * square

@@ -321,7 +321,7 @@ def minimise(s, n_terms, gap, convex, slope, curvature, search, parameter):
             return
         for k in range(K):
             step[k] = y[k]
-        minimise_on_simplex(s.A, s.b, step, s.support, s.work)
+        minimise_on_simplex(s.A, s.b, step, K, s.support, s.work)
         promised = 0.0
         for k in range(K):
             step[k] -= y[k]

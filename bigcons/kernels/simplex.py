@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import leaf
 
 # Added to the diagonal, relative to its largest entry: clusters without mass make A singular. Rounding costs
 # about eps / RIDGE and the ridge itself RIDGE, both relative to the gradient; this balances them.
 RIDGE = 1e-8
 
 
-@jit
-def minimise_on_simplex(A, b, y, support, work):
-    """Minimise ``y'Ay - 2b'y`` over the simplex, in place, from the face that ``y`` lies on.
+@leaf
+def minimise_on_simplex(A, b, y, K, support, work):
+    """Minimise ``y'Ay - 2b'y`` over the first ``K`` coordinates of the simplex, in place, from the face that
+    ``y`` lies on; return half the gradient there.
 
-    ``A (K, K)`` symmetric positive semidefinite, ``b (K,)``, ``y (K,)`` feasible. ``support (K,) int64`` and
-    ``work (K, K + 2)`` are scratch. Primal active-set method (Nocedal and Wright 2006, section 16.5):
-    minimise on the current face, walk there until a coordinate reaches zero, and when the face is exhausted
-    admit the coordinate of steepest descent. Coordinates off the final face are exactly zero. O(K |face|^2)
-    a round, with as many rounds as coordinates change; the objective never rises.
+    ``A`` (K, K) symmetric positive semidefinite, ``b`` (K,), ``y`` (K,) feasible, all of which may be longer.
+    ``support`` (K,) int64 and ``work`` (K, K + 2) are scratch. Primal active-set method (Nocedal and Wright
+    2006, section 16.5): minimise on the current face, walk there until a coordinate reaches zero, and when
+    the face is exhausted admit the coordinate of steepest descent. Coordinates off the final face are exactly
+    zero. O(K |face| + |face|^3) a round, with as many rounds as coordinates change; never rises.
     """
-    K = b.shape[0]
     largest = 0.0
     n_support = 0
     for k in range(K):
@@ -30,6 +30,7 @@ def minimise_on_simplex(A, b, y, support, work):
             support[n_support] = k
             n_support += 1
     ridge = RIDGE * largest + 1e-100  # not 0 where A is
+    level = np.inf  # if the rounds run out before the face is exhausted
     for _ in range(4 * K + 8):  # finite in exact arithmetic; the cap guards against cycling by rounding
         if n_support > 1:
             minimise_on_face(A, b, ridge, support, n_support, work)
@@ -41,56 +42,57 @@ def minimise_on_simplex(A, b, y, support, work):
                 continue
         else:
             y[support[0]] = 1.0
-        entering = steepest_outside(A, b, ridge, y, support, n_support)
+        entering, level = steepest_outside(A, b, ridge, y, K, support, n_support)
         if entering < 0:
-            return
+            break
         support[n_support] = entering
         n_support += 1
+    return level
 
 
-@jit
+@leaf
 def minimise_on_face(A, b, ridge, support, m, work):
     """Minimise over ``{y : sum y = 1, y = 0 off the face}`` ignoring ``y >= 0``; the result is ``work[:m,
     0]``.
 
-    With ``LL' = A`` on the face, ``y = A^-1 b + lam A^-1 1`` where ``lam`` makes the sum one.
+    With ``LDL' = A`` on the face, ``y = A^-1 b + lam A^-1 1`` where ``lam`` makes the sum one. Divides once a
+    row, since each division waits for the one before.
     """
-    x, e, L = 0, 1, 2  # columns of work: A^-1 b, A^-1 1, then the lower triangle of L
+    x, e, L = 0, 1, 2  # columns of work: A^-1 b, A^-1 1, then L below, DL' above and D^-1 on the diagonal
     for r in range(m):
         k = support[r]
-        for c in range(r + 1):
-            s = A[k, support[c]]
-            if c == r:
-                s += ridge
+        pivot = A[k, k] + ridge
+        xr, er = b[k], 1.0
+        for c in range(r):
+            upper = A[k, support[c]]
             for q in range(c):
-                s -= work[r, L + q] * work[c, L + q]
-            if c == r:
-                work[r, L + r] = np.sqrt(max(s, ridge))
-            else:
-                work[r, L + c] = s / work[c, L + c]
-        sb = b[k]
-        se = 1.0
-        for q in range(r):
-            sb -= work[r, L + q] * work[q, x]
-            se -= work[r, L + q] * work[q, e]
-        work[r, x] = sb / work[r, L + r]
-        work[r, e] = se / work[r, L + r]
+                upper -= work[q, L + r] * work[c, L + q]
+            lower = upper * work[c, L + c]
+            work[c, L + r] = upper
+            work[r, L + c] = lower
+            pivot -= upper * lower
+            xr -= lower * work[c, x]
+            er -= lower * work[c, e]
+        work[r, L + r] = 1.0 / max(pivot, ridge)
+        work[r, x] = xr
+        work[r, e] = er
     total = 0.0
     ones = 0.0
     for r in range(m - 1, -1, -1):
+        xr, er = work[r, x] * work[r, L + r], work[r, e] * work[r, L + r]
         for q in range(r + 1, m):
-            work[r, x] -= work[q, L + r] * work[q, x]
-            work[r, e] -= work[q, L + r] * work[q, e]
-        work[r, x] /= work[r, L + r]
-        work[r, e] /= work[r, L + r]
-        total += work[r, x]
-        ones += work[r, e]
+            xr -= work[q, L + r] * work[q, x]
+            er -= work[q, L + r] * work[q, e]
+        work[r, x] = xr
+        work[r, e] = er
+        total += xr
+        ones += er
     lam = (1.0 - total) / ones
     for r in range(m):
         work[r, x] += lam * work[r, e]
 
 
-@jit
+@leaf
 def walk_to(y, support, m, work):
     """Move ``y`` to ``work[:m, 0]`` or the simplex' edge; return the rank that hit zero, or -1."""
     step = 1.0
@@ -115,10 +117,11 @@ def walk_to(y, support, m, work):
     return blocking
 
 
-@jit
-def steepest_outside(A, b, ridge, y, support, m):
-    """Return the coordinate off the face along which the objective falls fastest, or -1 if none does."""
-    K = b.shape[0]
+@leaf
+def steepest_outside(A, b, ridge, y, K, support, m):
+    """Return the coordinate off the face along which the objective falls fastest, or -1 if none does, and
+    half the gradient on the face.
+    """
     inside = 0.0
     for r in range(m):
         k = support[r]
@@ -132,10 +135,10 @@ def steepest_outside(A, b, ridge, y, support, m):
             if g < lowest:
                 lowest = g
                 best = k
-    return best
+    return best, inside
 
 
-@jit
+@leaf
 def half_gradient(A, b, y, support, m, k):
     """Return coordinate ``k`` of ``Ay - b``."""
     s = -b[k]

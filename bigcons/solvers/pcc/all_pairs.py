@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorised import State, dot, empty_state, inner, sizes_of
+from bigcons.coassociation.factorised import (
+    State,
+    clusters_in_order,
+    dot,
+    empty_state,
+    inner,
+    sizes_of,
+    triangles_in_order,
+)
 from bigcons.kernels import all_pairs as kernel
 
 # A full step keeps the exact zeros of the memberships, so it is taken whenever it gains at least this share
@@ -56,12 +64,19 @@ def update_block(
 
     Objects whose KKT gap is at most ``threshold`` stay as they are. Cost: see ``kernels.all_pairs.sweep``.
     """
-    S, T, T_step = state.S.copy(), state.T.copy(), np.zeros_like(state.T)
+    order = np.argsort(-state.S[:, : state.n_clusters].sum(axis=0), kind="stable")  # heaviest first
+    before = clusters_in_order(state.S, order), triangles_in_order(state.T, order)
+    S, T = before[0].copy(), before[1].copy()
+    T_step = np.zeros_like(T)
     totals = np.zeros(kernel.N_TOTALS)
-    kernel.sweep(labels, offsets, S, T, S, T, T_step, memberships, updated, threshold, False, totals)
-    np.subtract(S, state.S, out=S)
-    np.subtract(T, state.T, out=T)
-    return Change(S, T, T_step, totals)
+    kernel.sweep(labels, offsets, S, T, S, T, T_step, order, memberships, updated, threshold, False, totals)
+    back = np.argsort(order)
+    return Change(
+        clusters_in_order(S - before[0], back),
+        triangles_in_order(T - before[1], back),
+        triangles_in_order(T_step, back),
+        totals,
+    )
 
 
 def place_block(estimate: State, labels: np.ndarray, offsets: np.ndarray, placed: np.ndarray) -> State:
@@ -69,7 +84,10 @@ def place_block(estimate: State, labels: np.ndarray, offsets: np.ndarray, placed
     _, S, T, _, _ = empty_state(*sizes_of(offsets, labels, placed))
     T_step = np.zeros_like(T)
     totals = np.zeros(kernel.N_TOTALS)
-    kernel.sweep(labels, offsets, estimate.S, estimate.T, S, T, T_step, placed, placed, 0.0, True, totals)
+    order = np.arange(placed.shape[1])
+    kernel.sweep(
+        labels, offsets, estimate.S, estimate.T, S, T, T_step, order, placed, placed, 0.0, True, totals
+    )
     return State(placed.shape[1], S, T, float(totals[1]), float(totals[5]))
 
 
