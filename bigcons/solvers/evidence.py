@@ -202,6 +202,10 @@ class EAC(_EvidenceAccumulation):
     O(U^2 M) time on one core and O(U M) memory; with q neighbours O(q U (M + log U)) time. The others: 4 U^2
     bytes and O(U^2 M) time, the counting of pairs on all workers. Of equal distances the one of the rows that
     come first is merged first, as far as chains of nearest neighbours follow that order.
+
+    References
+    ----------
+    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*.
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
@@ -244,8 +248,33 @@ class EAC(_EvidenceAccumulation):
 class EACSingle(_EvidenceAccumulation):
     """Evidence accumulation with single link, EAC-SL: `EAC` with linkage="single", which has the details.
 
-    Suits ensembles of many small clusters; few large ones chain. O(U M) memory for U distinct rows, since no
-    distance is kept: SLINK's bound, reached by Prim's algorithm.
+    Parameters
+    ----------
+    n_clusters
+        Number of clusters, or the most there may be, or None: as for `EAC`.
+    neighbors
+        "all", or a number of likely neighbours with which each distinct row is compared: as for `EAC`.
+    normalize, criterion, allow_one, tie
+        As for `EAC`.
+    random_state
+        Seed of the orders of ``neighbors``; nothing else is random.
+    memory
+        Budget, 4 GB by default, for the distinct label rows; refused with the size that would do.
+    out, client
+        As for every method: see PCC.
+
+    Attributes
+    ----------
+    labels_, objective_, n_clusters_, linkage_, row_of_object_, history_ : as of `EAC`
+
+    Notes
+    -----
+    O(U^2 M) time on one core and O(U M) memory for U distinct rows: Prim's algorithm keeps no distance.
+    With q neighbours O(q U (M + log U)) time. Suits ensembles of many small clusters; few large ones chain.
+
+    References
+    ----------
+    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*.
     """
 
     facts = EAC.facts
@@ -280,7 +309,31 @@ class EACSingle(_EvidenceAccumulation):
 class EACAverage(_EvidenceAccumulation):
     """Evidence accumulation with average link, EAC-AL: `EAC` with linkage="average", which has the details.
 
-    Takes 4 U^2 bytes for U distinct rows. Also the HAC consensus of Nguyen and Caruana 2007.
+    Parameters
+    ----------
+    n_clusters
+        Number of clusters, or the most there may be, or None: as for `EAC`.
+    normalize, criterion, allow_one, tie
+        As for `EAC`.
+    random_state
+        Taken as by every method; nothing is random.
+    memory
+        Budget, 4 GB by default, for the distances of distinct rows; refused with the size that would do.
+    out, client
+        As for every method: see PCC.
+
+    Attributes
+    ----------
+    labels_, objective_, n_clusters_, linkage_, row_of_object_, history_ : as of `EAC`
+
+    Notes
+    -----
+    4 U^2 bytes and O(U^2 M) time for U distinct rows, the counting of pairs on all workers.
+
+    References
+    ----------
+    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*;
+    Nguyen and Caruana (2007), whose HAC consensus this is.
     """
 
     facts = EAC.facts

@@ -32,7 +32,7 @@ TILE_ROWS = 1024
 
 
 class Furthest(ConsensusClusterer):
-    """Furthest consensus (Nguyen and Caruana 2007, after Gionis, Mannila and Tsaparas 2007).
+    """Furthest consensus: clusters around objects that are as unlike each other as can be.
 
     The first two centres are the least similar pair of objects; then again and again the object whose
     largest similarity to a centre is smallest becomes one. Every object joins the centre it is most
@@ -71,6 +71,11 @@ class Furthest(ConsensusClusterer):
     centre. A pass a centre, each O(n M), with 12 bytes an object in memory; before that two passes and, for U
     distinct rows, O(U^2 M) time on all workers for init="exact". The disagreements of k centres take k times
     the base clusters.
+
+    References
+    ----------
+    Nguyen and Caruana (2007); Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*, whose Furthest
+    stops by the disagreements.
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(

@@ -1,0 +1,85 @@
+"""Co-association, agglomeration, lifetimes and furthest centres, by definition, one pair at a time."""
+
+from fractions import Fraction
+from itertools import combinations, pairwise
+
+from tests.naive.agreement import counts
+
+
+def similarity(labels, i, j, over_all=False):
+    """Return how often objects i and j are together, as a fraction; 0 if they are never seen together."""
+    n_agree, n_seen = counts(labels, i, j)
+    if over_all:
+        return Fraction(n_agree, len(labels[i]))
+    return Fraction(n_agree, n_seen) if n_seen else Fraction(0)
+
+
+def labelled_objects(labels):
+    """Return the objects with a label in some partition."""
+    return [i for i, row in enumerate(labels) if max(row) >= 0]
+
+
+def distance_between(distances, a, b, linkage):
+    """Return the distance of two clusters, sets of objects, given that of any two objects."""
+    values = [distances[i, j] for i in a for j in b]
+    if linkage == "average":
+        return sum(values) / len(values)
+    return min(values) if linkage == "single" else max(values)
+
+
+def replay(distances, groups, merges, linkage):
+    """Yield, merge after merge, the distance of the clusters merged and the least distance of any two.
+
+    ``groups`` are the objects of the points at the start; a merge is of two points.
+    """
+    clusters = [frozenset(group) for group in groups]
+    points = [set(group) for group in groups]
+    for first, second in merges:
+        a = next(cluster for cluster in clusters if points[first] <= cluster)
+        b = next(cluster for cluster in clusters if points[second] <= cluster)
+        least = min(distance_between(distances, x, y, linkage) for x, y in combinations(clusters, 2))
+        yield distance_between(distances, a, b, linkage), least
+        clusters = [cluster for cluster in clusters if cluster not in (a, b)] + [a | b]
+
+
+def lifetimes(heights, bottom, top):
+    """Return, for each number of clusters, over how wide a range of heights there are so many."""
+    n = len(heights) + 1
+    ends = [bottom, *sorted(heights), top]
+    found = {}
+    for low, high in pairwise(ends):
+        if high > low:
+            middle = (low + high) / 2
+            k = n - sum(height <= middle for height in heights)
+            found[k] = found.get(k, 0) + high - low
+    return found
+
+
+def furthest(labels, n_clusters):
+    """Return the centres and the labels of furthest consensus; ties go to the lowest."""
+    objects = labelled_objects(labels)
+    pairs = list(combinations(objects, 2))
+    centres = list(min(pairs, key=lambda pair: similarity(labels, *pair))) if pairs else objects
+    centres = centres[:n_clusters]
+    if len(centres) == 2 and similarity(labels, *centres) == 1:
+        centres = centres[:1]
+    while len(centres) < n_clusters:
+        nearest = {i: max(similarity(labels, i, c) for c in centres) for i in objects}
+        candidate = min(objects, key=lambda i: nearest[i])
+        if nearest[candidate] == 1:
+            break
+        centres.append(candidate)
+    found = [-1] * len(labels)
+    for i in objects:
+        found[i] = max(range(len(centres)), key=lambda k: similarity(labels, i, centres[k]))
+    return centres, found
+
+
+def disagreements(labels, clusters):
+    """Return how many pairs, over the partitions that see them, are joined by one, separated by the other."""
+    total = 0
+    for i, j in combinations(range(len(labels)), 2):
+        for first, second in zip(labels[i], labels[j], strict=True):
+            if first >= 0 and second >= 0:
+                total += (first == second) != (clusters[i] == clusters[j])
+    return total

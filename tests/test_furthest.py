@@ -1,0 +1,113 @@
+"""Furthest consensus: centres and clusters against the definition, ties, samples, disagreements."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.metrics import adjusted_rand
+from bigcons.solvers import furthest
+from bigcons.solvers.furthest import Furthest
+from tests.naive import linkage as naive
+from tests.strategies import label_matrices
+
+pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabelledObjectsWarning")
+
+
+def planted(n_objects=200, n_partitions=15, n_clusters=4, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(n_clusters, size=n_objects)
+    labels = np.tile(groups[:, None], n_partitions)
+    labels[rng.random(labels.shape) < 0.1] = 0
+    labels[rng.random(labels.shape) < 0.2] = -1
+    return groups, labels
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 6))
+def test_fit__equals_the_definition(labels, k):
+    model = Furthest(min(k, len(labels))).fit(labels)
+    centres, found = naive.furthest(labels.tolist(), min(k, len(labels)))
+    assert model.centers_.tolist() == centres
+    assert model.labels_.tolist() == found
+    assert model.n_clusters_ == len(centres)
+    clusters = [max(label, 0) for label in found]  # objects without any label are in no pair that is seen
+    assert model.objective_ == naive.disagreements(labels.tolist(), clusters)
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=12), k=st.integers(2, 6))
+def test_disagreement__stops_before_the_first_centre_that_does_not_help(labels, k):
+    k = min(k, len(labels))
+    model = Furthest(k, criterion="disagreement").fit(labels)
+    costs = [Furthest(n).fit(labels).objective_ for n in range(1, k + 1)]
+    stop = next((n for n in range(1, k) if costs[n] >= costs[n - 1]), k)
+    assert model.history_["objective"] == costs[:stop]
+    assert model.history_["n_clusters"] == list(range(1, stop + 1))
+    expected = Furthest(stop).fit(labels)
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    np.testing.assert_array_equal(model.centers_, expected.centers_)
+
+
+@pytest.mark.parametrize("init", ["exact", "sampled"])
+def test_fit__finds_planted_clusters_and_their_number(init):
+    groups, labels = planted()
+    assert adjusted_rand(groups, Furthest(4, init=init, random_state=0).fit(labels).labels_) > 0.9
+    chosen = Furthest(10, init=init, criterion="disagreement", random_state=0).fit(labels)
+    assert chosen.n_clusters_ == 4
+
+
+def test_fit__breaks_ties_by_the_lowest_objects_and_centres():
+    labels = np.array([[0, 0], [0, 0], [1, 1], [2, 2], [1, 2]])
+    model = Furthest(3).fit(labels)
+    assert model.centers_.tolist() == [0, 2, 3]
+    assert model.labels_.tolist() == [0, 0, 1, 2, 1]
+
+
+def test_fit__stops_when_no_object_differs_from_the_centres():
+    labels = np.array([[0, 0], [1, 1], [0, 0], [0, -1]])
+    model = Furthest(4).fit(labels)
+    assert model.labels_.tolist() == [0, 1, 0, 0]
+    assert model.n_clusters_ == 2
+    assert Furthest(3, init="sampled").fit(np.zeros((5, 2), int)).n_clusters_ == 1
+
+
+def test_sampled__equals_exact_if_the_sample_holds_every_object():
+    _, labels = planted()
+    sampled, exact = (Furthest(4, init=init, random_state=1).fit(labels) for init in ("sampled", "exact"))
+    np.testing.assert_array_equal(sampled.labels_, exact.labels_)
+
+
+def test_sampled__depends_on_the_seed_alone(monkeypatch):
+    monkeypatch.setattr(furthest, "SAMPLE_SIZE", 6)
+    _, labels = planted()
+    centres = [
+        tuple(Furthest(2, init="sampled", random_state=s).fit(labels).centers_) for s in (0, 0, 1, 2, 3)
+    ]
+    assert centres[0] == centres[1]
+    assert len(set(centres)) > 1
+
+
+@pytest.mark.parametrize("init", ["exact", "sampled"])
+def test_fit__has_the_same_bits_on_any_engine_and_in_any_blocks(init, tmp_path, monkeypatch):
+    monkeypatch.setattr(furthest, "TILE_ROWS", 16)
+    _, labels = planted(n_objects=500)
+    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
+    found = []
+    for client, ensemble in (("serial", stored), ("threads", stored), ("threads", labels)):
+        model = Furthest(6, init=init, random_state=2, client=client).fit(ensemble)
+        found.append((model.labels_.tobytes(), model.centers_.tobytes(), model.history_))
+    assert found[0] == found[1] == found[2]
+
+
+def test_exact__refuses_rows_beyond_memory_and_names_sampled():
+    labels = np.random.default_rng(0).integers(3, size=(3000, 12))
+    with pytest.raises(MemoryBudgetError, match=r"distinct rows need .*init='sampled'"):
+        Furthest(3, memory="20kB").fit(labels)
+    assert Furthest(3, init="sampled", memory="20kB", random_state=0).fit(labels).n_clusters_ == 3
+
+
+@pytest.mark.parametrize("parameter", ["init", "criterion"])
+def test_fit__refuses_unknown_choices(parameter):
+    with pytest.raises(InvalidInputError, match=f"{parameter}='other' is unknown"):
+        Furthest(2, **{parameter: "other"}).fit([[0], [1]])
