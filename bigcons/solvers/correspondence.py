@@ -8,11 +8,13 @@ filled in.
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from bigcons.errors import ConvergenceWarning
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike, generator
@@ -25,7 +27,7 @@ from bigcons.solvers.hypergraph.incidence import (
     shares,
     votes_of,
 )
-from bigcons.solvers.hypergraph.spectral import leading_eigenvectors, one_thread
+from bigcons.solvers.hypergraph.spectral import group_rows, leading_eigenvectors, one_thread
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
@@ -37,6 +39,8 @@ class Grouping(NamedTuple):
     groups: np.ndarray
     """(B,) int64, -1 for a base cluster that is in none."""
     objective: float
+    is_settled: bool = True
+    """Whether regrouping changes nothing any more."""
 
 
 class Correspondence(ConsensusClusterer):
@@ -72,6 +76,13 @@ class Correspondence(ConsensusClusterer):
         self.meta_clusters_ = found.groups
         self.objective_ = found.objective
         self.n_passes_ = 1
+        self.converged_ = found.is_settled
+        if not found.is_settled:
+            warnings.warn(
+                f"{name} stopped at max_iter while clusters still changed places; raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         self.history_ = {"start": [*range(len(objectives))], "objective": objectives}
         self._vote(ensemble, engine, similarity, survey.unlabelled, out)
 
@@ -183,6 +194,8 @@ class CCC(_Alternating):
         ``n_clusters``. These vote, for the meta-cluster most similar, only on objects nobody else votes on.
     objective_ : float
         Sum over base clusters of their mean similarity to those of other partitions in their meta-cluster.
+    converged_ : bool
+        Whether the best start ended with every cluster in its place; if not, its best sweep counts.
     history_ : dict
         The objective of every start.
 
@@ -212,7 +225,7 @@ class CCU(_Alternating):
 
     Attributes
     ----------
-    labels_, memberships_, meta_clusters_, objective_, history_
+    labels_, memberships_, meta_clusters_, objective_, converged_, history_
         As of `CCC`; no base cluster is left over, but a meta-cluster may become empty.
 
     Notes
@@ -339,11 +352,14 @@ def alternate(
     *,
     one_to_one: bool,
 ) -> Grouping:
-    """Regroup the base clusters of one partition after another until none moves; the best sweep counts."""
+    """Regroup the base clusters of one partition after another until none moves.
+
+    If ``max_iter`` sweeps do not get there, for a sweep need not raise means, the best one counts.
+    """
     from scipy.optimize import linear_sum_assignment
 
     groups = groups.copy()
-    best = Grouping(groups, -np.inf)
+    best = Grouping(groups, -np.inf, is_settled=False)
     for _ in range(max_iter):
         before = groups.copy()
         for u in range(len(offsets) - 1):
@@ -356,10 +372,10 @@ def alternate(
             else:
                 groups[own] = resemblance.argmax(axis=1)
         objective = mean_similarity(similarity, offsets, groups, n_groups)
-        if objective > best.objective:
-            best = Grouping(groups.copy(), objective)
         if (groups == before).all():
-            break
+            return Grouping(groups, objective)
+        if objective > best.objective:
+            best = Grouping(groups.copy(), objective, is_settled=False)
     return best
 
 
@@ -385,17 +401,3 @@ def nearest_groups(similarity: np.ndarray, groups: np.ndarray, n_groups: int) ->
     """Return the groups (B,), each base cluster in none having been given to the one it resembles most."""
     resemblance = group_similarities(similarity, groups, n_groups, slice(0, 0))
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))
-
-
-def group_rows(rows: np.ndarray, n_groups: int, n_init: int, seed: int) -> np.ndarray:
-    """Return the groups (B,) of base clusters by k-means of their rows, scaled to unit length."""
-    from sklearn.cluster import KMeans
-
-    from bigcons.kernels.voting import normalise_rows
-
-    rows = np.ascontiguousarray(rows)
-    normalise_rows(rows)
-    n_different = len(np.unique(rows.round(8), axis=0))
-    draw = int(generator(seed, "correspondence.kmeans").integers(2**31))
-    model = KMeans(min(n_groups, n_different), n_init=n_init, random_state=draw)
-    return np.asarray(model.fit_predict(rows), np.int64)

@@ -14,15 +14,12 @@ from bigcons.execution.loop import History, as_history, run_passes
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solvers.hypergraph.spectral import Embedding, one_thread
+from bigcons.solvers.hypergraph.spectral import Embedding, n_different_rows, one_thread
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
 # Objects that k-means begins on; if there are no more, it ends there.
 SAMPLE = 20_000
-
-# Decimals by which embedded rows are told apart when the different ones are counted.
-DECIMALS = 8
 
 
 class KMeansSettings(NamedTuple):
@@ -152,10 +149,9 @@ def _scikit_learn(rows: np.ndarray, weights: np.ndarray, settings: KMeansSetting
     """Return a fitted KMeans of rows, of as many clusters as there are different rows at the most."""
     from sklearn.cluster import KMeans
 
-    n_different = len(np.unique(rows.round(DECIMALS), axis=0))
     draw = int(generator(seed, "embedding.kmeans").integers(2**31))
     model = KMeans(
-        min(settings.n_clusters, n_different),
+        min(settings.n_clusters, n_different_rows(rows)),
         n_init=settings.n_init,
         max_iter=settings.max_iter,
         tol=settings.tol,

@@ -45,7 +45,8 @@ def partition_graph(
         whole = np.maximum(np.rint(weights * scale), 1).astype(np.int64)
     options = pymetis.Options(seed=seed % (2**31 - 1), ufactor=max(1, round(1000 * imbalance)))
     graph = pymetis.CSRAdjacency(indptr.astype(np.int64), indices.astype(np.int64))
-    cut, parts = pymetis.part_graph(n_parts, graph, eweights=whole, options=options)
+    # its recursive bisection, the default for few parts, starts from even ones and seldom leaves them
+    cut, parts = pymetis.part_graph(n_parts, graph, eweights=whole, recursive=False, options=options)
     return np.asarray(parts, np.int32), cut / scale
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.seeding import generator
 from bigcons.solvers.hypergraph.incidence import votes_of
 
 # Above this many base clusters the few leading eigenvectors are found by Lanczos iterations.
@@ -21,6 +22,9 @@ MOST_FOR_DENSE = 2_000
 
 # Eigenvalues below this share of the largest are rounding errors of zero.
 NEGLIGIBLE = 1e-10
+
+# Decimals by which rows of unit length are told apart.
+DECIMALS = 8
 
 
 class Embedding(NamedTuple):
@@ -75,6 +79,25 @@ def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray
     values, vectors = values[order], vectors[:, order]
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(len(order))]
     return values, vectors * np.where(largest < 0, -1.0, 1.0)
+
+
+def group_rows(rows: np.ndarray, n_groups: int, n_init: int, seed: int) -> np.ndarray:
+    """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), of unit length."""
+    from sklearn.cluster import KMeans
+
+    from bigcons.kernels.voting import normalise_rows
+
+    rows = np.array(rows, order="C")
+    normalise_rows(rows)
+    draw = int(generator(seed, "base_clusters.kmeans").integers(2**31))
+    model = KMeans(min(n_groups, n_different_rows(rows)), n_init=n_init, random_state=draw)
+    with one_thread():
+        return np.asarray(model.fit_predict(rows), np.int64)
+
+
+def n_different_rows(rows: np.ndarray) -> int:
+    """Return how many rows differ by more than rounding errors: k-means can find no more clusters."""
+    return len(np.unique(rows.round(DECIMALS), axis=0))
 
 
 @contextmanager

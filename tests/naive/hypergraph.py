@@ -1,0 +1,71 @@
+"""CSPA, HGPA, HBGF and MCLA with full matrices, and the ensembles they are tried on."""
+
+import numpy as np
+
+from tests.naive.overlaps import base_clusters, incidence
+
+
+def noisy_copies(n_objects, n_clusters, n_partitions, share, seed):
+    """Return a balanced random clustering, and copies of it with a share of labels random and renamed."""
+    rng = np.random.default_rng(seed)
+    truth = rng.permutation(np.arange(n_objects) % n_clusters)
+    labels = np.empty((n_objects, n_partitions), int)
+    for u in range(n_partitions):
+        copy = truth.copy()
+        wrong = rng.choice(n_objects, round(share * n_objects), replace=False)
+        copy[wrong] = rng.integers(n_clusters, size=len(wrong))
+        labels[:, u] = rng.permutation(n_clusters)[copy]
+    return truth, labels
+
+
+def similarity(labels, *, normalize):
+    """Return the co-association of all pairs, over the partitions that label both or over all."""
+    labels = np.asarray(labels)
+    n, n_partitions = labels.shape
+    table = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            seen = (labels[i] >= 0) & (labels[j] >= 0)
+            agree = seen & (labels[i] == labels[j])
+            whole = seen.sum() if normalize == "observed" else n_partitions
+            table[i, j] = agree.sum() / whole if whole else 0.0
+    return table
+
+
+def expected_similarity(labels):
+    """Return the co-association with ``N_ij`` replaced by ``m_i m_j / M``."""
+    H = incidence(labels)
+    n_labels = H.sum(axis=1)
+    return H @ H.T * np.asarray(labels).shape[1] / np.outer(n_labels, n_labels)
+
+
+def normalised(matrix):
+    """Return ``D^-1/2 S D^-1/2``."""
+    degrees = matrix.sum(axis=1)
+    return matrix / np.sqrt(np.outer(degrees, degrees))
+
+
+def bipartite(labels):
+    """Return ``Hn = D_r^-1/2 H D_c^-1/2``."""
+    H = incidence(labels)
+    return H / np.sqrt(H.sum(axis=1))[:, None] / np.sqrt(H.sum(axis=0))
+
+
+def zhou(labels, weights):
+    """Return ``D_v^-1/2 H W D_e^-1 H^T D_v^-1/2`` of Zhou, Huang and Schölkopf."""
+    H = incidence(labels)
+    degrees = H @ weights
+    scale = np.diag(1 / np.sqrt(degrees))
+    return scale @ H @ np.diag(weights) @ np.diag(1 / H.sum(axis=0)) @ H.T @ scale
+
+
+def associations(labels, groups, n_groups):
+    """Return for every object the share of the base clusters of each group that it is in."""
+    clusters = base_clusters(labels)
+    table = np.zeros((len(labels), n_groups))
+    for k in range(n_groups):
+        members = [cluster for cluster, group in zip(clusters, groups, strict=True) if group == k]
+        for i in range(len(labels)):
+            if members:
+                table[i, k] = sum(i in cluster for cluster in members) / len(members)
+    return table

@@ -1,0 +1,110 @@
+"""BEST against the criteria of every partition with all others."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.errors import InvalidInputError, UnlabelledObjectsWarning
+from bigcons.metrics import anmi, nmi
+from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+from bigcons.metrics.ensemble import average_criterion
+from bigcons.solvers.best import BEST, DISTANCES
+from tests.naive import correspondence as naive
+from tests.naive import metrics as naive_metrics
+from tests.naive.hypergraph import noisy_copies
+from tests.strategies import label_matrices
+
+
+def dense_codes(labels):
+    labels = labels[(labels >= 0).any(axis=1)]
+    ensemble = Ensemble.from_labels(labels)
+    return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
+
+
+@given(label_matrices(), st.sampled_from(sorted(OF_TWO_CLUSTERINGS)), st.booleans())
+def test_best__scores_are_the_criteria_of_the_labels(labels, criterion, weighted):
+    ensemble, labels = dense_codes(labels)
+    model = BEST(len(labels), criterion=criterion, weighted=weighted).fit(ensemble)
+    expected = [
+        average_criterion(criterion, ensemble, np.where(column < 0, np.nan, column), weighted=weighted)
+        for column in labels.T
+    ]
+    np.testing.assert_allclose(model.scores_, expected, atol=1e-12)
+    best = min(model.scores_) if criterion in DISTANCES else max(model.scores_)
+    assert model.objective_ == model.scores_[model.best_partition_] == best
+    assert model.best_partition_ == np.flatnonzero(model.scores_ == best)[0]
+    np.testing.assert_array_equal(model.labels_, labels[:, model.best_partition_])
+
+
+@given(label_matrices())
+def test_best__by_default_has_the_largest_anmi(labels):
+    ensemble, labels = dense_codes(labels)
+    columns = [[None if label < 0 else int(label) for label in column] for column in labels.T]
+    expected = [naive_metrics.anmi(columns, column) for column in columns]
+    np.testing.assert_allclose(BEST(len(labels)).fit(ensemble).scores_, expected, atol=1e-9)
+
+
+@given(label_matrices(min_partitions=2))
+def test_best__places_unlabelled_objects_by_the_nearest_centre(labels):
+    ensemble, labels = dense_codes(labels)
+    model = BEST(len(labels), unlabelled="nearest").fit(ensemble)
+    for found, expected in zip(
+        model.labels_, naive.nearest_clusters(labels, model.best_partition_), strict=True
+    ):
+        if isinstance(expected, list):
+            assert expected[found] == pytest.approx(min(expected), abs=1e-9)
+        else:
+            assert found == expected
+
+
+def test_best__of_the_seven_objects_is_the_first_labeling():
+    """Strehl and Ghosh's example: of all clusterings into three the largest ANMI, 0.717818."""
+    labels = [
+        [1, 2, 1, 1],
+        [1, 2, 1, 2],
+        [1, 2, 2, None],
+        [2, 3, 2, 1],
+        [2, 3, 3, 2],
+        [3, 1, 3, None],
+        [3, 1, 3, None],
+    ]
+    model = BEST(3).fit(labels)
+    assert model.best_partition_ == 0
+    assert model.objective_ == pytest.approx(0.717818, abs=5e-7)
+    assert model.objective_ == pytest.approx(anmi(labels, model.labels_))
+
+
+def test_best__takes_no_partition_of_too_many_clusters():
+    labels = np.array([[0, 0, 0], [1, 1, 0], [2, 2, 1], [3, 3, 1]])
+    model = BEST(3).fit(labels)
+    assert model.best_partition_ == 2
+    assert np.isnan(model.scores_[:2]).all()
+    with pytest.raises(InvalidInputError, match=r"n_clusters=1 but every partition has at least 2 clusters"):
+        BEST(1).fit(labels)
+
+
+def test_best__refuses_what_it_does_not_know():
+    for wrong in ({"criterion": "beauty"}, {"unlabelled": "zero"}):
+        with pytest.raises(InvalidInputError, match=f"{next(iter(wrong))}='"):
+            BEST(2, **wrong).fit([[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize("unlabelled", ["missing", "nearest"])
+def test_best__leaves_objects_without_any_label_alone(unlabelled):
+    labels = np.array([[0, 0], [0, -1], [1, 1], [-1, 1], [-1, -1], [1, 1], [0, 0]])
+    with pytest.warns(UnlabelledObjectsWarning):
+        model = BEST(2, unlabelled=unlabelled).fit(labels)
+    assert model.best_partition_ == 0
+    assert model.labels_[[0, 1, 2, 4]].tolist() == [0, 0, 1, -1]
+    assert model.labels_[3] == (1 if unlabelled == "nearest" else -1)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.25, 0.616), (0.5, 0.334)])
+def test_noise_experiment__is_as_far_from_the_original_as_one_copy(share, expected):
+    values = []
+    for seed in range(6):
+        truth, labels = noisy_copies(500, 10, 8, share, seed)
+        values.append(nmi(truth, BEST(10).fit(labels).labels_))
+    assert np.mean(values) == pytest.approx(expected, abs=0.02)
