@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import urllib.request
 from collections.abc import Iterator
 
 BUCKET = "bucket"
@@ -12,9 +14,9 @@ BUCKET = "bucket"
 @contextlib.contextmanager
 def s3_server() -> Iterator[str]:
     """Run a server with an empty bucket; yield its URL, with the settings in the environment."""
-    import boto3
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -22,15 +24,15 @@ def s3_server() -> Iterator[str]:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": f"http://{host}:{port}",
         "AWS_ALLOW_HTTP": "true",
     }
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        yield f"s3://{BUCKET}"
+        make = urllib.request.Request(f"http://{host}:{port}/{BUCKET}", method="PUT")
+        with urllib.request.urlopen(make):
+            yield f"s3://{BUCKET}"
     finally:
         for name, value in before.items():
             if value is None:
@@ -38,3 +40,13 @@ def s3_server() -> Iterator[str]:
             else:
                 os.environ[name] = value
         server.stop()
+
+
+def keys_below(url: str) -> list[str]:
+    """Return the keys of all objects below a URL, from there on, ascending."""
+    import obstore
+    from obstore.store import from_url
+
+    root, _, key = url.removeprefix("s3://").partition("/")
+    found = obstore.list(from_url(f"s3://{root}"), key).collect()
+    return sorted(entry["path"].removeprefix(f"{key}/") for entry in found)

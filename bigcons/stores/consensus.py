@@ -61,7 +61,7 @@ class Consensus:
         its manifest describes.
         """
         place = place_of(path)
-        data, body = manifest.load(place, KIND)
+        data, body, _ = manifest.load(place, KIND)
         return cls(place, body, _open_arrays(data, body))
 
     @classmethod

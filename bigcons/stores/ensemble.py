@@ -25,9 +25,7 @@ from bigcons.stores.importing import (
     rows_per_read,
 )
 from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, open_labels
-from bigcons.stores.label_writer import sweep
-from bigcons.stores.locks import writer_lock
-from bigcons.stores.places import DiskPlace, StorePath, place_of
+from bigcons.stores.places import StorePath, place_of
 from bigcons.stores.sources import ColumnsSource, LabelSource, open_source
 from bigcons.validation import check_choice, check_int
 
@@ -215,8 +213,8 @@ class Ensemble:
                 self._labels, self._head, self.categories, source
             )
         else:
-            with self._writing() as stored:
-                growing.store_objects(stored, source)
+            with self._writing() as room:
+                growing.store_objects(room, source)
         return self
 
     def append_partitions(self, labels: Any, names: Sequence[str] | None = None) -> Ensemble:
@@ -231,8 +229,8 @@ class Ensemble:
                 self._labels, self._head, self.categories, source, names
             )
         else:
-            with self._writing() as stored:
-                growing.store_partitions(stored, source, names)
+            with self._writing() as room:
+                growing.store_partitions(room, source, names)
         return self
 
     def info(self) -> dict[str, Any]:
@@ -298,25 +296,14 @@ class Ensemble:
         return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
 
     @contextmanager
-    def _writing(self) -> Iterator[StoredLabels]:
-        """Hold the writer's lock, yield the store as it is now, and open what was made of it."""
+    def _writing(self) -> Iterator[growing.Room]:
+        """Hold the store for writing, and open what was made of it."""
         assert self.path is not None  # noqa: S101 - only stored ensembles are written to
         if self._mode != "a":
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
-        place = place_of(self.path)
-        if not isinstance(place, DiskPlace):
-            raise InvalidInputError(
-                f"{self.path} lies in a bucket, where ensembles do not grow; load() it, append and save it."
-            )
-        with writer_lock(place), manifest.plain_disk_errors(place):
-            stored = open_labels(place)
-            sweep(stored.data, stored.generation)
-            try:
-                yield stored
-            except BaseException:
-                sweep(stored.data, stored.generation)
-                raise
-            self._labels = open_labels(stored.path)
+        with growing.room_to_grow(place_of(self.path)) as room:
+            yield room
+            self._labels = open_labels(room.stored.path)
             self._head = self._labels.head
             self._categories = None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -23,9 +24,10 @@ from bigcons.stores.importing import (
     partition_names,
     rechunk,
 )
-from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, StoredLabels
-from bigcons.stores.label_writer import LabelWriter
-from bigcons.stores.places import StorePath
+from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, StoredLabels, open_labels
+from bigcons.stores.label_writer import LabelWriter, sweep
+from bigcons.stores.locks import writer_lock
+from bigcons.stores.places import DiskPlace, Place, StorePath
 from bigcons.stores.relabel import Encoding
 from bigcons.stores.sources import LabelSource, ReorderedSource
 
@@ -37,6 +39,16 @@ class Growth(NamedTuple):
     categories: Categories
     dtype: np.dtype
     encodings: list[Encoding]
+
+
+class Room(NamedTuple):
+    """A store that is held for writing."""
+
+    stored: StoredLabels
+    folder: Place
+    """Where its next generation goes."""
+    check_lock: Callable[[], None]
+    """Raises StoreError if another writer took over; to be called before the step that counts."""
 
 
 def write_store(
@@ -54,7 +66,7 @@ def write_store(
         writer = LabelWriter(directory, 1, shape, dtype, chunks)
         with progress("labels to the store", head.n_objects) as listener:
             writer.write(_reported(rechunk(blocks, head.chunk_rows), listener))
-        writer.commit(head, categories)
+        writer.commit(directory, head, categories)
 
 
 def _reported(blocks: Iterable[np.ndarray], listener: Progress) -> Iterator[np.ndarray]:
@@ -139,13 +151,35 @@ def in_order_of(head: Head, source: LabelSource) -> LabelSource:
     )
 
 
-def store_objects(stored: StoredLabels, source: LabelSource) -> None:
+@contextmanager
+def room_to_grow(place: Place) -> Iterator[Room]:
+    """Hold the store at ``place`` for writing; what a ``with`` block that fails has written is removed."""
+    with writer_lock(place) as check_lock, manifest.plain_disk_errors(place):
+        stored = open_labels(place)
+        sweep(place)
+        if not isinstance(place, DiskPlace):
+            with manifest.discarded_on_failure(manifest.new_folder(place), place) as folder:
+                yield Room(stored, folder, check_lock)
+            sweep(place)
+        elif stored.data is place:
+            try:
+                yield Room(stored, place, check_lock)
+            finally:
+                sweep(place)
+        else:
+            raise InvalidInputError(
+                f"{place} was copied from a bucket; save() it on the disk to append to it."
+            )
+
+
+def store_objects(room: Room, source: LabelSource) -> None:
     """Append objects to a store; chunks that are full stay as they are unless the type grows."""
+    stored = room.stored
     head, rows = stored.head, stored.head.chunk_rows
     growth = more_objects(head, stored.categories(), in_order_of(head, source))
     kept_rows = head.n_objects // rows if growth.dtype == stored.dtype else 0
     writer = LabelWriter(
-        stored.data,
+        room.folder,
         stored.generation + 1,
         (growth.head.n_objects, len(head.names)),
         growth.dtype,
@@ -159,18 +193,20 @@ def store_objects(stored: StoredLabels, source: LabelSource) -> None:
     )
     new = encode(in_order_of(head, source), growth.encodings, growth.dtype)
     writer.write(rechunk(chain(old, new), rows))
-    writer.commit(growth.head, growth.categories)
+    room.check_lock()
+    writer.commit(stored.path, growth.head, growth.categories)
 
 
-def store_partitions(stored: StoredLabels, source: LabelSource, names: Sequence[str] | None) -> None:
+def store_partitions(room: Room, source: LabelSource, names: Sequence[str] | None) -> None:
     """Append partitions to a store; columns of chunks that are full stay, unless the type grows."""
+    stored = room.stored
     head = stored.head
     growth = more_partitions(head, stored.categories(), source, names)
     full = len(head.names) // MAX_CHUNK_COLUMNS if stored.chunk_columns == MAX_CHUNK_COLUMNS else 0
     kept_columns = full if growth.dtype == stored.dtype else 0
     n_partitions = len(growth.head.names)
     writer = LabelWriter(
-        stored.data,
+        room.folder,
         stored.generation + 1,
         (head.n_objects, n_partitions),
         growth.dtype,
@@ -180,7 +216,8 @@ def store_partitions(stored: StoredLabels, source: LabelSource, names: Sequence[
     )
     new = rechunk(encode(source, growth.encodings, growth.dtype), head.chunk_rows)
     writer.write(_beside(stored, kept_columns * MAX_CHUNK_COLUMNS, new))
-    writer.commit(growth.head, growth.categories)
+    room.check_lock()
+    writer.commit(stored.path, growth.head, growth.categories)
 
 
 def memory_objects(

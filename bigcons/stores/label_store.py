@@ -14,6 +14,7 @@ from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.stores import manifest
 from bigcons.stores.places import Place
+from bigcons.stores.shared_chunks import read_shared
 from bigcons.stores.zarr_arrays import (
     MAX_CHUNK_BYTES,
     damaged,
@@ -48,7 +49,7 @@ class StoredLabels:
     def __init__(self, path: Place) -> None:
         self.path = path
         self._stamp = _stamp(path)
-        self.data, body = manifest.load(path, KIND)
+        self.data, body, folders = manifest.load(path, KIND)
         try:
             self.head = _read_head(body)
             self.generation = _natural(body["generation"])
@@ -58,6 +59,7 @@ class StoredLabels:
             self.n_bytes = int(body["n_bytes"])
             self._categories_checksum = body["categories_checksum"]
             self._check_sizes(body)
+            self.shared = read_shared(body.get("shared"), folders, self.checksums.shape)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{path} has a manifest that does not add up ({error}); {_RESTORE}"
@@ -132,7 +134,7 @@ class StoredLabels:
     def _open_array(self, body: dict[str, Any]) -> Any:
         path = self.data / labels_name(self.generation)
         try:
-            array = open_array(path)
+            array = open_array(path, self.shared.arrays(labels_name))
         except StoreNotFoundError:
             raise CorruptStoreError(f"{path} is missing; {_RESTORE}") from None
         expected = (self.head.n_objects, len(self.head.names)), (self.head.chunk_rows, self.chunk_columns)

@@ -60,6 +60,7 @@ class LabelWriter:
         self._checksums: list[list[int]] = []
         self._kept_checksums: list[list[int]] = []
         self._next_row = 0
+        self._kept_bytes = 0
         if kept is not None:
             self._keep(kept, kept_rows, kept_columns)
 
@@ -76,8 +77,8 @@ class LabelWriter:
             self._checksums.append(kept + tile_checksums(block, self.chunk_columns))
             self._next_row = stop
 
-    def commit(self, head: Head, categories: Categories) -> None:
-        """Make this the valid generation, and remove all others."""
+    def commit(self, place: Place, head: Head, categories: Categories) -> None:
+        """Make this the valid generation of the store at ``place``."""
         if self._next_row != head.n_objects:
             raise InvalidInputError(
                 f"labels has {self._next_row} objects but {head.n_objects} when they were counted; "
@@ -99,10 +100,14 @@ class LabelWriter:
             "metadata_checksum": metadata_checksum(self._path),
             "categories_checksum": self._write_categories(categories),
             "checksums": self._checksums,
-            "n_bytes": self._path.n_bytes(),
+            "n_bytes": self._path.n_bytes() + self._kept_bytes,
         }
-        manifest.commit(self.directory, KIND, body)
-        sweep(self.directory, self.generation)
+        if isinstance(self.directory, DiskPlace) or place is self.directory:
+            manifest.commit(place, KIND, body)
+            return
+        body["shared"] = self._shared.body()
+        folders = [folder.name for folder in self._shared.folders]
+        manifest.commit(place, KIND, body, data=self.directory.name, shared=folders)
 
     def _write_categories(self, categories: Categories) -> int | None:
         if all(values is None for values in categories):
@@ -114,10 +119,15 @@ class LabelWriter:
 
     def _keep(self, kept: StoredLabels, kept_rows: int, kept_columns: int) -> None:
         n_rows, n_columns = kept.checksums.shape
-        for row in range(n_rows if kept_columns else kept_rows):
-            for column in range(kept_columns or n_columns):
-                chunk = f"c/{row}/{column}"
-                _link(kept.data / labels_name(kept.generation) / chunk, self._path / chunk)
+        n_rows, n_columns = (n_rows, kept_columns) if kept_columns else (kept_rows, n_columns)
+        if isinstance(kept.data, DiskPlace):
+            before = kept.data / labels_name(kept.generation)
+            for row, column in np.ndindex(n_rows, n_columns):
+                _link(before / f"c/{row}/{column}", self._path / f"c/{row}/{column}")
+        else:
+            grid = self._array.cdata_shape
+            self._shared = kept.shared.grown(kept.data, kept.generation, grid, n_rows, n_columns)
+            self._kept_bytes = kept.n_bytes if self._shared.folders else 0
         if kept_columns:
             self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
         else:
@@ -125,12 +135,16 @@ class LabelWriter:
             self._next_row = kept_rows * self.chunk_rows
 
 
-def sweep(directory: Place, generation: int) -> None:
-    """Remove what does not belong to ``generation``: older ones, and what a killed writer left."""
+def sweep(place: Place) -> None:
+    """Remove what the manifest does not name: older generations, and what a killed writer left."""
+    if not isinstance(place, DiskPlace):
+        manifest.sweep_folders(place)
+        return
+    generation = manifest.load(place, KIND).body["generation"]
     keep = {labels_name(generation), categories_name(generation)}
-    for name in directory.names():
+    for name in place.names():
         if name.startswith(("labels-", "categories-")) and name not in keep:
-            (directory / name).remove()
+            (place / name).remove()
 
 
 def _link(source: Place, target: Place) -> None:

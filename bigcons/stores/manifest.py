@@ -18,7 +18,7 @@ import shutil
 import sys
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,10 +38,13 @@ _FOLDER = re.compile(r"data-[0-9a-f]{32}")
 
 
 class Contents(NamedTuple):
-    """What a manifest says: where the data are, and what of."""
+    """What a manifest says."""
 
     data: Place
+    """Where the data are."""
     body: dict[str, Any]
+    shared: list[Place]
+    """Further folders, of which parts of the data count."""
 
 
 def is_store(path: StorePath | Place) -> bool:
@@ -49,11 +52,18 @@ def is_store(path: StorePath | Place) -> bool:
     return (place_of(path) / MANIFEST).is_file()
 
 
-def commit(place: StorePath | Place, kind: str, body: dict[str, Any], *, data: str | None = None) -> None:
+def commit(
+    place: StorePath | Place,
+    kind: str,
+    body: dict[str, Any],
+    *,
+    data: str | None = None,
+    shared: Sequence[str] = (),
+) -> None:
     """Make ``body`` the manifest of the store at ``place``, in one step and durably.
 
     All files of the store reach the disk first: what a manifest names is there. ``data`` is the name of the
-    folder of the data, if they do not lie beside the manifest.
+    folder of the data, if they do not lie beside the manifest, and ``shared`` those of others that count.
     """
     content = {
         "format": "bigcons",
@@ -62,18 +72,18 @@ def commit(place: StorePath | Place, kind: str, body: dict[str, Any], *, data: s
         "created_by": f"bigcons {__version__}",
         "body": json.loads(json.dumps(body, default=_plain)),
     }
-    _write(place_of(place), content, data)
+    _write(place_of(place), content, data, shared)
 
 
-def _write(place: Place, content: dict[str, Any], data: str | None) -> None:
+def _write(place: Place, content: dict[str, Any], data: str | None, shared: Sequence[str] = ()) -> None:
     if data is not None:
-        content = {**content, "data": data}
+        content = {**content, "data": data, "shared": list(shared)}
     content["checksum"] = _checksum(content)
     (place / MANIFEST).write_last(json.dumps(content, indent=1).encode())
 
 
 def load(path: StorePath | Place, kind: str) -> Contents:
-    """Return the place of the data and the body of the manifest of the store of ``kind`` at ``path``.
+    """Return the contents of the manifest of the store of ``kind`` at ``path``.
 
     Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if it is damaged and
     StoreError if a later format wrote it.
@@ -86,7 +96,8 @@ def load(path: StorePath | Place, kind: str) -> Contents:
             f"{KINDS[kind]} is needed here."
         )
     data = content.get("data")
-    return Contents(place if data is None else place / data, content["body"])
+    shared = [place / name for name in content.get("shared", [])]
+    return Contents(place if data is None else place / data, content["body"], shared)
 
 
 def read(path: StorePath | Place) -> dict[str, Any]:
@@ -111,7 +122,7 @@ def read(path: StorePath | Place) -> dict[str, Any]:
         raise StoreError(
             f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons."
         )
-    if content.get("data") is not None and not _is_folder(content["data"]):
+    if not all(_is_folder(name) for name in _folders(content)):
         raise CorruptStoreError(f"{file} names data outside of the store; restore the store from a copy.")
     return content
 
@@ -156,15 +167,22 @@ def _new_directory(path: Path) -> Iterator[Place]:
 def _new_folder(place: Place) -> Iterator[Place]:
     """Yield a folder inside ``place``, and have the manifest name it at the end."""
     sweep_folders(place)
-    folder = new_folder(place)
-    try:
+    with discarded_on_failure(new_folder(place), place) as folder:
         yield folder
         _write(place, read(folder), folder.name)
-    except BaseException:
-        folder.remove()
-        raise
     (folder / MANIFEST).remove()
     sweep_folders(place)
+
+
+@contextmanager
+def discarded_on_failure(folder: Place, place: Place) -> Iterator[Place]:
+    """Yield ``folder``; if the ``with`` block fails, remove it unless the manifest at ``place`` names it."""
+    try:
+        yield folder
+    except BaseException:
+        if not (is_store(place) and folder.name in _folders(read(place))):
+            folder.remove()
+        raise
 
 
 def new_folder(place: Place) -> Place:
@@ -174,10 +192,19 @@ def new_folder(place: Place) -> Place:
 
 def sweep_folders(place: Place) -> None:
     """Remove the folders of data that the manifest does not name: older ones, and those of killed writers."""
-    named = read(place).get("data") if is_store(place) else None
+    named = _folders(read(place)) if is_store(place) else []
     for name in place.names():
-        if _is_folder(name) and name != named:
+        if _is_folder(name) and name not in named:
             (place / name).remove()
+
+
+def _folders(content: dict[str, Any]) -> list[Any]:
+    """Return the names of the folders of data that a manifest gives; none if they lie beside it."""
+    shared = content.get("shared", [])
+    return [
+        *([content["data"]] if "data" in content else []),
+        *(shared if isinstance(shared, list) else [None]),
+    ]
 
 
 def _is_folder(name: object) -> bool:

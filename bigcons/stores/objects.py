@@ -126,7 +126,7 @@ class ObjectPlace(Place):
         """Put the object; what was put before it lasts."""
         self.put(content)
 
-    def put(self, content: bytes, mode: Any = "overwrite") -> Hashable:
+    def put(self, content: bytes, mode: Any = "overwrite") -> dict[str, str] | None:
         """Put the object and return its version, or return None if that breaks the condition ``mode``.
 
         "create" asks that there be none yet, a version that it be the one there.
@@ -136,9 +136,10 @@ class ObjectPlace(Place):
 
         with plain_errors(str(self)):
             try:
-                return obstore.put(self.bucket, self.key, content, mode=mode)
+                version = obstore.put(self.bucket, self.key, content, mode=mode)
             except (AlreadyExistsError, PreconditionError):
                 return None
+        return {name: value for name, value in version.items() if isinstance(value, str)}
 
     def remove(self) -> None:
         """Remove the object of this key and all below."""
@@ -151,7 +152,7 @@ class ObjectPlace(Place):
 
     def for_zarr(self, *, read_only: bool) -> Any:
         """Return a store of this folder alone: Zarr would mark all folders above as groups."""
-        from bigcons.stores.zarr_objects import FolderStore
+        from bigcons.stores.zarr_stores import FolderStore
 
         return FolderStore(connect(self.root, self.key), read_only=read_only)
 
@@ -193,7 +194,9 @@ def _connect(
     try:
         return from_url(f"{root}/{quote(key)}", retry_config=retries)
     except (BaseError, ValueError) as error:
-        raise InvalidInputError(f"{root} cannot be used ({_reason(error)}); check the URL.") from None
+        raise InvalidInputError(
+            f"{root} cannot be used ({_reason(error)}); check the URL and the settings AWS_*."
+        ) from None
 
 
 @contextmanager
@@ -218,7 +221,7 @@ def _complaint(error: Exception, text: str) -> str:
 
     if "NoSuchBucket" in text:
         return "is in a bucket that does not exist; check the URL, or make the bucket."
-    if "169.254." in text:  # where machines of the cloud ask for credentials, as the last resort
+    if "latest/api/token" in text:  # what a machine in the cloud asks for, when nothing else is set
         return (
             "needs credentials and found none; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
             "(or AWS_SKIP_SIGNATURE=true for a public bucket)."

@@ -101,7 +101,7 @@ class PairTable:
         manifest describes.
         """
         place = place_of(path)
-        data, body = manifest.load(place, KIND)
+        data, body, _ = manifest.load(place, KIND)
         expected = _expected(place, body)
         arrays = {name: _open_array(data / name, expected[name]) for name in PAIRS}
         return cls(**arrays, path=str(place), provenance=body["provenance"], stored=body)

@@ -92,7 +92,7 @@ class Place(ABC):
 
     @abstractmethod
     def for_zarr(self, *, read_only: bool) -> Any:
-        """Return this folder as what Zarr opens and creates arrays in."""
+        """Return this folder as a Zarr store."""
 
 
 class DiskPlace(Place):
@@ -196,9 +196,11 @@ class DiskPlace(Place):
             with suppress(FileNotFoundError, NotADirectoryError):
                 self.path.unlink()
 
-    def for_zarr(self, *, read_only: bool) -> str:  # noqa: ARG002 - Zarr's mode says it
-        """Return the path."""
-        return str(self.path)
+    def for_zarr(self, *, read_only: bool) -> Any:
+        """Return Zarr's store of this directory."""
+        from zarr.storage import LocalStore
+
+        return LocalStore(self.path, read_only=read_only)
 
 
 def place_of(path: StorePath | Place) -> Place:

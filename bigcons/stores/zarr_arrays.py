@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.stores.places import Place
+from bigcons.stores.zarr_stores import SharingStore
 
 CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")
 """The codecs a store may name: none of them runs code from the data."""
@@ -49,8 +50,8 @@ def create_group(place: Place) -> None:
     (place / METADATA).write(json.dumps(group).encode())
 
 
-def open_array(place: Place) -> zarr.Array:
-    """Open the array at ``place`` for reading.
+def open_array(place: Place, elsewhere: Mapping[str, Place] | None = None) -> zarr.Array:
+    """Open the array at ``place`` for reading; of chunks that lie in other arrays, ``elsewhere`` says which.
 
     Raises StoreNotFoundError, or CorruptStoreError for damaged metadata, links that leave the store,
     codecs outside ``CODECS`` and chunks above 2 GiB.
@@ -60,7 +61,11 @@ def open_array(place: Place) -> zarr.Array:
     if unknown := sorted(names - set(CODECS)) or metadata.get("storage_transformers"):
         raise CorruptStoreError(f"{place} names codecs that are not read: {unknown}; rewrite it with zstd.")
     try:
-        array = zarr.open_array(store=place.for_zarr(read_only=True), mode="r", zarr_format=3)
+        store = place.for_zarr(read_only=True)
+        if elsewhere:
+            others = {key: other.for_zarr(read_only=True) for key, other in elsewhere.items()}
+            store = SharingStore(store, others)
+        array = zarr.open_array(store=store, mode="r", zarr_format=3)
     except StoreError:
         raise
     except Exception as error:  # damaged metadata surfaces as an error of almost any type

@@ -248,11 +248,11 @@ def test_open__while_another_appends(store, monkeypatch):
     """The labels that the first manifest names go away before they are opened."""
     found = []
 
-    def append_then_open(path):
+    def append_then_open(path, *shared):
         if not found:
             found.append(path)
             Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
-        return open_array(path)
+        return open_array(path, *shared)
 
     open_array = label_store.open_array
     monkeypatch.setattr(label_store, "open_array", append_then_open)

@@ -1,10 +1,12 @@
-"""Zarr's store of a folder in a bucket, with the errors of a server told in one line."""
+"""Stores as Zarr sees them: a folder of a bucket, and a folder of which some objects lie elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from zarr.storage import ObjectStore
+from zarr.abc.store import Store
+from zarr.storage import ObjectStore, WrapperStore
 
 from bigcons.stores.objects import plain_errors
 
@@ -32,3 +34,20 @@ class FolderStore(ObjectStore[Any]):
         """Put the object."""
         with plain_errors(f"{self.store.prefix}/{key}"):
             await super().set(key, value)
+
+
+class SharingStore(WrapperStore[Store]):
+    """A store, to be read, of which the objects with the keys ``elsewhere`` are those of other stores."""
+
+    def __init__(self, store: Store, elsewhere: Mapping[str, Store] | None = None) -> None:
+        super().__init__(store)
+        self._elsewhere = dict(elsewhere or {})
+
+    def _with_store(self, store: Store) -> SharingStore:
+        return type(self)(store, self._elsewhere)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Return the object, or None if there is none."""
+        return await self._elsewhere.get(key, self._store).get(key, prototype, byte_range)
