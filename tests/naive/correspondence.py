@@ -46,13 +46,13 @@ def best_matching(table, n_groups):
 
 
 def votes(labels, groups, n_groups):
-    """Return the share of the observed labels of every object that votes for each group."""
+    """Return the share of the observed labels of every object that votes for each group; 0 without any."""
     clusters = base_clusters(labels)
     table = np.zeros((len(labels), n_groups))
     for cluster, group in zip(clusters, groups, strict=True):
         for i in cluster:
             table[i, group] += 1
-    return table / table.sum(axis=1, keepdims=True)
+    return table / np.maximum(table.sum(axis=1, keepdims=True), 1)
 
 
 def nearest_clusters(labels, winner):
