@@ -1,0 +1,112 @@
+"""The estimator of Bayesian cluster ensembles: what it finds, and what does not matter to it."""
+
+import numpy as np
+import pytest
+
+from bigcons.datasets import ce_8d5k, planted_ensemble
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.generate import feature_views
+from bigcons.metrics import adjusted_rand, nmi
+from bigcons.solvers.bce.estimator import BCE
+
+SIX_CLASSES = 6
+
+
+@pytest.fixture(scope="module", params=[0.0, 0.5], ids=["complete", "half missing"])
+def planted(request):
+    return planted_ensemble(1000, missing=request.param, random_state=0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fit__finds_unbalanced_planted_classes_from_any_seed(planted, seed):
+    ensemble, truth = planted
+    model = BCE(SIX_CLASSES, random_state=seed).fit(ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.95  # where two classes are one cluster it is .92 at most
+    assert (np.diff(model.history_["objective"]) >= -1e-9 * abs(model.objective_)).all()
+
+
+def views_of_8d5k(seed):
+    """Return k-means labels of five pairs of features of 8D5K, and its classes."""
+    features, classes = ce_8d5k(seed)
+    views = feature_views(features, n_features=2, n_clusters=5, n_partitions=5, random_state=seed)
+    return views.read(0, len(classes)), classes
+
+
+def test_fit__of_views_of_8d5k_is_better_than_any_of_them():
+    found, best = [], []
+    for seed in range(4):
+        labels, classes = views_of_8d5k(seed)
+        of_views = [nmi(classes, column) for column in labels.T]
+        found.append(nmi(classes, BCE(5, n_init=4, random_state=0).fit(labels).labels_))
+        best.append(max(of_views))
+        assert found[-1] > np.mean(of_views)
+    assert np.mean(found) > np.mean(best)
+
+
+def test_fit__more_starts_reach_a_higher_bound(small):
+    few, many = (BCE(3, init="random", n_init=n, random_state=0).fit(small[0]) for n in (1, 10))
+    assert few.objective_ < many.objective_
+
+
+@pytest.fixture(scope="module")
+def small():
+    return planted_ensemble(600, 20, shares=(0.5, 0.3, 0.2), missing=0.3, random_state=1)
+
+
+def test_fit__names_of_labels_do_not_matter(small):
+    ensemble, _ = small
+    labels = ensemble.read(0, 600)
+    rng = np.random.default_rng(0)
+    renamed = labels.copy()
+    for u, k in enumerate(ensemble.n_clusters):
+        seen = labels[:, u] >= 0
+        renamed[seen, u] = rng.permutation(k)[labels[seen, u]]
+    found, expected = (BCE(3, n_init=4, random_state=0).fit(x) for x in (renamed, labels))
+    assert adjusted_rand(expected.labels_, found.labels_) == 1
+    assert found.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+
+
+def test_fit__random_start_finds_the_classes_too(small):
+    ensemble, truth = small
+    expected = BCE(3, random_state=0).fit(ensemble)
+    model = BCE(3, init="random", n_init=10, random_state=0).fit(ensemble)
+    assert adjusted_rand(truth, model.labels_) >= adjusted_rand(truth, expected.labels_) - 0.05
+
+
+def test_fit__alpha_stays_if_told_and_the_bound_is_lower_for_it(small):
+    fixed = BCE(3, update_alpha=False, n_init=2, random_state=0).fit(small[0])
+    free = BCE(3, n_init=2, random_state=0).fit(small[0])
+    assert set(fixed.history_["sum_alpha"]) == {1.5}
+    assert fixed.objective_ < free.objective_
+
+
+@pytest.mark.filterwarnings("ignore:BCE stopped at max_iter:bigcons.errors.ConvergenceWarning")
+@pytest.mark.parametrize("client", [ThreadsEngine(1), ThreadsEngine(3)])
+def test_fit__has_the_same_bits_on_any_engine(tmp_path, client):
+    ensemble, _ = planted_ensemble(4500, 12, missing=0.4, random_state=2)
+    stored = ensemble.save(tmp_path / "ensemble.zarr", chunk_rows=700)
+    assert len(stored.blocks()) == 7
+    fits = [
+        BCE(4, n_init=3, n_finalists=2, max_iter=3, random_state=1, client=c).fit(stored)
+        for c in ("serial", client)
+    ]
+    assert fits[0].memberships_.tobytes() == fits[1].memberships_.tobytes()
+    assert fits[0].history_ == fits[1].history_
+
+
+def test_predict__new_objects_find_their_class(small):
+    ensemble, truth = small
+    labels = ensemble.read(0, 600)
+    model = BCE(3, random_state=0).fit(labels[:400])
+    assert adjusted_rand(truth[400:], model.predict(labels[400:])) > 0.85
+    np.testing.assert_allclose(model.predict_proba(labels[400:]).sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [({"init": "base"}, "init='base'"), ({"lap": 0.0}, "lap=0.0"), ({"n_finalists": 0}, "n_finalists=0")],
+)
+def test_fit__refuses_bad_parameters(small, parameters, message):
+    with pytest.raises(InvalidInputError, match=message):
+        BCE(3, **parameters).fit(small[0])
