@@ -18,12 +18,11 @@ from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, parse_size
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
-from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.solvers.pcc.blocked import solve_blocked
 from bigcons.solvers.pcc.extension import extend_subsample
 from bigcons.solvers.pcc.heap import solve_pairs
 from bigcons.solvers.pcc.pair_choice import check_pairs, resolve_pairs
-from bigcons.solvers.pcc.placing import isolated_objects, place_isolated, state_of_solution
+from bigcons.solvers.pcc.placing import isolated_objects, place_isolated, placing_of
 from bigcons.solvers.pcc.plan import Work, check_memory, chooses_blocks, keeps_labels
 from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.start import Init
@@ -75,7 +74,8 @@ class PCC(ConsensusClusterer):
         n_clusters, and ten times that for pairs="dense").
     tol
         Largest KKT gap at which to stop, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
-        max_iter.
+        max_iter. With prototypes a solve also stops when a pass lowers the objective by less than
+        ``tol / 1000`` of it.
     n_init
         Starts, of which the lowest objective is kept. "auto": 8 on the subsample of pairs="all", else 1.
     init
@@ -111,9 +111,10 @@ class PCC(ConsensusClusterer):
     gap_ : largest relative KKT gap left, the measure that ``tol`` bounds
     approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
     n_clusters_ : clusters that win objects
-    n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether ``gap_ <= tol``
-        (or, with prototypes, a pass no longer lowered the objective by ``tol / 1000`` of it), and a list per
-        quantity with an entry per pass
+    n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether the solve stopped
+        by itself, and a list per quantity with an entry per pass. Converged means ``gap_ <= tol``; with
+        prototypes, or that a pass lowered the objective by less than ``tol / 1000`` of it, when ``gap_`` may
+        still be tens of times ``tol``: ``gap_`` is always the gap that was measured
 
     Notes
     -----
@@ -201,17 +202,18 @@ class PCC(ConsensusClusterer):
             self.history_ = solution.history
             if self._uses_prototypes:
                 self.approximation_error_ = solution.history["error"][-1]
-            self._state = solution.state or state_of_solution(labels, solution, engine)
+            self._placing = placing_of(labels, solution, self.divergence, engine)
             self._publish(ensemble, solution.read, survey.unlabelled, out)
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
 
         ``x`` as in ``fit``, with the same partitions. Each object gets its best membership given all fitted
-        ones, by the squared divergence over all pairs; labels that were not seen in ``fit`` count as missing,
+        ones over all pairs: by the model's own divergence if it was fitted to all pairs, by the squared one
+        if it was fitted to some; labels that were not seen in ``fit`` count as missing,
         objects without any label get uniform memberships.
         """
-        check_is_fitted(self, "_state")
+        check_is_fitted(self, "_placing")
         return np.concatenate([memberships for _, memberships in self._placed(as_ensemble(x))])
 
     def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
@@ -220,7 +222,7 @@ class PCC(ConsensusClusterer):
         With ``out``, labels and memberships also go to a Consensus store there, block by block. See
         `predict_proba`.
         """
-        check_is_fitted(self, "_state")
+        check_is_fitted(self, "_placing")
         ensemble = as_ensemble(x)
         if out is None:
             return np.concatenate([labels for labels, _ in self._placed(ensemble)])
@@ -233,12 +235,11 @@ class PCC(ConsensusClusterer):
 
     def _placed(self, ensemble: Ensemble) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield labels and memberships of new objects, block by block."""
-        tables, offsets, state = self._recoding.tables(ensemble), self._recoding.offsets, self._state
+        tables, offsets, placing = self._recoding.tables(ensemble), self._recoding.offsets, self._placing
 
         def place(block: Block) -> tuple[np.ndarray, np.ndarray]:
             labels = recode(ensemble.read(block.start, block.stop), tables)
-            memberships = np.empty((block.n_rows, state.n_clusters), np.float32)
-            place_block(state, labels, offsets, memberships)
+            memberships = placing.place(labels, offsets)
             winners = np.where((labels >= 0).any(axis=1), memberships.argmax(axis=1), -1)
             return winners.astype(np.int32), memberships
 

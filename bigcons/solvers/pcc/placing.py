@@ -1,18 +1,55 @@
-"""The all-pairs state of memberships that any solver found, and objects placed by it."""
+"""What memberships that any solver found mean to further objects, and objects placed by it."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorised import State, add_states, empty_state, state_of_block
+from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
+from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
+from bigcons.solvers.pcc import prototypes
 from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
 from bigcons.stores.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
+
+
+class BySquares(NamedTuple):
+    """Places objects by the squared divergence over all pairs."""
+
+    state: State
+
+    def place(self, labels: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Return the best memberships (rows, K) float32 of objects that were not solved."""
+        placed = np.empty((labels.shape[0], self.state.n_clusters), np.float32)
+        place_block(self.state, labels, offsets, placed)
+        return placed
+
+
+class ByPrototypes(NamedTuple):
+    """Places objects by any divergence, over all pairs as the prototypes see them."""
+
+    tables: Tables
+    divergence: str | Divergence
+
+    def place(self, labels: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Return the best memberships (rows, K) float32 of objects that were not solved."""
+        return prototypes.place_block(self.tables, labels, offsets, resolve_divergence(self.divergence))
+
+
+def placing_of(
+    ensemble: Ensemble, solution: Solution, divergence: str | Divergence, engine: Engine
+) -> BySquares | ByPrototypes:
+    """Return the way to place further objects: by the tables that the solver left, else by squares."""
+    if solution.tables is not None:
+        return ByPrototypes(solution.tables, divergence)
+    return BySquares(solution.state or state_of_solution(ensemble, solution, engine))
 
 
 def state_of_solution(ensemble: Ensemble, solution: Solution, engine: Engine) -> State:

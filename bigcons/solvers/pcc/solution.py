@@ -8,6 +8,7 @@ import numpy as np
 
 from bigcons.coassociation.factorised import State
 from bigcons.execution.loop import History
+from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.stores.checkpoint import BlockArrays
 
@@ -44,6 +45,8 @@ class Solution(NamedTuple):
     history: History
     state: State | None = None
     """The all-pairs state of the memberships, where the solver has it anyhow."""
+    tables: Tables | None = None
+    """The prototypes' tables of the memberships, of a solver that works by them."""
 
     def read(self, block: Block) -> np.ndarray:
         """Return the memberships of a block, not to be changed."""
