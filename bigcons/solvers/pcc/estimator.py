@@ -89,8 +89,9 @@ class PCC(ConsensusClusterer):
         Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on
         any engine.
     memory
-        Budget such as "2GB" for the whole process: refused before the run, with the size that would do, if
-        what is held and the blocks under way do not fit.
+        Budget such as "2GB" for this process and the Dask workers, if any, of the machine with most of them:
+        refused before the run, with the size that would do, if what is held and the blocks under way do not
+        fit.
     out
         Path at which ``fit`` stores the result as a Consensus, block by block; memberships are then not held
         in memory, and every pass is committed to ``<out>.partial``.
