@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -72,6 +73,15 @@ def test_keep_on_disk__damaged_entries_are_compiled_anew(filled: Path) -> None:
             if number % 2
             else content[:100] + bytes([content[100] ^ 255]) + content[101:]
         )
+    assert hits(start(filled)) == [0, 0]
+    assert hits(start(filled)) == [1, 2]
+
+
+def test_keep_on_disk__entries_of_another_python_are_compiled_anew(filled: Path) -> None:
+    """What one version of Python pickled another may not read, though it is whole."""
+    for entry in filled.rglob("*.nbc"):
+        content = b"a pickle from elsewhere"
+        entry.write_bytes(hashlib.sha256(content).digest() + content)
     assert hits(start(filled)) == [0, 0]
     assert hits(start(filled)) == [1, 2]
 

@@ -187,6 +187,6 @@ def one_thread() -> Any:
 def _controller() -> Any:
     """The thread pools of this process, looked up once scikit-learn has loaded its own."""
     import sklearn.cluster  # noqa: F401
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+    from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import inspect
 import pickle
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -41,8 +42,11 @@ class KernelCache(FunctionCache):
         digest, content = content[:32], content[32:]
         if hashlib.sha256(content).digest() != digest:
             return None
-        entry = pickle.loads(content)  # noqa: S301 - the user's own files, as with numba's cache
-        return self._impl.rebuild(target_context, entry)
+        try:
+            entry = pickle.loads(content)  # noqa: S301 - the user's own files, as with numba's cache
+            return self._impl.rebuild(target_context, entry)
+        except Exception:  # of any kind: what cannot be read is compiled again
+            return None
 
     def _save_overload(self, sig: Any, data: Any) -> None:
         if not _takes_only_ours(sig) or not self._impl.check_cachable(data):
@@ -59,6 +63,7 @@ class KernelCache(FunctionCache):
         parts = [
             self._kernel_name,
             numba.__version__,
+            str(sys.implementation.cache_tag),
             *map(_stable_type, sig),
             str(codegen.magic_tuple()),
             _sources(),

@@ -12,8 +12,6 @@ _HOMES = {
     "pcc": "bigcons.solvers.pcc.estimator:PCC",
     "bce": "bigcons.solvers.bce.estimator:BCE",
     "bce-gibbs": "bigcons.solvers.bce.gibbs:GibbsBCE",
-    "bce": "bigcons.solvers.bce.estimator:BCE",
-    "bce-gibbs": "bigcons.solvers.bce.gibbs:GibbsBCE",
     "mixture": "bigcons.solvers.mixture:MixtureModel",
     "qmi": "bigcons.solvers.qmi:QMI",
     "kcc": "bigcons.solvers.qmi:KCC",
@@ -29,6 +27,13 @@ _HOMES = {
     "ccu": "bigcons.solvers.correspondence:CCU",
     "ccsvd": "bigcons.solvers.correspondence:CCSVD",
     "best": "bigcons.solvers.best:BEST",
+    "greedy-anmi": "bigcons.solvers.greedy:GreedyANMI",
+    "supra": "bigcons.solvers.supra:Supra",
+    "eac": "bigcons.solvers.evidence:EAC",
+    "eac-single": "bigcons.solvers.evidence:EACSingle",
+    "eac-average": "bigcons.solvers.evidence:EACAverage",
+    "furthest": "bigcons.solvers.furthest:Furthest",
+    "did": "bigcons.solvers.did:DID",
 }
 
 

@@ -184,7 +184,7 @@ class DID(ConsensusClusterer):
     ) -> tuple[np.ndarray, float]:
         """Return labels by normalised cuts, numbered by first objects, and the cut."""
         from sklearn.cluster import spectral_clustering
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
 
         matrix = similarity_matrix(model, engine)[np.ix_(labelled, labelled)]
         for i in range(len(matrix)):

@@ -153,8 +153,8 @@ class PassClusterer(ConsensusClusterer):
         check_is_fitted(self, "labels_")
         if not hasattr(self, "_problem"):
             raise InvalidInputError(
-                f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects by; "
-                "predict with another method."
+                f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects by;"
+                " predict with another method."
             )
         tables, problem, state = self._recoding.tables(ensemble), self._problem, self._state
 

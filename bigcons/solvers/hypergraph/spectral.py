@@ -104,7 +104,7 @@ def n_different_rows(rows: np.ndarray) -> int:
 def one_thread() -> Iterator[None]:
     """Keep BLAS and OpenMP to one thread, so that the order of their sums does not depend on the machine."""
     import sklearn.cluster  # noqa: F401 - loads the libraries that are to be limited
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1):
         yield
