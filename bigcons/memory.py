@@ -58,6 +58,12 @@ def format_size(n_bytes: float) -> str:
     return f"{value:.3g} TB"
 
 
+def enough_for(n_bytes: float) -> str:
+    """Write a size for people as `format_size`, rounded up: as a budget it holds ``n_bytes``."""
+    digits = max(math.floor(math.log10(max(n_bytes, 1.0))) - 2, 0)
+    return format_size(math.ceil(n_bytes / 10**digits) * 10**digits)
+
+
 def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, what: str) -> int:
     """Return how many rows of ``bytes_per_row`` fit into ``budget`` beside ``fixed`` bytes.
 
@@ -68,7 +74,7 @@ def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: 
         needed = fixed + int(at_least * bytes_per_row)
         raise MemoryBudgetError(
             f"memory={format_size(budget)} cannot hold {what}, which needs at least {format_size(needed)}; "
-            f"raise the budget to {format_size(needed)} or more."
+            f"raise the budget to {enough_for(needed)} or more."
         )
     return rows
 

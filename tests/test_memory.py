@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.memory import Block, format_size, parse_size, row_blocks, rows_within
+from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks, rows_within
 
 
 @given(st.integers(0, 500), st.integers(1, 60))
@@ -71,7 +71,7 @@ def test_format_size__has_three_digits_and_a_unit(n_bytes, expected):
     assert format_size(n_bytes) == expected
 
 
-@given(st.integers(1, 10**15))
+@given(st.integers(1, 9 * 10**14))  # beyond that a size has no unit
 def test_format_size__reads_back_within_its_digits(n_bytes):
     text = format_size(n_bytes)
     if "e" not in text:
@@ -99,3 +99,9 @@ def test_rows_within__refuses_with_both_numbers():
         "memory=1 kB cannot hold two rows, which needs at least 1.7 kB; raise the budget to 1.7 kB or more."
     )
     assert str(refusal.value) == message
+
+
+@given(st.integers(1, 9 * 10**14))  # beyond that a size has no unit
+def test_enough_for__is_a_budget_that_holds_the_bytes(n_bytes):
+    budget = parse_size(enough_for(n_bytes))
+    assert n_bytes <= budget <= max(n_bytes * 1.0101, n_bytes + 1)

@@ -8,15 +8,15 @@ of them over all blocks, several in the same passes, and commits every pass; it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import run_passes
+from bigcons.execution.loop import Packed, Pass, Record, Stage, run_stages
 from bigcons.memory import Block
-from bigcons.progress import progress
+from bigcons.progress import Progress
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble
 
@@ -27,8 +27,6 @@ State = Mapping[str, np.ndarray]
 
 Stats = Mapping[str, np.ndarray]
 """Small named arrays that add up over the blocks."""
-
-Record = dict[str, float]
 
 
 class Problem(Protocol):
@@ -73,23 +71,17 @@ class Problem(Protocol):
         ...
 
 
-class Stage(NamedTuple):
-    """All that the next pass depends on: what a snapshot holds."""
+class Finalists(NamedTuple):
+    """The starts that are carried over all objects, side by side."""
 
     judged: list[State]
-    """One state per finalist: the one that the last record speaks of."""
+    """The states that their last records speak of."""
     following: list[State]
-    """One state per finalist: that of the next pass."""
+    """The states of the next pass."""
     records: list[list[Record]]
-    """One list per finalist, one record a pass."""
-    settled: bool = False
-    carries: bool = False
+    """One list each, one record a pass."""
+    carries: bool
     """Whether the block arrays hold what objects carry into the next pass."""
-
-    @property
-    def n_passes(self) -> int:
-        """How many passes have been made."""
-        return len(self.records[0])
 
 
 class Solution(NamedTuple):
@@ -134,44 +126,46 @@ def solve_by_passes(
     ``n_finalists`` of them on all objects in the same passes, and return the best of these.
     """
     blocks = ensemble.blocks()
-    resumed = _resumed(snapshots)
-    if resumed is None:
-        stage, rows = _finalists(problem, sample, n_init, n_finalists, max_passes, tol, seed, engine)
-        if rows is not None and sample.shape[0] == ensemble.n_objects:
-            for block in blocks:
-                arrays.write(0, block, rows[block.start : block.stop])
-            stage = stage._replace(carries=True)
-        _commit(snapshots, stage)
-    else:
-        stage = resumed
-    done = stage.n_passes
-    states, carries = stage.following, stage.carries
 
-    def visit(block: Block) -> list[Stats]:
-        labels = ensemble.read(block.start, block.stop)
-        before = arrays.read(done, block) if carries else None
-        stats, after = visit_all(problem, states, labels, before)
-        if after is not None:
-            arrays.write(done + 1, block, after)
-        return stats
+    def begin() -> Finalists:
+        finalists, rows = _finalists(problem, sample, n_init, n_finalists, max_passes, tol, seed, engine)
+        if rows is None or sample.shape[0] < ensemble.n_objects:
+            return finalists
+        for block in blocks:
+            arrays.write(0, block, rows[block.start : block.stop])
+        return finalists._replace(carries=True)
 
-    def one_pass(_number: int) -> Record:
-        nonlocal stage, states, carries, done
+    def one_pass(stage: Stage[Finalists], listener: Progress) -> Pass[Finalists]:
+        generation, states, carries = stage.generation, stage.state.following, stage.state.carries
+
+        def visit(block: Block) -> list[Stats]:
+            labels = ensemble.read(block.start, block.stop)
+            before = arrays.read(generation, block) if carries else None
+            stats, after = visit_all(problem, states, labels, before)
+            if after is not None:
+                arrays.write(generation + 1, block, after)
+            return stats
+
         stats = fold(engine, blocks, visit, add_all, progress=listener)
-        stage = finish_all(problem, stage, stats, tol)
-        _commit(snapshots, stage)
-        arrays.drop(done)
-        states, carries, done = stage.following, stage.carries, stage.n_passes
-        return stage.records[_best(problem, stage.records)][-1]
+        finalists, settled = finish_all(problem, stage.state, stats, tol)
+        record = finalists.records[_best(problem, finalists)][-1]
+        return Pass(finalists, generation + 1, record, settled)
 
-    with progress(problem.name, ensemble.n_objects * (max_passes - done)) as listener:
-        passes = run_passes(one_pass, first=done + 1, max_passes=max_passes, what=problem.name)
-        while not stage.settled and next(passes, None) is not None:
-            pass
-    best = _best(problem, stage.records)
+    stage = run_stages(
+        begin,
+        one_pass,
+        pack=_pack,
+        unpack=_unpack,
+        max_passes=max_passes,
+        n_objects=ensemble.n_objects,
+        what=problem.name,
+        arrays=arrays,
+        snapshots=snapshots,
+    )
+    finalists, best = stage.state, _best(problem, stage.state)
     columns = slice(best * problem.n_carried, (best + 1) * problem.n_carried)
-    carried = CarriedArrays(arrays, done, columns)
-    return Solution(stage.judged[best], carried, stage.records[best], stage.settled)
+    carried = CarriedArrays(arrays, stage.generation, columns)
+    return Solution(finalists.judged[best], carried, finalists.records[best], stage.is_settled)
 
 
 def _finalists(
@@ -183,23 +177,23 @@ def _finalists(
     tol: float,
     seed: int,
     engine: Engine,
-) -> tuple[Stage, np.ndarray | None]:
-    """Return the first stage, of the best starts on the sample, and what its objects carry side by side."""
+) -> tuple[Finalists, np.ndarray | None]:
+    """Return the best starts on the sample, and what its objects carry, side by side."""
 
     def restart(number: int) -> tuple[Record, State, np.ndarray | None]:
         state, carried = problem.start(sample, seed, number)
-        stage = Stage([], [state], [[]])
-        while not stage.settled and stage.n_passes < max_passes:
-            stats, carried = visit_all(problem, stage.following, sample, carried)
-            stage = finish_all(problem, stage, stats, tol)
-        return stage.records[0][-1], stage.judged[0], carried
+        alone, settled = Finalists([], [state], [[]], carries=False), False
+        while not settled and len(alone.records[0]) < max_passes:
+            stats, carried = visit_all(problem, alone.following, sample, carried)
+            alone, settled = finish_all(problem, alone, stats, tol)
+        return alone.records[0][-1], alone.judged[0], carried
 
     results = list(engine.map(restart, range(n_init)))
     results.sort(key=lambda result: _rank(problem, result[0]))
     carried = [rows for _, _, rows in results[:n_finalists] if rows is not None]
     states = [state for _, state, _ in results[:n_finalists]]
-    stage = Stage([], states, [[] for _ in states])
-    return stage, np.concatenate(carried, axis=1) if carried else None
+    finalists = Finalists([], states, [[] for _ in states], carries=False)
+    return finalists, np.concatenate(carried, axis=1) if carried else None
 
 
 def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
@@ -230,46 +224,40 @@ def add_all(total: list[Stats], more: list[Stats]) -> list[Stats]:
     return total
 
 
-def finish_all(problem: Problem, stage: Stage, stats: list[Stats], tol: float) -> Stage:
-    """Return the stage after a pass with these statistics; it is settled when every finalist is."""
+def finish_all(
+    problem: Problem, finalists: Finalists, stats: list[Stats], tol: float
+) -> tuple[Finalists, bool]:
+    """Return the finalists after a pass with these statistics, and whether all of them are settled."""
     following, records, settled = [], [], True
-    for state, own, past in zip(stage.following, stats, stage.records, strict=True):
+    for state, own, past in zip(finalists.following, stats, finalists.records, strict=True):
         state_after, record = problem.finish(state, own)
         settled &= problem.is_settled(past[-1] if past else None, record, tol)
         following.append(state_after)
         records.append([*past, record])
-    return Stage(stage.following, following, records, settled, carries=problem.n_carried > 0)
+    return Finalists(finalists.following, following, records, problem.n_carried > 0), settled
 
 
-def _best(problem: Problem, records: list[list[Record]]) -> int:
-    return min(range(len(records)), key=lambda f: _rank(problem, records[f][-1]))
+def _best(problem: Problem, finalists: Finalists) -> int:
+    return min(range(len(finalists.records)), key=lambda f: _rank(problem, finalists.records[f][-1]))
 
 
 def _rank(problem: Problem, record: Record) -> float:
     return record["objective"] if problem.lower_is_better else -record["objective"]
 
 
-def _commit(snapshots: Snapshots | None, stage: Stage) -> None:
-    if snapshots is None:
-        return
+def _pack(finalists: Finalists) -> Packed:
     arrays: dict[str, np.ndarray] = {}
-    for part, states in (("judged", stage.judged), ("following", stage.following)):
+    for part, states in (("judged", finalists.judged), ("following", finalists.following)):
         for f, state in enumerate(states):
             arrays |= {f"{part}.{f}.{name}": values for name, values in state.items()}
-    facts = {"records": stage.records, "settled": stage.settled, "carries": stage.carries}
-    snapshots.save(arrays, facts)
+    return arrays, {"records": finalists.records, "carries": finalists.carries}
 
 
-def _resumed(snapshots: Snapshots | None) -> Stage | None:
-    found = snapshots.load() if snapshots is not None else None
-    if found is None:
-        return None
-    arrays, facts = found
-    n_finalists = len(facts["records"])
+def _unpack(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Finalists:
     states: dict[str, list[dict[str, np.ndarray]]] = {
-        part: [{} for _ in range(n_finalists)] for part in ("judged", "following")
+        part: [{} for _ in facts["records"]] for part in ("judged", "following")
     }
     for key, values in arrays.items():
         part, f, name = key.split(".", 2)
         states[part][int(f)][name] = values
-    return Stage([*states["judged"]], [*states["following"]], **facts)
+    return Finalists([*states["judged"]], [*states["following"]], **facts)

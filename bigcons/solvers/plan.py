@@ -6,7 +6,7 @@ import logging
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import format_size, parse_size, resident_bytes
+from bigcons.memory import enough_for, format_size, parse_size, resident_bytes
 from bigcons.stores.ensemble import Ensemble
 
 logger = logging.getLogger("bigcons")
@@ -40,7 +40,7 @@ def check_plan(
     if memory is not None and needed > parse_size(memory):
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
-            f"raise it to {format_size(needed)}{remedy}."
+            f"raise it to {enough_for(needed)}{remedy}."
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.memory import Block, format_size
+from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
 from bigcons.solvers.plan import check_plan, label_bytes
 from bigcons.stores.ensemble import Ensemble
@@ -52,7 +52,7 @@ def check_overlaps_plan(
     if memory is None and table > LARGEST_TABLE:
         raise MemoryBudgetError(
             f"{name} needs {format_size(TABLES_HELD * table)} for the overlaps of "
-            f"n_base_clusters={ensemble.n_base_clusters}; pass memory='{format_size(TABLES_HELD * table)}' "
+            f"n_base_clusters={ensemble.n_base_clusters}; pass memory='{enough_for(TABLES_HELD * table)}' "
             "or more to allow it, or use PCC, whose memory is linear in the base clusters."
         )
     n, rows = ensemble.n_objects, ensemble.chunk_rows
