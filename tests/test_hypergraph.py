@@ -324,7 +324,7 @@ def test_mcla__groups_by_average_linkage(planted):
     from scipy.spatial.distance import squareform
 
     ensemble = Ensemble.from_labels(planted[1])
-    model = MCLA(5).fit(ensemble)
+    model = MCLA(5, partitioner="average").fit(ensemble)
     weights = jaccard_weights(fold_overlaps(ensemble, SERIAL), ensemble.offsets, observed=False)
     distances = 1.0 - weights
     np.fill_diagonal(distances, 0.0)
@@ -367,10 +367,10 @@ def uneven_partitions(seed):
     return truth, labels
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_mcla__by_spectrum_is_safe_from_partitions_of_uneven_numbers(seed):
+@pytest.mark.parametrize("seed", [7, 9, 16])  # where average linkage falls to 0.65 and less
+def test_mcla__is_safe_from_partitions_of_uneven_numbers(seed):
     truth, labels = uneven_partitions(seed)
-    assert adjusted_rand(truth, MCLA(6, partitioner="spectral", random_state=0).fit(labels).labels_) > 0.95
+    assert adjusted_rand(truth, MCLA(6, random_state=0).fit(labels).labels_) > 0.95
 
 
 # The paper's experiments
@@ -401,7 +401,7 @@ def test_noise_experiment__recovers_the_original_as_published(method):
 
 def test_noise_experiment__mcla_recovers_the_original_up_to_a_quarter():
     truth, labels = naive.noisy_copies(500, 10, 8, 0.2, 0)
-    assert nmi(truth, MCLA(10).fit(labels).labels_) > 0.999
+    assert nmi(truth, MCLA(10, random_state=0).fit(labels).labels_) > 0.999
 
 
 @pytest.fixture(scope="module")
@@ -528,7 +528,11 @@ def test_n_clusters__of_one_takes_all(method):
         (HGPA(2, edge_weight="mass"), "edge_weight='mass' is unknown"),
         (MCLA(2, union="none"), "union='none' is unknown"),
         (MCLA(2, ties="first"), "ties='first' is unknown"),
-        (MCLA(2, imbalance=0.1), "imbalance=0.1 with partitioner='average'"),
+        (MCLA(2, imbalance=0.1), "imbalance=0.1 with partitioner='spectral'"),
+        (MCLA(2, partitioner="average", imbalance=0.1), "imbalance=0.1 with partitioner='average'"),
+        (CSPA(2, partitioner="metis", n_init=3), "n_init=3 with partitioner='metis'"),
+        (HBGF(2, partitioner="metis", max_iter=5), "max_iter=5 with partitioner='metis'"),
+        (HGPA(2, partitioner="mtkahypar", tol=0.0), r"tol=0.0 with .* leave it at 0.0001"),
     ],
 )
 def test_parameters__that_make_no_sense_are_refused(model, message):

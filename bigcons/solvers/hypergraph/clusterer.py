@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 
@@ -39,15 +40,10 @@ class GraphClusterer(ConsensusClusterer):
         return KMeansSettings(self.n_clusters, self.n_init, self.max_iter, self.tol)
 
     def _checked_imbalance(self, partitioner: str) -> float:
-        """Return the imbalance allowed; refuse one that would be ignored."""
-        if partitioner == "spectral" and self.imbalance is not None:
-            raise InvalidInputError(
-                f"imbalance={self.imbalance} with partitioner='spectral', which leaves the sizes free; "
-                "use imbalance=None."
-            )
-        if self.imbalance is None:
-            return DEFAULT_IMBALANCE
-        return check_number("imbalance", self.imbalance, above=0.0)
+        """Return the imbalance allowed; refuse settings that ``partitioner`` has no use for."""
+        unused = ("imbalance",) if partitioner == "spectral" else ("n_init", "max_iter", "tol")
+        refuse_unused(self, partitioner, unused)
+        return checked_imbalance(self.imbalance)
 
     def _solve_spectral(
         self,
@@ -83,3 +79,20 @@ class GraphClusterer(ConsensusClusterer):
             return parts[block.start : block.stop]
 
         self._publish_labels(ensemble, read, survey.unlabelled, out)
+
+
+def refuse_unused(model: ConsensusClusterer, partitioner: str, names: tuple[str, ...]) -> None:
+    """Refuse parameters of ``model`` that were set although ``partitioner`` has no use for them."""
+    parameters = inspect.signature(type(model)).parameters
+    for name in names:
+        value, default = getattr(model, name), parameters[name].default
+        if value != default:
+            raise InvalidInputError(
+                f"{name}={value!r} with partitioner={partitioner!r}, which has no use for it; "
+                f"leave it at {default!r}."
+            )
+
+
+def checked_imbalance(imbalance: float | None) -> float:
+    """Return by which share the largest part may exceed its equal share."""
+    return DEFAULT_IMBALANCE if imbalance is None else check_number("imbalance", imbalance, above=0.0)

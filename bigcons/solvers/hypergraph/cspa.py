@@ -52,7 +52,8 @@ class CSPA(GraphClusterer):
         0.05.
     n_init, max_iter, tol
         Of the k-means of the spectral embedding: restarts on a sample of 20,000 objects, most passes over all
-        objects, and the squared move of the centres, relative to the variance, that ends them.
+        objects, and the squared move of the centres, relative to the variance, that ends them. The other
+        partitioners run no k-means and refuse other values than these.
     random_state
         Seed.
     memory
