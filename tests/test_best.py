@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, UnlabelledObjectsWarning
-from bigcons.metrics import anmi, nmi
+from bigcons.metrics import anmi
 from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_criterion
 from bigcons.solvers.best import BEST, DISTANCES
 from tests.naive import correspondence as naive
 from tests.naive import metrics as naive_metrics
-from tests.naive.hypergraph import noisy_copies
 from tests.strategies import label_matrices
 
 
@@ -99,12 +98,3 @@ def test_best__leaves_objects_without_any_label_alone(unlabelled):
     assert model.best_partition_ == 0
     assert model.labels_[[0, 1, 2, 4]].tolist() == [0, 0, 1, -1]
     assert model.labels_[3] == (1 if unlabelled == "nearest" else -1)
-
-
-@pytest.mark.parametrize(("share", "expected"), [(0.25, 0.616), (0.5, 0.334)])
-def test_noise_experiment__is_as_far_from_the_original_as_one_copy(share, expected):
-    values = []
-    for seed in range(6):
-        truth, labels = noisy_copies(500, 10, 8, share, seed)
-        values.append(nmi(truth, BEST(10).fit(labels).labels_))
-    assert np.mean(values) == pytest.approx(expected, abs=0.02)

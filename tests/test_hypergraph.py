@@ -375,34 +375,6 @@ def test_mcla__is_safe_from_partitions_of_uneven_numbers(seed):
 
 # The paper's experiments
 
-# NMI at 25, 40 and 50 % noise, from one run on 500 objects, 10 clusters and 8 copies.
-NOISE = {
-    "mcla": (1.000, 0.953, 0.850),
-    "cspa": (0.996, 0.950, 0.853),
-    "hbgf": (0.996, 0.949, 0.852),
-}
-
-
-def noise_curve(method, n_seeds=6):
-    means = []
-    for share in (0.25, 0.4, 0.5):
-        values = []
-        for seed in range(n_seeds):
-            truth, labels = naive.noisy_copies(500, 10, 8, share, seed)
-            values.append(nmi(truth, METHODS[method](n_clusters=10, random_state=0).fit(labels).labels_))
-        means.append(np.mean(values))
-    return means
-
-
-@pytest.mark.parametrize("method", NOISE)
-def test_noise_experiment__recovers_the_original_as_published(method):
-    np.testing.assert_allclose(noise_curve(method), NOISE[method], atol=0.02)
-
-
-def test_noise_experiment__mcla_recovers_the_original_up_to_a_quarter():
-    truth, labels = naive.noisy_copies(500, 10, 8, 0.2, 0)
-    assert nmi(truth, MCLA(10, random_state=0).fit(labels).labels_) > 0.999
-
 
 @pytest.fixture(scope="module")
 def views_of_8d5k():
