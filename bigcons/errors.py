@@ -3,6 +3,9 @@
 Every message has one form: the value got, the rule it breaks, the remedy.
 """
 
+import sys
+import warnings
+
 
 class BigconsError(Exception):
     """Base of every error that bigcons raises on purpose."""
@@ -50,3 +53,11 @@ class ConvergenceWarning(UserWarning):
 
 class UnlabelledObjectsWarning(UserWarning):
     """Some objects carry no label in any partition and therefore get none in the consensus."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn of the line that called bigcons, however deep in bigcons this is called."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == "bigcons":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -220,8 +220,10 @@ def test_fit__takes_labels_in_any_form(method, labels, tmp_path):
 def test_fit__gives_unlabelled_objects_no_label_and_warns(method, labels):
     labels = labels.copy()
     labels[[0, 30, 49]] = -1
-    with pytest.warns(UnlabelledObjectsWarning, match="3 of 50 objects have no label in any partition"):
+    told = "3 of 50 objects have no label in any partition"
+    with pytest.warns(UnlabelledObjectsWarning, match=told) as warned:
         model = fit(method(n_clusters=K, random_state=0), labels)
+    assert {warning.filename for warning in warned} == {__file__}
     assert np.flatnonzero(model.labels_ == -1).tolist() == [0, 30, 49]
     if method.cls.facts.soft:
         np.testing.assert_array_equal(model.memberships_[[0, 30, 49]], np.float32(1 / K))

@@ -7,7 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -118,21 +118,18 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         ``read`` is mapped on ``engine``, by default in this thread.
         """
 
-        def finished(block: Block, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            first, last = np.searchsorted(unlabelled, (block.start, block.stop))
+        def finish(rows: np.ndarray, undecided: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             memberships = np.array(rows, np.float32)
             labels = memberships.argmax(axis=1).astype(np.int32)
-            labels[unlabelled[first:last] - block.start] = -1
-            memberships[unlabelled[first:last] - block.start] = np.float32(1.0 / self.n_clusters)
+            labels[undecided] = -1
+            memberships[undecided] = np.float32(1.0 / self.n_clusters)
             return labels, memberships
 
+        results = _results(ensemble, read, finish, unlabelled, engine)
         if out is None:
-            parts = list(_finish_blocks(ensemble, read, finished, engine))
-            self._set_labels(np.concatenate([labels for labels, _ in parts]))
-            self.memberships_ = np.concatenate([memberships for _, memberships in parts])
+            self._hold(ensemble.n_objects, results, memberships=True)
             return
-        blocks = _finish_blocks(ensemble, read, finished, engine)
-        consensus = self._store(ensemble, blocks, out, memberships=True)
+        consensus = self._store(ensemble, results, out, self.n_clusters, memberships=True)
         self.memberships_ = as_dask_array(
             consensus.read_memberships, consensus.blocks(), self.n_clusters, np.dtype(np.float32)
         )
@@ -152,29 +149,41 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         by default the parameter of that name.
         """
 
-        def finished(block: Block, rows: np.ndarray) -> tuple[np.ndarray, None]:
-            first, last = np.searchsorted(unlabelled, (block.start, block.stop))
+        def finish(rows: np.ndarray, undecided: np.ndarray) -> tuple[np.ndarray, None]:
             labels = np.array(rows, np.int32)
-            labels[unlabelled[first:last] - block.start] = -1
+            labels[undecided] = -1
             return labels, None
 
-        blocks = _finish_blocks(ensemble, read, finished, engine)
+        results = _results(ensemble, read, finish, unlabelled, engine)
         if out is None:
-            self._set_labels(np.concatenate([labels for labels, _ in blocks]))
+            self._hold(ensemble.n_objects, results, memberships=False)
             return
-        self._store(ensemble, blocks, out, memberships=False, n_clusters=n_clusters)
+        n_clusters = self.n_clusters if n_clusters is None else n_clusters
+        self._store(ensemble, results, out, n_clusters, memberships=False)
+
+    def _hold(self, n_objects: int, results: Iterable[Result], *, memberships: bool) -> None:
+        """Set labels and memberships from those of blocks, in memory."""
+        found = np.empty(n_objects, np.int32)
+        soft = np.empty((n_objects, self.n_clusters), np.float32) if memberships else None
+        for block, labels, rows in results:
+            found[block.start : block.stop] = labels
+            if soft is not None:
+                soft[block.start : block.stop] = rows
+        self.labels_ = found
+        self.n_clusters_ = int(np.unique(found[found >= 0]).size)
+        if soft is not None:
+            self.memberships_ = soft
 
     def _store(
         self,
         ensemble: Ensemble,
-        results: Iterable[tuple[np.ndarray, np.ndarray | None]],
+        results: Iterable[Result],
         out: Output,
+        n_clusters: int,
         *,
         memberships: bool,
-        n_clusters: int | None = None,
     ) -> Consensus:
-        """Write labels and memberships by block to a Consensus and set the labels from it."""
-        n_clusters = self.n_clusters if n_clusters is None else n_clusters
+        """Write labels and memberships of blocks to a Consensus and set the labels from it."""
         wins = np.zeros(n_clusters, bool)
         with Consensus.create(
             out.path,
@@ -184,18 +193,14 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             overwrite=out.overwrite,
             memberships=memberships,
         ) as writer:
-            for block, (labels, rows) in zip(ensemble.blocks(), results, strict=True):
+            for block, labels, rows in results:
                 wins[labels[labels >= 0]] = True
                 writer.write(block.start, labels, rows)
             self.n_clusters_ = int(np.count_nonzero(wins))
             self._describe(writer, ensemble)
         consensus = Consensus.open(out.path)
-        self._set_labels(consensus.labels)
+        self.labels_ = consensus.labels
         return consensus
-
-    def _set_labels(self, labels: np.ndarray) -> None:
-        self.labels_ = labels
-        self.n_clusters_ = int(np.unique(labels[labels >= 0]).size)
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return the parameters that a resumed solve must share with the one it continues."""
@@ -223,20 +228,26 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         return facts_table(repr(self), facts)
 
 
-Finished = TypeVar("Finished")
+Result = tuple[Block, np.ndarray, np.ndarray | None]
+"""A block, the labels (rows,) int32 of its objects and, if soft, their memberships (rows, K) float32."""
 
 
-def _finish_blocks(
+def _results(
     ensemble: Ensemble,
     read: Callable[[Block], np.ndarray],
-    finished: Callable[[Block, np.ndarray], Finished],
+    finish: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]],
+    unlabelled: np.ndarray,
     engine: Engine | None,
-) -> Iterator[Finished]:
-    """Yield what becomes of every block, in order; reading is left to the engine."""
+) -> Iterator[Result]:
+    """Yield the results of every block, in order; reading is left to the engine.
+
+    ``finish`` makes them from what was read and the places of the unlabelled objects in it.
+    """
     blocks = ensemble.blocks()
     with closing((engine or SerialEngine()).map(read, blocks)) as results:
         for block, rows in zip(blocks, results, strict=True):
-            yield finished(block, rows)
+            first, last = np.searchsorted(unlabelled, (block.start, block.stop))
+            yield block, *finish(rows, unlabelled[first:last] - block.start)
 
 
 def _short(value: object) -> str:

@@ -8,13 +8,12 @@ filled in.
 from __future__ import annotations
 
 import os
-import warnings
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import ConvergenceWarning
+from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike, generator
@@ -78,10 +77,9 @@ class Correspondence(ConsensusClusterer):
         self.n_passes_ = 1
         self.converged_ = found.is_settled
         if not found.is_settled:
-            warnings.warn(
+            warn_user(
                 f"{name} stopped at max_iter while clusters still changed places; raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         self.history_ = {"start": [*range(len(objectives))], "objective": objectives}
         self._vote(ensemble, engine, similarity, survey.unlabelled, out)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.errors import ConvergenceWarning, InvalidInputError
+from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import as_history, run_passes
@@ -115,10 +114,9 @@ class GreedyANMI(ConsensusClusterer):
         records = self._sweep(ensemble, searches)
         best = max(searches, key=lambda search: search.anmi)
         if records[-1]["moved"]:
-            warnings.warn(
+            warn_user(
                 f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         self.objective_ = best.anmi
         self.converged_ = not records[-1]["moved"]

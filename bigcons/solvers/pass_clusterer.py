@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bigcons.errors import ConvergenceWarning, InvalidInputError
+from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.execution.loop import as_history
 from bigcons.memory import Block
@@ -108,11 +107,10 @@ class PassClusterer(ConsensusClusterer):
     def _set_results(self, records: list[Record], *, converged: bool) -> None:
         """Set what the records of the passes tell."""
         if not converged:
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__} stopped at max_iter={self.max_iter} before it settled; "
                 "raise max_iter or tol if the labels still change.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         self.objective_ = records[-1]["objective"]
         self.n_passes_ = len(records)
@@ -153,8 +151,8 @@ class PassClusterer(ConsensusClusterer):
         check_is_fitted(self, "labels_")
         if not hasattr(self, "_problem"):
             raise InvalidInputError(
-                f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects by;"
-                " predict with another method."
+                f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects "
+                "by; predict with another method."
             )
         tables, problem, state = self._recoding.tables(ensemble), self._problem, self._state
 

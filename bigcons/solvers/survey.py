@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, UnlabelledObjectsWarning
+from bigcons.errors import InvalidInputError, UnlabelledObjectsWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
@@ -70,10 +69,9 @@ def take_survey(ensemble: Ensemble, engine: Engine, seed: int, sample_size: int)
             f"all {n} objects are unlabelled; at least one partition must label some of them."
         )
     if survey.unlabelled.size:
-        warnings.warn(
-            f"{survey.unlabelled.size} of {n} objects have no label in any partition; they get label -1 and "
-            "uniform memberships.",
+        warn_user(
+            f"{survey.unlabelled.size} of {n} objects have no label in any partition; they get label -1 (and "
+            "uniform memberships, if the method has any).",
             UnlabelledObjectsWarning,
-            stacklevel=2,
         )
     return survey

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import ConvergenceWarning
+from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import History, as_history, run_passes
@@ -116,11 +115,10 @@ def _pass_on(
         if move <= threshold:
             break
     else:
-        warnings.warn(
+        warn_user(
             f"k-means stopped at max_iter={settings.max_iter} while its centres still moved; raise max_iter "
             "or tol if the labels still change.",
             ConvergenceWarning,
-            stacklevel=5,
         )
     return Centres(embedding, judged, records[-1]["objective"], as_history(records), len(records))
 
