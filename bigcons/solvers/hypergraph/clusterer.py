@@ -60,7 +60,8 @@ class GraphClusterer(ConsensusClusterer):
         found = find_centres(
             embedding, ensemble, survey.sample, extra_rows(embedding), self._kmeans, seed, engine
         )
-        self.objective_, self.history_, self.n_passes_ = found.objective, found.history, found.n_passes
+        self.objective_, self.history_ = found.objective, found.history
+        self.n_passes_ = 1 + found.n_passes  # that of the overlaps, and those of k-means
         self.singular_values_ = embedding.singular_values
 
         def read(block: Block) -> np.ndarray:
