@@ -170,6 +170,8 @@ class EAC(_EvidenceAccumulation):
         For linkage="single": "all", or a number of likely neighbours with which each distinct row is
         compared, for ensembles where all pairs would take too long. An approximation that can only miss
         links: exact on the graph of the pairs compared, which are found by sorting the rows in random orders.
+        On 5,999 distinct rows the tree was 328 % heavier than the exact one with 8 neighbours, 57 % with 32,
+        23 % with 64, 7.8 % with 128 and 2.0 % with 256.
     normalize
         "observed": of the partitions that label both objects, none giving similarity 0; "all": of all.
     criterion
