@@ -5,7 +5,6 @@ import pytest
 
 from bigcons.datasets import ce_8d5k, planted_ensemble
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import ThreadsEngine
 from bigcons.generate import feature_views
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.solvers.bce.estimator import BCE
@@ -79,20 +78,6 @@ def test_fit__alpha_stays_if_told_and_the_bound_is_lower_for_it(small):
     free = BCE(3, n_init=2, random_state=0).fit(small[0])
     assert set(fixed.history_["sum_alpha"]) == {1.5}
     assert fixed.objective_ < free.objective_
-
-
-@pytest.mark.filterwarnings("ignore:BCE stopped at max_iter:bigcons.errors.ConvergenceWarning")
-@pytest.mark.parametrize("client", [ThreadsEngine(1), ThreadsEngine(3)])
-def test_fit__has_the_same_bits_on_any_engine(tmp_path, client):
-    ensemble, _ = planted_ensemble(4500, 12, missing=0.4, random_state=2)
-    stored = ensemble.save(tmp_path / "ensemble.zarr", chunk_rows=700)
-    assert len(stored.blocks()) == 7
-    fits = [
-        BCE(4, n_init=3, n_finalists=2, max_iter=3, random_state=1, client=c).fit(stored)
-        for c in ("serial", client)
-    ]
-    assert fits[0].memberships_.tobytes() == fits[1].memberships_.tobytes()
-    assert fits[0].history_ == fits[1].history_
 
 
 def test_predict__new_objects_find_their_class(small):

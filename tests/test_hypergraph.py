@@ -3,7 +3,6 @@
 import sys
 import warnings
 
-import distributed
 import numpy as np
 import pytest
 from hypothesis import given
@@ -393,42 +392,6 @@ def test_8d5k__seen_in_two_dimensions_at_a_time_is_recovered(method, views_of_8d
     single = max(nmi(classes, labels[:, u]) for u in range(5))
     found = METHODS[method](n_clusters=5, random_state=0).fit(labels).labels_
     assert nmi(classes, found) > single
-
-
-# Engines
-
-
-@pytest.fixture(scope="module")
-def stored(planted, tmp_path_factory):
-    labels = planted[1].copy()
-    labels[[5, 1500]] = -1
-    return Ensemble.from_labels(labels).save(tmp_path_factory.mktemp("family") / "e.zarr", chunk_rows=512)
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(dashboard_address=":0", n_workers=1, threads_per_worker=2) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
-@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabelledObjectsWarning")
-@pytest.mark.parametrize("method", FAMILY)
-def test_engines__give_the_bits_of_serial(method, stored, client, monkeypatch, tmp_path):
-    monkeypatch.setattr(clusterer, "SAMPLE", 300)
-
-    def bits(engine, out=None):
-        model = METHODS[method](n_clusters=5, random_state=3, client=engine).fit(stored, out=out)
-        rows = np.asarray(model.memberships_).tobytes() if model.facts.soft else b""
-        return np.asarray(model.labels_).tobytes(), rows, model.objective_, model.labels_[[5, 1500]].tolist()
-
-    expected = bits("serial")
-    assert expected[3] == [-1, -1]
-    assert bits(ThreadsEngine(3)) == expected
-    assert bits(client) == expected
-    assert bits("threads", tmp_path / "consensus.zarr") == expected
 
 
 class Listening:

@@ -1,4 +1,4 @@
-"""The driver of methods of passes: the same bits however it is run, and a killed run goes on."""
+"""The driver of methods of passes: finalists share them, and a killed run goes on to the same bits."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from bigcons.errors import (
     MemoryBudgetError,
     UnlabelledObjectsWarning,
 )
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.execution.engine import SerialEngine
 
 # those whose method is a problem of passes; the contract tests run all
 NAMES = ["mixture", "qmi", "kcc", "ivc", "ipvc", "bce"]
@@ -28,16 +28,6 @@ def stored(tmp_path_factory):
     path = tmp_path_factory.mktemp("passes") / "ensemble.zarr"
     planted_ensemble(9000, 12, random_state=4)[0].save(path, chunk_rows=3000)
     return path
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 def fit(name, stored, **parameters):
@@ -52,15 +42,6 @@ def assert_same(model, expected):
     assert model.history_["objective"] == expected.history_["objective"]
     if model.facts.soft:
         np.testing.assert_array_equal(np.asarray(model.memberships_), np.asarray(expected.memberships_))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_engines__give_the_same_bits(name, stored, cluster, tmp_path):
-    expected = fit(name, stored, client="serial")
-    assert expected.n_passes_ > 1
-    assert_same(fit(name, stored, client=ThreadsEngine(2)), expected)
-    assert_same(fit(name, stored, client=cluster), expected)
-    assert_same(fit(name, stored, client=cluster, out=tmp_path / "c.zarr"), expected)
 
 
 @pytest.mark.parametrize("name", NAMES)

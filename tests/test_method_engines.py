@@ -1,0 +1,92 @@
+"""Every method that works out of core gives the same bits on one thread, on two, and on a Dask cluster."""
+
+import warnings
+
+import distributed
+import numpy as np
+import pytest
+
+from bigcons import METHODS, Consensus, Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import ConvergenceWarning, UnlabelledObjectsWarning
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.solvers import furthest, pass_clusterer
+from bigcons.solvers.hypergraph import clusterer
+
+N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 2400, 12, 500, 4
+UNLABELLED = [5, 1500]
+
+# What every solve is asked for: a method and its parameters.
+SOLVES = {
+    **{name: (name, {}) for name in METHODS if METHODS[name].facts.out_of_core},
+    "bce finalists": ("bce", {"n_finalists": 2}),
+    "best": ("best", {"unlabelled": "nearest"}),
+    "furthest": ("furthest", {"init": "sampled"}),
+    "furthest exact": ("furthest", {}),
+    "ipc": ("ipc", {"normalize": "all"}),
+    "ipc observed": ("ipc", {}),
+    "kmeans": ("kmeans", {"encode": "onehot"}),
+    "mcla random ties": ("mcla", {"ties": "random"}),
+    "pcc kl": ("pcc", {"divergence": "kl"}),
+}
+
+# Those that would look at no more than all objects at once, if the samples they start on were not so small.
+PASSES = ("mixture", "qmi", "kcc", "ivc", "ipvc", "ipc", "kmeans", "bce", "cspa", "hgpa", "hbgf", "pcc")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    labels = planted_ensemble(N_OBJECTS, N_PARTITIONS, missing=0.4, random_state=4)[0].read(0, N_OBJECTS)
+    labels[UNLABELLED] = -1
+    return Ensemble.from_labels(labels).save(
+        tmp_path_factory.mktemp("engines") / "ensemble.zarr", chunk_rows=CHUNK_ROWS
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _small_samples(monkeypatch):
+    """Let the starts see a part of the objects, so that there is something left for passes."""
+    monkeypatch.setattr(pass_clusterer, "SUBSAMPLE", 400)
+    monkeypatch.setattr(clusterer, "SAMPLE", 400)
+    monkeypatch.setattr(furthest, "SAMPLE_SIZE", 400)
+
+
+def fit(solve, stored, client, out=None):
+    name, parameters = SOLVES[solve]
+    few = {"n_init": 3, "max_iter": 20}
+    few = {key: value for key, value in few.items() if key in METHODS[name]().get_params()}
+    model = METHODS[name](K, random_state=3, client=client, **{**few, **parameters})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UnlabelledObjectsWarning)
+        return model.fit(stored, out=out)
+
+
+def bits(model):
+    memberships = np.asarray(model.memberships_).tobytes() if model.facts.soft else b""
+    history = {name: values for name, values in model.history_.items() if name != "seconds"}
+    return np.asarray(model.labels_).tobytes(), memberships, history, model.objective_
+
+
+@pytest.mark.parametrize("solve", SOLVES)
+def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path):
+    assert len(stored.blocks()) == 5
+    model = fit(solve, stored, "serial")
+    expected = bits(model)
+    assert model.n_clusters_ > 1
+    assert np.flatnonzero(model.labels_ < 0).tolist() == UNLABELLED
+    if solve in PASSES:
+        assert model.n_passes_ > 1
+    assert bits(fit(solve, stored, ThreadsEngine(2))) == expected
+    assert bits(fit(solve, stored, cluster)) == expected
+    assert bits(fit(solve, stored, cluster, out=tmp_path / "consensus.zarr")) == expected
+    assert Consensus.open(tmp_path / "consensus.zarr").labels.tobytes() == expected[0]
