@@ -3,6 +3,8 @@
 Every message has one form: the value got, the rule it breaks, the remedy.
 """
 
+from __future__ import annotations
+
 import sys
 import warnings
 
@@ -13,6 +15,17 @@ class BigconsError(Exception):
 
 class InvalidInputError(BigconsError, ValueError):
     """An argument, a file or a label matrix breaks a stated rule."""
+
+
+class EmptyPartitionError(InvalidInputError):
+    """A partition has no label at all."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"partition {name!r} has no labels (all missing); leave it out.")
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[EmptyPartitionError], tuple[str]]:
+        return EmptyPartitionError, (self.name,)
 
 
 class StoreError(BigconsError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.generate.mapped import SEGMENT_ROWS, MappedLabels, Segment, read_blocks, segments
 from bigcons.generate.subsets import subset_size
@@ -87,7 +87,13 @@ def delete_labels(
             "source": whole.path or "an ensemble in memory",
             "of": whole.provenance,
         }
-        return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+        try:
+            return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+        except EmptyPartitionError as error:
+            raise InvalidInputError(
+                f"share={share} deletes every label of partition {error.name!r}; use a smaller share or "
+                "another random_state, or leave that partition out."
+            ) from None
 
 
 def noisy_copies(

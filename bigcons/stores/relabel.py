@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.schema import MISSING
 
 TABLE_SIZE = 1 << 16
@@ -82,9 +82,7 @@ class Learner:
         learnt = self._learnt
         if learnt is None:
             if not len(self._known):
-                raise InvalidInputError(
-                    f"partition {self._name!r} has no labels (all missing); leave it out."
-                )
+                raise EmptyPartitionError(self._name)
             learnt = _Texts() if self._known.dtype == object else _Integers()
         if isinstance(learnt, _Integers):
             values = _behind(self._known, learnt.values())
@@ -103,7 +101,7 @@ class Learner:
         values = _behind(self._known, np.unique(numbers[present]))
         n_labelled = int(np.fromiter(learnt.counts.values(), np.int64)[present].sum())
         if not len(values):
-            raise InvalidInputError(f"partition {self._name!r} has no labels (all missing); leave it out.")
+            raise EmptyPartitionError(self._name)
         texts = np.array(list(learnt.counts), object)
         return Encoding(self._name, values, n_labelled, text_lookup(texts, integer_lookup(values)(numbers)))
 
