@@ -8,24 +8,50 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from bigcons.solvers import CLASSES, METHODS
+from bigcons.version import __version__
 
 _HOMES = {
     "Ensemble": "bigcons.stores.ensemble",
     "PairTable": "bigcons.stores.pairs",
     "Consensus": "bigcons.stores.consensus",
-    "PCC": "bigcons.solvers",
-    "METHODS": "bigcons.solvers",
     "Divergence": "bigcons.divergences",
+    **dict.fromkeys(CLASSES, "bigcons.solvers"),
 }
 _MODULES = ["coassociation", "datasets", "errors", "generate", "metrics", "plots"]
 
-__all__ = ["METHODS", "PCC", "Consensus", "Divergence", "Ensemble", "PairTable", "__version__", *_MODULES]
+__all__ = ["METHODS", "__version__", *_HOMES, *_MODULES]
 
 if TYPE_CHECKING:
     from bigcons import coassociation, datasets, errors, generate, metrics, plots
     from bigcons.divergences import Divergence
-    from bigcons.solvers import METHODS, PCC
+    from bigcons.solvers import (
+        BCE,
+        BEST,
+        CCC,
+        CCSVD,
+        CCU,
+        CSPA,
+        DID,
+        EAC,
+        HBGF,
+        HGPA,
+        IPC,
+        IPVC,
+        IVC,
+        KCC,
+        MCLA,
+        PCC,
+        QMI,
+        EACAverage,
+        EACSingle,
+        Furthest,
+        GibbsBCE,
+        GreedyANMI,
+        LabelKMeans,
+        MixtureModel,
+        Supra,
+    )
     from bigcons.stores.consensus import Consensus
     from bigcons.stores.ensemble import Ensemble
     from bigcons.stores.pairs import PairTable

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigcons import __version__
 from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
 from bigcons.execution.engine import open_engine
 from bigcons.generate.clusterers import CLUSTERERS, LINKAGES
@@ -25,6 +24,7 @@ from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.stores import manifest
 from bigcons.stores.features import Features, open_features
 from bigcons.validation import check_choice
+from bigcons.version import __version__
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble

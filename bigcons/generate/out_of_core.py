@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from bigcons import __version__
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.generate.counts import ClusterCount, check_clusters, split_range
@@ -29,6 +28,7 @@ from bigcons.stores.feature_sources import NpyFile
 from bigcons.stores.features import Features, open_features
 from bigcons.stores.places import place_of
 from bigcons.validation import check_choice, check_int, check_number
+from bigcons.version import __version__
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble

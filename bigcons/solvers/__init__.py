@@ -1,12 +1,13 @@
-"""Consensus methods under one estimator contract. ``METHODS`` maps each method's name to its class."""
+"""Consensus methods under one estimator contract. ``METHODS`` maps each method's name to its class.
+
+Classes are imported when they are first used, so that this package and its list of names stay light.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-
-from bigcons.solvers.base import ConsensusClusterer, MethodFacts
 
 _HOMES = {
     "pcc": "bigcons.solvers.pcc.estimator:PCC",
@@ -36,13 +37,44 @@ _HOMES = {
     "did": "bigcons.solvers.did:DID",
 }
 
+CLASSES = [home.partition(":")[2] for home in _HOMES.values()]
+"""Names of the classes of all methods, each of which ``bigcons`` offers too."""
 
-class _Methods(Mapping[str, type[ConsensusClusterer]]):
+_CLASS_HOMES = {
+    **{home.partition(":")[2]: home for home in _HOMES.values()},
+    "ConsensusClusterer": "bigcons.solvers.base:ConsensusClusterer",
+    "MethodFacts": "bigcons.solvers.base:MethodFacts",
+}
+
+__all__ = ["CLASSES", "METHODS", *_CLASS_HOMES]
+
+if TYPE_CHECKING:
+    from bigcons.solvers.base import ConsensusClusterer, MethodFacts
+    from bigcons.solvers.bce.estimator import BCE
+    from bigcons.solvers.bce.gibbs import GibbsBCE
+    from bigcons.solvers.best import BEST
+    from bigcons.solvers.correspondence import CCC, CCSVD, CCU
+    from bigcons.solvers.did import DID
+    from bigcons.solvers.evidence import EAC, EACAverage, EACSingle
+    from bigcons.solvers.furthest import Furthest
+    from bigcons.solvers.greedy import GreedyANMI
+    from bigcons.solvers.hypergraph.cspa import CSPA
+    from bigcons.solvers.hypergraph.hbgf import HBGF
+    from bigcons.solvers.hypergraph.hgpa import HGPA
+    from bigcons.solvers.hypergraph.mcla import MCLA
+    from bigcons.solvers.kmeans import LabelKMeans
+    from bigcons.solvers.mixture import MixtureModel
+    from bigcons.solvers.pcc.estimator import PCC
+    from bigcons.solvers.qmi import KCC, QMI
+    from bigcons.solvers.supra import Supra
+    from bigcons.solvers.voting import IPC, IPVC, IVC
+
+
+class _Methods(Mapping[str, "type[ConsensusClusterer]"]):
     """Classes by name, each imported when it is first asked for."""
 
     def __getitem__(self, name: str) -> type[ConsensusClusterer]:
-        module, _, attribute = _HOMES[name].partition(":")
-        method: type[ConsensusClusterer] = getattr(importlib.import_module(module), attribute)
+        method: type[ConsensusClusterer] = _load(_HOMES[name])
         return method
 
     def __iter__(self) -> Iterator[str]:
@@ -60,15 +92,19 @@ class _Methods(Mapping[str, type[ConsensusClusterer]]):
 
 METHODS = _Methods()
 
-_CLASSES = {home.partition(":")[2]: name for name, home in _HOMES.items()}
 
-__all__ = ["METHODS", "ConsensusClusterer", "MethodFacts", *_CLASSES]
-
-if TYPE_CHECKING:
-    from bigcons.solvers.pcc.estimator import PCC
+def _load(home: str) -> Any:
+    module, _, attribute = home.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _CLASSES:
+    if name not in _CLASS_HOMES:
         raise AttributeError(f"module 'bigcons.solvers' has no attribute {name!r}")
-    return METHODS[_CLASSES[name]]
+    value = _load(_CLASS_HOMES[name])
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

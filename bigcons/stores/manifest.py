@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons import __version__
 from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
 from bigcons.schema import FORMAT_VERSION, KINDS
 from bigcons.stores.locks import writer_lock
 from bigcons.stores.places import DiskPlace, Place, StorePath, place_of, sync
+from bigcons.version import __version__
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 30
