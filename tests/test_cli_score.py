@@ -48,8 +48,8 @@ def world(tmp_path):
     labels[:5] = -1
     np.save(tmp_path / "truth.npy", truth)
     np.save(tmp_path / "features.npy", features)
-    Ensemble.from_labels(table).save(tmp_path / "ensemble.zarr")
-    Consensus.write(tmp_path / "soft.zarr", labels, memberships)
+    Ensemble.from_labels(table).save(tmp_path / "ensemble.zarr", chunk_rows=50)
+    Consensus.write(tmp_path / "soft.zarr", labels, memberships, chunk_rows=64)
     with Consensus.create(
         tmp_path / "hard.zarr", n_objects=N_OBJECTS, n_clusters=3, memberships=False
     ) as writer:
@@ -80,8 +80,22 @@ def test_score__by_ensemble_prints_every_criterion(world, ran):
     assert scores["anmi"] == metrics.anmi(table, labels)
     for name in OF_TWO_CLUSTERINGS:
         assert scores[f"mean_{name}"] == metrics.average_criterion(name, table, labels)
-    assert scores["pcc_objective"] == metrics.pcc_objective(table, memberships, constant=False)
+    stored = Ensemble.open("ensemble.zarr")
+    assert scores["pcc_objective"] == metrics.pcc_objective(stored, memberships, constant=False)
     assert {"mean_van_dongen", "mean_rand_index", "mean_variation_of_information", "mean_nmi"} < scores.keys()
+
+
+def test_score__never_reads_more_memberships_than_a_block(world, ran, monkeypatch):
+    expected = ran("score soft.zarr --ensemble ensemble.zarr")
+    read, most = Consensus.read_memberships, []
+
+    def read_and_tell(consensus, start, stop):
+        most.append(stop - start)
+        return read(consensus, start, stop)
+
+    monkeypatch.setattr(Consensus, "read_memberships", read_and_tell)
+    assert ran("score soft.zarr --ensemble ensemble.zarr --truth truth.npy").items() >= expected.items()
+    assert max(most) == 50
 
 
 def test_score__of_labels_alone_leaves_out_the_objective(world, ran):

@@ -93,6 +93,34 @@ def test_consensus__takes_a_fitted_estimator(tmp_path):
     assert stored.results == {"objective": 1.0}
 
 
+def test_consensus__takes_an_estimator_without_memberships(tmp_path):
+    model = Model()
+    del model.memberships_
+    stored = Consensus.from_estimator(tmp_path / "c.zarr", model)
+    np.testing.assert_array_equal(stored.labels, model.labels_)
+    assert not stored.has_memberships
+    assert stored.verify()["n_unlabelled"] == 1
+
+
+def test_consensus__refuses_an_estimator_that_is_not_fitted(tmp_path):
+    with pytest.raises(InvalidInputError, match="fit it before storing it"):
+        Consensus.from_estimator(tmp_path / "c.zarr", object())
+
+
+@pytest.mark.parametrize("labels", [[0, N_CLUSTERS], [0, -2], [0.0, 1.0]])
+def test_write__refuses_what_are_no_labels_of_its_clusters(tmp_path, labels):
+    with pytest.raises(InvalidInputError, match="pass integers from 0 to 2"):
+        Consensus.write(tmp_path / "c.zarr", labels, np.full((2, N_CLUSTERS), 1 / N_CLUSTERS))
+    assert not list(tmp_path.iterdir())
+
+
+def test_consensus__is_read_by_slices(stored):
+    labels, memberships = a_solution()
+    np.testing.assert_array_equal(stored.label_rows[3:20], labels[3:20])
+    np.testing.assert_array_equal(stored.membership_rows[3:99], memberships[3:])
+    assert (stored.label_rows.shape, stored.membership_rows.shape) == (labels.shape, memberships.shape)
+
+
 def test_consensus__shows_itself_in_one_line_and_in_html(stored):
     assert repr(stored).startswith("<Consensus by PCC: 25 objects, 3 clusters")
     assert "<table>" in stored._repr_html_()

@@ -73,7 +73,7 @@ def _by_truth(solved: Consensus, classes: np.ndarray) -> dict[str, Any]:
     from bigcons.metrics.contingency import truth_table
     from bigcons.metrics.criteria import OF_TRUTH
 
-    table = truth_table(classes, solved.labels)
+    table = truth_table(classes, solved.label_rows)
     scores = {name: criterion(table) for name, criterion in OF_TRUTH.items()}
     return {"n_judged": int(table.sum()), **scores}
 
@@ -91,12 +91,12 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
             f"{path} has {ensemble.n_objects} objects but {solved.path} has {solved.n_objects}; "
             "give the ensemble the consensus was made from."
         )
-    tables = partition_tables(ensemble, solved.labels)
+    tables = partition_tables(ensemble, solved.label_rows)
     scores = {"anmi": average_of_tables(OF_TWO_CLUSTERINGS["nmi"], tables, weighted=True)}
     for name, criterion in OF_TWO_CLUSTERINGS.items():
         scores[f"mean_{name}"] = average_of_tables(criterion, tables, weighted=False)
     if solved.has_memberships:
-        scores["pcc_objective"] = metrics.pcc_objective(ensemble, solved.memberships, constant=False)
+        scores["pcc_objective"] = metrics.pcc_objective(ensemble, solved.membership_rows, constant=False)
     return scores
 
 
@@ -138,7 +138,7 @@ def _table(path: str) -> Ensemble:
     if not path.endswith(".npy"):
         return Ensemble.from_labels(path)
     try:
-        classes = np.load(path, allow_pickle=False)
+        classes = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise InvalidInputError(
             f"{path} holds no plain array ({error}); save one with numpy.save."

@@ -67,7 +67,7 @@ class LabelColumn:
 def _sliceable(labels: Any) -> Any:
     """Return labels as something with a length whose slices are numpy or pyarrow arrays."""
     package = type(labels).__module__.partition(".")[0]
-    if package in ("numpy", "pyarrow", "zarr"):
+    if package in ("numpy", "pyarrow", "zarr", "bigcons"):
         return labels
     return np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
 

@@ -12,6 +12,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
+from bigcons.metrics.soft import matrix
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.pairs import PairTable
 
@@ -24,7 +25,7 @@ TILE_ROWS = 512
 
 def pcc_objective(
     x: Any,
-    memberships: np.ndarray,
+    memberships: Any,
     *,
     divergence: str | Divergence = "l2",
     pairs: str | os.PathLike[str] | PairTable = "all",
@@ -35,18 +36,17 @@ def pcc_objective(
 
     memberships (n_objects, n_clusters), rows on the simplex. ``pairs``: "all", or a PairTable or the path of
     one (``x`` is then not read, and may be None). With ``constant=False`` and the squared divergence over
-    all pairs, ``sum c_ij^2 / N_ij``, which memberships do not change, is left out: one pass over the labels,
-    for any n_objects; it is what ``PCC(pairs="all").objective_`` reports. Otherwise all pairs cost O(n^2 (M
-    + K)).
+    all pairs, ``sum c_ij^2 / N_ij``, which memberships do not change, is left out: one pass over the labels
+    and memberships, which may be anything that is sliced, such as ``Consensus.membership_rows``, for any
+    n_objects; it is what ``PCC(pairs="all").objective_`` reports. Otherwise all pairs cost O(n^2 (M + K)),
+    memberships in memory.
     """
     chosen = resolve_divergence(divergence)
-    memberships = np.ascontiguousarray(memberships)
-    if memberships.ndim != 2:
-        raise InvalidInputError(f"memberships has shape {memberships.shape}; pass (n_objects, n_clusters).")
+    memberships = matrix("memberships", memberships)
     if not (isinstance(pairs, str) and pairs == "all"):
         table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
         _check_rows(memberships, table.n_objects)
-        return _over_table(table, memberships, chosen.compiled)
+        return _over_table(table, np.asarray(memberships[:], np.float64), chosen.compiled)
     ensemble = as_ensemble(x)
     _check_rows(memberships, ensemble.n_objects)
     if not constant:
@@ -63,10 +63,10 @@ def pcc_objective(
             "or a sampled PairTable."
         )
     with open_engine(client) as engine:
-        return _pair_by_pair(ensemble, memberships, chosen.compiled, engine)
+        return _pair_by_pair(ensemble, np.asarray(memberships[:], np.float64), chosen.compiled, engine)
 
 
-def _check_rows(memberships: np.ndarray, n_objects: int) -> None:
+def _check_rows(memberships: Any, n_objects: int) -> None:
     if memberships.shape[0] != n_objects:
         raise InvalidInputError(
             f"memberships has {memberships.shape[0]} rows but there are n_objects={n_objects}; "
@@ -79,17 +79,17 @@ def _over_table(table: PairTable, memberships: np.ndarray, divergence: CompiledD
 
     value, _, _, parameter = divergence
     i, j, n_agree, n_seen = table.edges()
-    return float(over_pairs(i, j, n_agree, n_seen, memberships.astype(np.float64), value, parameter))
+    rows = np.ascontiguousarray(memberships)
+    return float(over_pairs(i, j, n_agree, n_seen, rows, value, parameter))
 
 
-def _factorised(ensemble: Ensemble, memberships: np.ndarray, engine: Engine) -> float:
+def _factorised(ensemble: Ensemble, memberships: Any, engine: Engine) -> float:
     from bigcons.coassociation.factorised import add_states, state_of_block
-
-    memberships = memberships.astype(np.float32, copy=False)
 
     def account(block: Block) -> Any:
         labels = ensemble.read(block.start, block.stop)
-        return state_of_block(labels, ensemble.offsets, memberships[block.start : block.stop])
+        rows = np.ascontiguousarray(memberships[block.start : block.stop], np.float32)
+        return state_of_block(labels, ensemble.offsets, rows)
 
     return float(fold(engine, ensemble.blocks(), account, add_states).objective)
 
@@ -101,7 +101,7 @@ def _pair_by_pair(
 
     value, _, _, parameter = divergence
     labels = ensemble.read(0, ensemble.n_objects)
-    rows = memberships.astype(np.float64)
+    rows = np.ascontiguousarray(memberships)
 
     def tile_row(block: Block) -> float:
         return float(over_tile(labels, rows, block.start, block.stop, TILE_ROWS, value, parameter))

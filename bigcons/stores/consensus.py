@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class Consensus:
         cls,
         path: StorePath,
         labels: np.ndarray,
-        memberships: np.ndarray,
+        memberships: np.ndarray | None,
         *,
         history: Mapping[str, Any] | None = None,
         parameters: Mapping[str, Any] | None = None,
@@ -78,19 +79,32 @@ class Consensus:
         chunk_rows: int = CHUNK_ROWS,
         overwrite: bool = False,
     ) -> Consensus:
-        """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``."""
-        labels, memberships = np.asarray(labels), np.asarray(memberships)
-        if memberships.ndim != 2 or labels.shape != memberships.shape[:1]:
+        """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
+
+        With ``memberships`` None it holds labels only. Memberships that can be sliced are read by blocks.
+        """
+        labels = np.asarray(labels)
+        if memberships is not None and not hasattr(memberships, "shape"):
+            memberships = np.asarray(memberships)
+        shape = None if memberships is None else memberships.shape
+        if labels.ndim != 1 or (shape is not None and (len(shape) != 2 or labels.shape != shape[:1])):
             raise InvalidInputError(
-                f"labels has shape {labels.shape} and memberships {memberships.shape}; "
+                f"labels has shape {labels.shape} and memberships {shape}; "
                 "pass (n_objects,) and (n_objects, n_clusters)."
             )
-        shape = {"n_objects": memberships.shape[0], "n_clusters": memberships.shape[1]}
-        with cls.create(path, **shape, chunk_rows=chunk_rows, overwrite=overwrite) as writer:
+        n_clusters = int(labels.max(initial=0)) + 1 if shape is None else shape[1]
+        with cls.create(
+            path,
+            n_objects=len(labels),
+            n_clusters=n_clusters,
+            chunk_rows=chunk_rows,
+            overwrite=overwrite,
+            memberships=memberships is not None,
+        ) as writer:
             writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
             for block in row_blocks(len(labels), chunk_rows):
                 rows = slice(block.start, block.stop)
-                writer.write(block.start, labels[rows], memberships[rows])
+                writer.write(block.start, labels[rows], None if memberships is None else memberships[rows])
         return cls.open(path)
 
     @classmethod
@@ -103,10 +117,12 @@ class Consensus:
         overwrite: bool = False,
     ) -> Consensus:
         """Store what a fitted consensus clusterer found, with its parameters and its history."""
+        if not hasattr(model, "labels_"):
+            raise InvalidInputError(f"{type(model).__name__} has no labels_ yet; fit it before storing it.")
         return cls.write(
             path,
             model.labels_,
-            model.memberships_,
+            getattr(model, "memberships_", None),
             history=getattr(model, "history_", None),
             parameters={"method": type(model).__name__, **model.get_params(deep=False)},
             results=fit_results(model),
@@ -151,6 +167,16 @@ class Consensus:
     def memberships(self) -> np.ndarray:
         """All memberships, ``(n_objects, n_clusters)`` float32, rows sum to 1. Reads the array."""
         return self.read_memberships(0, self.n_objects)
+
+    @property
+    def label_rows(self) -> StoredRows:
+        """The labels to be read by slices, for criteria that need no more than a block at a time."""
+        return StoredRows(self.read_labels, (self.n_objects,))
+
+    @property
+    def membership_rows(self) -> StoredRows:
+        """The memberships to be read by slices of rows."""
+        return StoredRows(self.read_memberships, (self.n_objects, self.n_clusters))
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of a range of rows, ``(rows,)`` int32."""
@@ -251,6 +277,18 @@ class Consensus:
         return facts_table(f"Consensus {self.path}", facts)
 
 
+@dataclass(frozen=True)
+class StoredRows:
+    """An array of a consensus whose rows are read when it is sliced, ``rows[start:stop]``."""
+
+    read: Callable[[int, int], np.ndarray]
+    shape: tuple[int, ...]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        return self.read(start, stop)
+
+
 class ConsensusWriter:
     """Writes a consensus block by block, in any order; made by ``Consensus.create``.
 
@@ -287,6 +325,11 @@ class ConsensusWriter:
         found = None if memberships is None else memberships.shape
         if found != expected:
             raise InvalidInputError(f"memberships has shape {found}; pass {expected}.")
+        if labels.dtype.kind not in "iu" or labels.min() < -1 or labels.max() >= self.n_clusters:
+            raise InvalidInputError(
+                f"labels of type {labels.dtype} go from {labels.min()} to {labels.max()}; pass integers "
+                f"from 0 to {self.n_clusters - 1}, -1 where there is none."
+            )
         labels = np.ascontiguousarray(labels, dtype=np.int32)
         self._arrays["labels"][start:stop] = labels
         if memberships is not None:
