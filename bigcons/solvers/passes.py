@@ -22,6 +22,10 @@ from bigcons.stores.ensemble import Ensemble
 
 SUBSAMPLE = 4096
 
+# Passes after which three of four starts on the sample are given up: which of them leads where has shown by
+# then, and most methods have settled anyway.
+SHORT_PASSES = 20
+
 State = Mapping[str, np.ndarray]
 """Small named arrays that a pass works from. They travel to workers and into snapshots."""
 
@@ -178,22 +182,46 @@ def _finalists(
     seed: int,
     engine: Engine,
 ) -> tuple[Finalists, np.ndarray | None]:
-    """Return the best starts on the sample, and what its objects carry, side by side."""
+    """Return the best starts on the sample, and what its objects carry, side by side.
 
-    def restart(number: int) -> tuple[Record, State, np.ndarray | None]:
+    Every start makes a few passes; the better quarter of them goes on until it settles.
+    """
+
+    def begin(number: int) -> _Start:
         state, carried = problem.start(sample, seed, number)
-        alone, settled = Finalists([], [state], [[]], carries=False), False
-        while not settled and len(alone.records[0]) < max_passes:
-            stats, carried = visit_all(problem, alone.following, sample, carried)
-            alone, settled = finish_all(problem, alone, stats, tol)
-        return alone.records[0][-1], alone.judged[0], carried
+        start = _Start(Finalists([], [state], [[]], carries=False), carried, False)
+        return _go_on(problem, sample, start, min(SHORT_PASSES, max_passes), tol)
 
-    results = list(engine.map(restart, range(n_init)))
-    results.sort(key=lambda result: _rank(problem, result[0]))
-    carried = [rows for _, _, rows in results[:n_finalists] if rows is not None]
-    states = [state for _, state, _ in results[:n_finalists]]
+    def end(start: _Start) -> _Start:
+        return _go_on(problem, sample, start, max_passes, tol)
+
+    def rank(start: _Start) -> float:
+        return _rank(problem, start.alone.records[0][-1])
+
+    begun = sorted(engine.map(begin, range(n_init)), key=rank)
+    kept = begun[: max(n_finalists, -(-n_init // 4))]
+    best = sorted(engine.map(end, kept), key=rank)[:n_finalists]
+    carried = [start.carried for start in best if start.carried is not None]
+    states = [start.alone.judged[0] for start in best]
     finalists = Finalists([], states, [[] for _ in states], carries=False)
     return finalists, np.concatenate(carried, axis=1) if carried else None
+
+
+class _Start(NamedTuple):
+    """One start on its way over the sample."""
+
+    alone: Finalists
+    carried: np.ndarray | None
+    is_settled: bool
+
+
+def _go_on(problem: Problem, sample: np.ndarray, start: _Start, max_passes: int, tol: float) -> _Start:
+    """Make passes over the sample until the start has settled or made ``max_passes`` in all."""
+    alone, carried, settled = start
+    while not settled and len(alone.records[0]) < max_passes:
+        stats, carried = visit_all(problem, alone.following, sample, carried)
+        alone, settled = finish_all(problem, alone, stats, tol)
+    return _Start(alone, carried, settled)
 
 
 def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
