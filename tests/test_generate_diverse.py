@@ -15,6 +15,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependen
 from bigcons.generate import similarities
 from bigcons.generate.clusterers import CLUSTERERS, LINKAGES, after_merges
 from bigcons.generate.diverse import SETS
+from bigcons.graph_cuts import LARGEST_TOTAL, graph_of
 from bigcons.metrics import matching_accuracy
 
 WITHOUT_METIS = [name for name in CLUSTERERS if not name.startswith("graph")]
@@ -194,9 +195,28 @@ class TestGraphs:
             np.testing.assert_array_equal(serial[name], labels)
 
     def test_graph__without_edges_is_still_cut(self):
-        far = np.arange(20.0)[:, None] * 1000
-        labels = make(far, n_clusters=4, algorithms="graph-euclidean", standardize=False)["graph-euclidean-4"]
+        unlike = np.eye(20)
+        labels = make(unlike, n_clusters=4, algorithms="graph-cosine", standardize=False)["graph-cosine-4"]
         assert labels.shape == (20,)
+
+
+@pytest.mark.parametrize(("n", "scale"), [(50, 1e-9), (600, 1e6)])
+def test_graph__weights_are_whole_and_in_proportion(n, scale):
+    weights = np.random.default_rng(0).uniform(0.1, 1, (n, n))
+    weights = (weights + weights.T) * scale
+    graph = graph_of(weights.copy())
+    np.fill_diagonal(weights, 0)
+    assert graph.weights.dtype == np.int64
+    assert graph.weights.sum() <= LARGEST_TOTAL + n * n
+    others = [np.delete(np.arange(n), i) for i in range(n)]
+    np.testing.assert_array_equal(graph.indices.reshape(n, n - 1), others)
+    np.testing.assert_allclose(graph.weights / graph.scale, weights[weights > 0], atol=0.51 / graph.scale)
+
+
+def test_graph__has_no_edges_where_weights_are_not_positive():
+    graph = graph_of(np.array([[5.0, 0.0, 2.0], [0.0, 0.0, -1.0], [2.0, -1.0, 0.0]]))
+    assert (graph.indptr.tolist(), graph.indices.tolist()) == ([0, 1, 1, 2], [2, 0])
+    assert not graph_of(np.zeros((2, 2))).indices.size
 
 
 def test_diverse__graphs_without_pymetis_name_the_extra(blobs, monkeypatch):

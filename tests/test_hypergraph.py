@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from bigcons import METHODS, Ensemble
+from bigcons import METHODS, Ensemble, graph_cuts
 from bigcons.datasets import ce_8d5k
 from bigcons.errors import (
     ConvergenceWarning,
@@ -23,7 +23,7 @@ from bigcons.kernels.overlaps import WORDS, add_overlaps, count_overlaps
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.progress import report_progress_to
 from bigcons.solvers.hypergraph import centres, clusterer, incidence, spectral
-from bigcons.solvers.hypergraph.cspa import CSPA, cut_embedding, similarity_graph
+from bigcons.solvers.hypergraph.cspa import CSPA, cut_embedding, similarity_matrix
 from bigcons.solvers.hypergraph.hbgf import HBGF, bipartite_embedding, cluster_rows
 from bigcons.solvers.hypergraph.hgpa import HGPA, hyperedges
 from bigcons.solvers.hypergraph.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
@@ -145,9 +145,7 @@ def test_seven_objects__have_eleven_hyperedges():
 
 
 def test_seven_objects__have_the_papers_similarities():
-    indptr, indices, weights = similarity_graph(Ensemble.from_labels(SEVEN), SERIAL, observed=False)
-    first = np.zeros(7)
-    first[indices[: indptr[1]]] = weights[: indptr[1]]
+    first = similarity_matrix(Ensemble.from_labels(SEVEN), SERIAL, observed=False)[0]
     np.testing.assert_array_equal(first, [0, 0.75, 0.5, 0.25, 0, 0, 0])  # 1 on the diagonal is left out
 
 
@@ -488,9 +486,7 @@ def test_metis__that_is_not_installed_is_named(method, monkeypatch):
 
 def test_mtkahypar__that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mtkahypar", None)
-    from bigcons.solvers.hypergraph import partition
-
-    partition._mtkahypar.cache_clear()
+    graph_cuts._mtkahypar.cache_clear()
     with pytest.raises(MissingDependencyError, match="partitioner='spectral'"):
         HGPA(3, partitioner="mtkahypar").fit(SEVEN)
 

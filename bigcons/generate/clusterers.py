@@ -9,15 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.generate import similarities
+from bigcons.graph_cuts import graph_of, partition_graph
 
 Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
 
 _MAX_ITER = 100
-_IMBALANCE = 50
-"""per mille that a part of a graph may be above its share: 5 % in the paper"""
-_WEIGHT_STEPS = 10_000
-_TOTAL_WEIGHT = 1 << 30
+_IMBALANCE = 0.05
+"""by how much a part of a graph may be above its share: 5 % in the paper"""
 _SCALE_NEIGHBOUR = 10
 
 
@@ -137,25 +136,11 @@ def graph_partition(
 ) -> list[np.ndarray]:
     """Cut the graph of all similarities into parts of about equal size by METIS.
 
-    Its weights are whole numbers, so similarities are rounded to 1/10,000, or more coarsely if their
-    sum would not fit; those that are not positive are no edges.
+    Its weights are whole numbers, so similarities are rounded to a 10,000th of the largest, or more coarsely
+    if their sum would not fit; those that are not positive are no edges.
     """
-    import pymetis
-
-    weights = similarity(points, points)
-    np.fill_diagonal(weights, 0)
-    weights *= min(_WEIGHT_STEPS, _TOTAL_WEIGHT / max(weights[weights > 0].sum(), 1e-300))
-    edges = np.rint(weights, out=weights) > 0
-    starts = np.concatenate([[0], np.cumsum(edges.sum(axis=1))])
-    whole = weights[edges].astype(np.int64)
-    del weights
-    graph = pymetis.CSRAdjacency(starts, np.nonzero(edges)[1])
-    parts = []
-    for k in numbers:
-        options = pymetis.Options(seed=int(rng.integers(2**31 - 1)), ufactor=_IMBALANCE)
-        cut = pymetis.part_graph(k, graph, eweights=whole, options=options)
-        parts.append(np.array(cut.vertex_part))
-    return parts
+    graph = graph_of(similarity(points, points))
+    return [partition_graph(graph, k, _IMBALANCE, int(rng.integers(2**31)))[0] for k in numbers]
 
 
 def random_labels(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 from bigcons.coassociation.dense import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
+from bigcons.graph_cuts import BYTES_PER_ENTRY, graph_of, partition_graph
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.hypergraph.centres import SAMPLE
@@ -20,7 +21,6 @@ from bigcons.solvers.hypergraph.incidence import (
     fold_sizes,
     votes_of,
 )
-from bigcons.solvers.hypergraph.partition import BYTES_PER_ENTRY, partition_graph
 from bigcons.solvers.hypergraph.spectral import Embedding, embed
 from bigcons.solvers.plan import check_plan
 from bigcons.solvers.survey import take_survey
@@ -158,12 +158,12 @@ class CSPA(GraphClusterer):
             remedy=" or use partitioner='spectral'",
         )
         survey = take_survey(ensemble, engine, seed, 0)
-        indptr, indices, weights = similarity_graph(ensemble, engine, observed=self.normalize == "observed")
-        if not len(weights):
+        similarity = similarity_matrix(ensemble, engine, observed=self.normalize == "observed")
+        if not similarity.any():
             raise InvalidInputError(
                 "no two objects are together in a partition, so there is no graph to cut; use other labels."
             )
-        parts, cut = partition_graph(indptr, indices, weights, self.n_clusters, imbalance, seed)
+        parts, cut = partition_graph(graph_of(similarity), self.n_clusters, imbalance, seed)
         self._publish_parts(ensemble, parts, cut, survey, out)
 
 
@@ -193,13 +193,9 @@ def cut_embedding(ensemble: Ensemble, engine: Engine, n_columns: int, *, observe
     return embed(overlaps, np.ones(len(overlaps)), offsets, n_columns)
 
 
-def similarity_graph(
-    ensemble: Ensemble, engine: Engine, *, observed: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the co-association ``c / N`` or ``c / M`` of all pairs, without the diagonal, in CSR form."""
+def similarity_matrix(ensemble: Ensemble, engine: Engine, *, observed: bool) -> np.ndarray:
+    """Return the co-association ``c / N`` or ``c / M`` (n, n) float64 of all pairs, 0 on the diagonal."""
     n_agree, n_seen = dense(ensemble, memory=BYTES_PER_ENTRY * ensemble.n_objects**2, client=engine)
-    np.fill_diagonal(n_agree, 0)
-    rows, columns = np.nonzero(n_agree)
-    counts = n_agree[rows, columns]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(n_agree)))])
-    return indptr, columns, counts / (n_seen[rows, columns] if observed else ensemble.n_partitions)
+    similarity = n_agree / (np.maximum(n_seen, 1) if observed else ensemble.n_partitions)
+    np.fill_diagonal(similarity, 0.0)
+    return similarity

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.execution.engine import Engine
+from bigcons.graph_cuts import BYTES_PER_ENTRY, Graph, partition_graph
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.hypergraph.centres import SAMPLE
 from bigcons.solvers.hypergraph.clusterer import GraphClusterer
 from bigcons.solvers.hypergraph.incidence import check_overlaps_plan, fold_overlaps
-from bigcons.solvers.hypergraph.partition import BYTES_PER_ENTRY, partition_graph
 from bigcons.solvers.hypergraph.spectral import Embedding, embed
 from bigcons.solvers.plan import check_plan
 from bigcons.solvers.survey import take_survey
@@ -135,8 +135,7 @@ class HBGF(GraphClusterer):
             remedy=" or use partitioner='spectral'",
         )
         survey = take_survey(ensemble, engine, seed, 0)
-        indptr, indices = bipartite_graph(ensemble)
-        parts, cut = partition_graph(indptr, indices, None, self.n_clusters, imbalance, seed)
+        parts, cut = partition_graph(bipartite_graph(ensemble), self.n_clusters, imbalance, seed)
         self._publish_parts(ensemble, parts[: ensemble.n_objects], cut, survey, out)
 
 
@@ -161,8 +160,8 @@ def cluster_rows(embedding: Embedding) -> np.ndarray:
     return rows
 
 
-def bipartite_graph(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
-    """Return the graph of objects, then base clusters, in CSR form, an edge per label in both directions."""
+def bipartite_graph(ensemble: Ensemble) -> Graph:
+    """Return the graph of objects, then base clusters, an edge per label."""
     import scipy.sparse
 
     labels = ensemble.read(0, ensemble.n_objects)
@@ -171,4 +170,4 @@ def bipartite_graph(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
     shape = (ensemble.n_objects, ensemble.n_base_clusters)
     incidence = scipy.sparse.csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape)
     graph = scipy.sparse.block_array([[None, incidence], [incidence.T, None]], format="csr")
-    return graph.indptr, graph.indices
+    return Graph(graph.indptr, graph.indices)

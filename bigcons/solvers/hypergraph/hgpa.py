@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.execution.engine import Engine
+from bigcons.graph_cuts import BYTES_PER_PIN, has_mtkahypar, partition_hypergraph
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.hypergraph.centres import SAMPLE
@@ -15,7 +16,6 @@ from bigcons.solvers.hypergraph.clusterer import GraphClusterer
 from bigcons.solvers.hypergraph.cspa import cut_embedding, no_rows
 from bigcons.solvers.hypergraph.hbgf import bipartite_embedding
 from bigcons.solvers.hypergraph.incidence import check_overlaps_plan
-from bigcons.solvers.hypergraph.partition import BYTES_PER_PIN, has_mtkahypar, partition_hypergraph
 from bigcons.solvers.hypergraph.spectral import Embedding
 from bigcons.solvers.plan import check_plan
 from bigcons.solvers.survey import take_survey

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.execution.engine import Engine
+from bigcons.graph_cuts import graph_of, partition_graph
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike, generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
@@ -21,7 +22,6 @@ from bigcons.solvers.hypergraph.incidence import (
     shares,
     votes_of,
 )
-from bigcons.solvers.hypergraph.partition import partition_graph
 from bigcons.solvers.hypergraph.spectral import group_rows, leading_eigenvectors, one_thread
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -211,9 +211,7 @@ def cut_by_metis(weights: np.ndarray, n_groups: int, imbalance: float, seed: int
     """Return the groups (B,) of base clusters by a balanced cut."""
     if n_groups >= len(weights):
         return np.arange(len(weights))
-    rows, columns = np.nonzero(weights)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(weights)))])
-    return partition_graph(indptr, columns, weights[rows, columns], n_groups, imbalance, seed)[0]
+    return partition_graph(graph_of(weights.copy()), n_groups, imbalance, seed)[0]
 
 
 def in_order_of_appearance(groups: np.ndarray) -> np.ndarray:

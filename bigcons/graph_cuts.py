@@ -1,19 +1,21 @@
-"""Partitioners of graphs and hypergraphs by other packages, which are optional: METIS and Mt-KaHyPar."""
+"""Graphs and hypergraphs cut by other packages, which are optional: METIS and Mt-KaHyPar."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import MissingDependencyError
 from bigcons.execution.engine import available_cores
 
-# Weights are whole numbers there; the largest edge weight becomes this.
+# Weights are whole numbers there; the largest edge weight becomes this, unless their sum then passes the
+# bound, which builds of METIS with 32-bit numbers need.
 LARGEST_WEIGHT = 10_000
+LARGEST_TOTAL = 1 << 30
 
 # What a stored entry of a graph (both directions of an edge) takes while it is built and partitioned.
 BYTES_PER_ENTRY = 64
@@ -22,32 +24,45 @@ BYTES_PER_ENTRY = 64
 BYTES_PER_PIN = 80
 
 
-def partition_graph(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    weights: np.ndarray | None,
-    n_parts: int,
-    imbalance: float,
-    seed: int,
-) -> tuple[np.ndarray, float]:
+class Graph(NamedTuple):
+    """A graph in CSR form, without self-loops, each edge in both directions."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    weights: np.ndarray | None = None
+    """Whole numbers > 0; None: all 1."""
+    scale: float = 1.0
+    """What the weights were multiplied by before they were rounded."""
+
+
+def graph_of(weights: np.ndarray) -> Graph:
+    """Return the graph of a symmetric matrix (n, n) of edge weights, which is overwritten.
+
+    What is not positive is no edge, nor what is less than a 20,000th of the largest, or more if the sum of
+    all weights is large; the diagonal counts for nothing.
+    """
+    np.fill_diagonal(weights, 0.0)
+    largest, total = weights.max(initial=0.0), weights.sum(where=weights > 0)
+    scale = min(LARGEST_WEIGHT / largest, LARGEST_TOTAL / total) if largest > 0 else 1.0
+    weights *= scale
+    edges = np.rint(weights, out=weights) > 0
+    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(edges, axis=1))])
+    return Graph(indptr, np.nonzero(edges)[1], weights[edges].astype(np.int64), scale)
+
+
+def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> tuple[np.ndarray, float]:
     """Return the parts (n,) int32 that METIS cuts a graph into, and the weight of the edges cut.
 
-    The graph in CSR form, without self-loops, each edge in both directions, weights > 0 (None: all 1).
     No part weighs more than ``(1 + imbalance) n / n_parts``, unless METIS finds no such cut.
     """
     pymetis = _pymetis()
     if n_parts == 1:
-        return np.zeros(len(indptr) - 1, np.int32), 0.0
-    scale = 1.0
-    whole = None
-    if weights is not None and len(weights):
-        scale = LARGEST_WEIGHT / float(weights.max())
-        whole = np.maximum(np.rint(weights * scale), 1).astype(np.int64)
+        return np.zeros(len(graph.indptr) - 1, np.int32), 0.0
     options = pymetis.Options(seed=seed % (2**31 - 1), ufactor=max(1, round(1000 * imbalance)))
-    graph = pymetis.CSRAdjacency(indptr.astype(np.int64), indices.astype(np.int64))
+    edges = pymetis.CSRAdjacency(*(part.astype(np.int64, copy=False) for part in graph[:2]))
     # its recursive bisection, the default for few parts, starts from even ones and seldom leaves them
-    cut, parts = pymetis.part_graph(n_parts, graph, eweights=whole, recursive=False, options=options)
-    return np.asarray(parts, np.int32), cut / scale
+    cut, parts = pymetis.part_graph(n_parts, edges, eweights=graph.weights, recursive=False, options=options)
+    return np.asarray(parts, np.int32), cut / graph.scale
 
 
 def partition_hypergraph(
