@@ -1,7 +1,6 @@
 """Pairs of objects drawn uniformly without repetition.
 
-Pairs ``i < j`` are numbered row by row, 0 to ``n (n - 1) / 2 - 1``; the draw is one of numbers, exact
-in integers, and needs memory for the pairs asked for and nothing else.
+The draw is one of numbers (see `pair_numbers`) and needs memory for the pairs asked for and nothing else.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigcons.coassociation.pair_numbers import count_all_pairs, distinct_numbers, pairs_of_numbers
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import format_size, parse_size
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bigcons.stores.pairs import PairTable
 
 logger = logging.getLogger("bigcons")
-
-MAX_OBJECTS = 2**31 - 1
 
 # Bytes of a pair while it is drawn, counted and sorted in memory.
 BYTES_PER_PAIR = 110
@@ -130,36 +128,6 @@ def sample_pairs(
     return pairs_of_numbers(distinct_numbers(rng, total, wanted), n_objects)
 
 
-def count_all_pairs(n_objects: int) -> int:
-    """Return ``n (n - 1) / 2``, the number of pairs of ``n_objects`` objects."""
-    if not 2 <= n_objects <= MAX_OBJECTS:
-        raise InvalidInputError(
-            f"n_objects={n_objects} has no pairs to sample; between 2 and {MAX_OBJECTS:,} objects are needed."
-        )
-    return n_objects * (n_objects - 1) // 2
-
-
-def pairs_of_numbers(numbers: np.ndarray, n_objects: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs ``(i, j)`` int32 of pair ``numbers`` ``(n_pairs,)`` int64; order is kept."""
-    i = np.empty(len(numbers), dtype=np.int32)
-    j = np.empty(len(numbers), dtype=np.int32)
-    step = 1 << 20  # a slice at a time, so that the temporaries stay small
-    for start in range(0, len(numbers), step):
-        part = slice(start, start + step)
-        row, column = _triangle_coordinates(count_all_pairs(n_objects) - 1 - numbers[part])
-        i[part] = n_objects - 2 - row
-        j[part] = n_objects - 1 - column
-    return i, j
-
-
-def _triangle_coordinates(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Invert ``number = row (row + 1) / 2 + column`` with ``0 <= column <= row``, exactly."""
-    row = (np.sqrt(2.0 * numbers + 0.25) - 0.5).astype(np.int64)
-    row -= row * (row + 1) // 2 > numbers  # the float root is off by one at most
-    row += (row + 1) * (row + 2) // 2 <= numbers
-    return row, numbers - row * (row + 1) // 2
-
-
 def _number_of_pairs(
     n_objects: int, total: int, share: float | None, n_pairs: int | None, per_object: float | None
 ) -> int:
@@ -182,29 +150,3 @@ def _number_of_pairs(
             "use a larger number."
         )
     return min(wanted, total)
-
-
-def distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:
-    """Return ``wanted`` distinct numbers below ``total``, ascending; every subset is equally likely."""
-    if 2 * wanted > total:  # draw what to leave out: then at most half is ever repeated
-        keep = np.ones(total, dtype=bool)
-        keep[distinct_numbers(rng, total, total - wanted)] = False
-        return np.flatnonzero(keep)
-    # The first `wanted` distinct values of an endless uniform sequence are a uniform subset. A batch
-    # never holds more than what is still missing, so none is ever dropped for any other reason
-    # than having come before.
-    numbers = np.empty(0, dtype=np.int64)
-    while len(numbers) < wanted:
-        batch = np.sort(rng.integers(total, size=wanted - len(numbers)))
-        first = np.concatenate([[True], batch[1:] != batch[:-1]])
-        numbers = _merge_distinct(numbers, batch[first])
-    return numbers
-
-
-def _merge_distinct(numbers: np.ndarray, batch: np.ndarray) -> np.ndarray:
-    """Merge two ascending arrays of distinct numbers into one."""
-    if not len(numbers):
-        return batch
-    position = np.searchsorted(numbers, batch)
-    fresh = numbers[np.minimum(position, len(numbers) - 1)] != batch
-    return np.insert(numbers, position[fresh], batch[fresh])

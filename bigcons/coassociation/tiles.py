@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.sample import distinct_numbers, pairs_of_numbers
+from bigcons.coassociation.pair_numbers import distinct_numbers, pairs_of_numbers
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, format_size, rows_within

@@ -17,7 +17,8 @@ import numpy as np
 from bigcons.errors import StoreError
 from bigcons.stores.locks import writer_lock
 from bigcons.stores.manifest import plain_disk_errors
-from bigcons.stores.places import DiskPlace, Place
+from bigcons.stores.place import Place
+from bigcons.stores.places import DiskPlace
 
 _PARAMETERS = "parameters.json"
 _SEED = "seed"

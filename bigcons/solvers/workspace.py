@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from bigcons.execution.engine import Engine
 from bigcons.stores.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
-from bigcons.stores.places import Place, place_of
+from bigcons.stores.place import Place
+from bigcons.stores.places import place_of
 
 logger = logging.getLogger("bigcons")
 

@@ -17,7 +17,8 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
 from bigcons.stores.manifest import plain_disk_errors
-from bigcons.stores.places import Place, StorePath, place_of
+from bigcons.stores.place import Place, StorePath
+from bigcons.stores.places import place_of
 
 _CHECKSUM_BYTES = 4
 

@@ -21,7 +21,8 @@ from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import CONSENSUS, ArraySpec
 from bigcons.stores import manifest
 from bigcons.stores.facts import facts_table
-from bigcons.stores.places import Place, StorePath, place_of
+from bigcons.stores.place import Place, StorePath
+from bigcons.stores.places import place_of
 from bigcons.stores.zarr_arrays import create_array, create_group, open_array
 
 KIND = "consensus"

@@ -25,7 +25,8 @@ from bigcons.stores.importing import (
     rows_per_read,
 )
 from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, open_labels
-from bigcons.stores.places import StorePath, place_of
+from bigcons.stores.place import StorePath
+from bigcons.stores.places import place_of
 from bigcons.stores.sources import ColumnsSource, LabelSource, open_source
 from bigcons.validation import check_choice, check_int
 

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
-from bigcons.stores.places import DiskPlace, Place, StorePath, place_of
+from bigcons.stores.place import Place, StorePath
+from bigcons.stores.places import DiskPlace, place_of
 
 Piece = Any
 """ndarray (rows, n_features), or pyarrow Table or RecordBatch of the columns asked for."""

@@ -27,7 +27,8 @@ from bigcons.stores.importing import (
 from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, StoredLabels, open_labels
 from bigcons.stores.label_writer import LabelWriter, sweep
 from bigcons.stores.locks import writer_lock
-from bigcons.stores.places import DiskPlace, Place, StorePath
+from bigcons.stores.place import Place, StorePath
+from bigcons.stores.places import DiskPlace
 from bigcons.stores.relabel import Encoding
 from bigcons.stores.sources import LabelSource, ReorderedSource
 

@@ -13,7 +13,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.stores import manifest
-from bigcons.stores.places import Place
+from bigcons.stores.place import Place
 from bigcons.stores.shared_chunks import read_shared
 from bigcons.stores.zarr_arrays import (
     MAX_CHUNK_BYTES,

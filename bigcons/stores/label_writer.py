@@ -26,7 +26,8 @@ from bigcons.stores.label_store import (
     labels_name,
     tile_checksums,
 )
-from bigcons.stores.places import DiskPlace, Place
+from bigcons.stores.place import Place
+from bigcons.stores.places import DiskPlace
 from bigcons.stores.zarr_arrays import METADATA, create_array, create_group, metadata_checksum
 
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bigcons.errors import LockedStoreError
-from bigcons.stores.places import DiskPlace, Place, StorePath, place_of
+from bigcons.stores.place import Place, StorePath
+from bigcons.stores.places import DiskPlace, place_of
 
 if sys.platform == "win32":
     import msvcrt

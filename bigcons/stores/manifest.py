@@ -28,7 +28,8 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
 from bigcons.schema import FORMAT_VERSION, KINDS
 from bigcons.stores.locks import writer_lock
-from bigcons.stores.places import DiskPlace, Place, StorePath, place_of, sync
+from bigcons.stores.place import Place, StorePath
+from bigcons.stores.places import DiskPlace, place_of, sync
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"

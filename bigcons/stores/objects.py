@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError
-from bigcons.stores.places import Place, checked_size
+from bigcons.errors import InvalidInputError, MissingDependencyError
+from bigcons.stores.object_errors import plain_errors, reason_of
+from bigcons.stores.place import Place, checked_size
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -195,44 +196,5 @@ def _connect(
         return from_url(f"{root}/{quote(key)}", retry_config=retries)
     except (BaseError, ValueError) as error:
         raise InvalidInputError(
-            f"{root} cannot be used ({_reason(error)}); check the URL and the settings AWS_*."
+            f"{root} cannot be used ({reason_of(error)}); check the URL and the settings AWS_*."
         ) from None
-
-
-@contextmanager
-def plain_errors(where: str) -> Iterator[None]:
-    """Turn what obstore says of a server, a bucket or credentials into a one-line StoreError.
-
-    A missing object stays a FileNotFoundError.
-    """
-    from obstore.exceptions import BaseError
-
-    try:
-        yield
-    except (BaseError, FileNotFoundError) as error:
-        text = str(error)
-        if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
-            raise
-        raise StoreError(f"{where} {_complaint(error, text)}") from None
-
-
-def _complaint(error: Exception, text: str) -> str:
-    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
-
-    if "NoSuchBucket" in text:
-        return "is in a bucket that does not exist; check the URL, or make the bucket."
-    if "latest/api/token" in text:  # what a machine in the cloud asks for, when nothing else is set
-        return (
-            "needs credentials and found none; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
-            "(or AWS_SKIP_SIGNATURE=true for a public bucket)."
-        )
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
-        return "is denied to these credentials; check AWS_ACCESS_KEY_ID and what it is allowed to do."
-    if "builder error" in text:
-        return "has a server that is asked without encryption; set AWS_ALLOW_HTTP=true if that is right."
-    return f"cannot be reached ({_reason(error)}); check the network, AWS_ENDPOINT_URL and AWS_REGION."
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of what obstore says, without the long tail of debugging."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]

@@ -19,7 +19,8 @@ from bigcons.schema import PAIRS
 from bigcons.stores import manifest
 from bigcons.stores.facts import facts_table
 from bigcons.stores.pair_columns import ColumnWriter, checksum, poison
-from bigcons.stores.places import Place, StorePath, place_of
+from bigcons.stores.place import Place, StorePath
+from bigcons.stores.places import place_of
 from bigcons.stores.symmetric import (
     MAX_OBJECTS,
     Edges,

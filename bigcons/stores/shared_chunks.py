@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.stores.places import Place
+from bigcons.stores.place import Place
 
 
 class SharedChunks(NamedTuple):

@@ -12,7 +12,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
-from bigcons.stores.places import Place
+from bigcons.stores.place import Place
 from bigcons.stores.zarr_stores import SharingStore
 
 CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zarr.abc.store import Store
 from zarr.storage import ObjectStore, WrapperStore
 
-from bigcons.stores.objects import plain_errors
+from bigcons.stores.object_errors import plain_errors
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest

@@ -15,7 +15,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.memory import row_blocks
-from bigcons.stores.places import DiskPlace, Place, place_of
+from bigcons.stores.place import Place
+from bigcons.stores.places import DiskPlace, place_of
 from bigcons.stores.relabel import RawColumn
 from bigcons.stores.sources.arrays import ArraySource
 from bigcons.stores.sources.base import LabelSource, check_two_dimensions, columns_of
