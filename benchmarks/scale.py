@@ -31,20 +31,21 @@ N_PARTITIONS = 100
 N_CLUSTERS = 10
 
 
-def plant(n_objects: int, folder: Path) -> tuple[Path, Path]:
+def plant(n_objects: int, folder: Path, n_partitions: int = N_PARTITIONS) -> tuple[Path, Path]:
     """Write a planted ensemble and its truth, if not there yet; a few blocks are in memory at a time."""
-    path, truth_path = folder / f"planted-{n_objects}.zarr", folder / f"truth-{n_objects}.npy"
+    name = f"{n_objects}x{n_partitions}"
+    path, truth_path = folder / f"planted-{name}.zarr", folder / f"truth-{name}.npy"
     if path.exists() and truth_path.exists():
         return path, truth_path
-    recipe = planted_blocks(n_objects, N_PARTITIONS, missing=0.5, random_state=0)
+    recipe = planted_blocks(n_objects, n_partitions, missing=0.5, random_state=0)
     chunk_rows = default_chunk_rows(n_objects)
     n_clusters = recipe.read(0, min(n_objects, 100_000))[0].max(axis=0).astype(np.int64) + 1
-    n_labelled = np.zeros(N_PARTITIONS, np.int64)
+    n_labelled = np.zeros(n_partitions, np.int64)
     truth = np.lib.format.open_memmap(truth_path, "w+", np.int8, (n_objects,))
-    names = [f"p{u}" for u in range(N_PARTITIONS)]
+    names = [f"p{u}" for u in range(n_partitions)]
     head = Head(n_objects, names, n_clusters, n_labelled, chunk_rows, {"made_by": "benchmarks/scale.py"})
     blocks = labels_in_order(recipe, row_blocks(n_objects, chunk_rows), n_labelled, truth)
-    write_store(path, blocks, head, [None] * N_PARTITIONS, recipe.dtype, True)
+    write_store(path, blocks, head, [None] * n_partitions, recipe.dtype, True)
     truth.flush()
     return path, truth_path
 
@@ -81,12 +82,16 @@ def solve(path: str, out: str, memory: str, max_iter: int, tol: float, client: s
 
 
 def tree_bytes(root: int) -> int:
-    """Return the resident memory of a process and its descendants now (Linux)."""
-    parents, resident = {}, {}
+    """Return the resident memory of a process and its descendants now (Linux).
+
+    A child that was only just forked still shows its parent's memory, and command line: it does not count.
+    """
+    parents, resident, commands = {}, {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
             pid = int(stat.parent.name)
+            commands[pid] = stat.with_name("cmdline").read_bytes()
             parents[pid] = int(fields[1])
             resident[pid] = int(fields[21]) * 4096
         except (OSError, IndexError, ValueError):
@@ -94,13 +99,17 @@ def tree_bytes(root: int) -> int:
     total, family = 0, {root}
     while family:
         total += sum(resident.get(pid, 0) for pid in family)
-        family = {pid for pid, parent in parents.items() if parent in family}
+        family = {
+            pid
+            for pid, parent in parents.items()
+            if parent in family and commands[pid] != commands.get(parent)
+        }
     return total
 
 
-def measured_child(arguments: list[str]) -> dict:
-    """Run this file as a child; return its JSON and the peak memory of its tree, sampled every 50 ms."""
-    child = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+def measured_child(arguments: list[str], script: str = __file__) -> dict:
+    """Run a script as a child; return its JSON and the peak memory of its tree, sampled every 50 ms."""
+    child = subprocess.Popen([sys.executable, script, *arguments], stdout=subprocess.PIPE, text=True)
     peak, ended = [0], threading.Event()
 
     def watch() -> None:

@@ -1,0 +1,78 @@
+"""Solves in processes of their own, within the smallest budget that is accepted: what they really take."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+import bigcons
+
+CHILD = """
+import json, re, sys, warnings
+from contextlib import nullcontext
+
+def fit(options, client, memory):
+    from bigcons import METHODS
+    model = METHODS[options["method"]](memory=memory, client=client, random_state=0)
+    model.set_params(n_init=1, max_iter=1, tol=0.0, **options["parameters"])
+    model.fit(options["ensemble"], out=options["out"])
+
+def smallest_budget(options, client):
+    from bigcons.errors import MemoryBudgetError
+    from bigcons.memory import parse_size
+    try:
+        fit(options, client, "1kB")
+    except MemoryBudgetError as refusal:
+        needed = re.search(r"raise it to (\\S+ [A-Z]?B)", str(refusal))[1]
+    return int(1.02 * parse_size(needed))  # the message is rounded, and an attempt leaves something behind
+
+def cluster():
+    import distributed
+    return distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    options = json.loads(sys.argv[1])
+    with cluster() if options["engine"] == "cluster" else nullcontext() as workers:
+        with workers.get_client() if workers else nullcontext("threads") as client:
+            budget = smallest_budget(options, client)
+            fit(options, client, budget)
+    print(budget)
+"""
+
+
+def tree_bytes(root):
+    """Return the resident memory of a process and its descendants now.
+
+    A child that was only just forked still shows its parent's memory, and command line: it does not count.
+    """
+    total = root.memory_info().rss
+    for process in root.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            parent = process.parent() or root
+            if process.cmdline() != parent.cmdline():
+                total += process.memory_info().rss
+    return total
+
+
+def solve(folder, **options):
+    """Solve in processes of their own; return their peak and their budget."""
+    script = folder / "solve.py"
+    script.write_text(CHILD)
+    environment = {**os.environ, "PYTHONPATH": str(Path(bigcons.__file__).parents[1])}
+    command = [sys.executable, script, json.dumps({**options, "out": str(folder / "consensus.zarr")})]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+        root, peak = psutil.Process(child.pid), 0
+        while child.poll() is None:
+            with suppress(psutil.NoSuchProcess):
+                peak = max(peak, tree_bytes(root))
+            time.sleep(0.05)
+        assert child.returncode == 0
+        return peak, int(child.stdout.read())

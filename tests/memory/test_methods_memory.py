@@ -1,0 +1,48 @@
+"""The memory promise of methods out of core: the smallest budget accepted, against the measured peak.
+
+One method stands for those that keep tables only, one for those of base-cluster overlaps, one for those whose
+objects carry numbers from pass to pass. `test_solve_memory` has PCC.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from bigcons import Ensemble
+from bigcons.solvers.plan import COMPILER_BYTES
+from tests.memory.solving import solve
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="resident memory as Linux counts it"),
+    pytest.mark.slow,
+]
+
+N_OBJECTS, N_PARTITIONS, K = 1_200_000, 50, 12
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory):
+    """A store of 60 MB of labels: long, for memberships grow with the objects, too."""
+    path = tmp_path_factory.mktemp("ensemble") / "e.zarr"
+    rng = np.random.default_rng(0)
+    labels = rng.integers(-1, 6, (N_OBJECTS, N_PARTITIONS), np.int8)
+    classes = rng.integers(6, size=(N_OBJECTS, 1), dtype=np.int8)
+    labels = np.where(rng.random(labels.shape, np.float32) < 0.5, labels, classes)
+    return Ensemble.from_labels(labels).save(path).path
+
+
+def test_data__do_not_fit_into_what_is_set_aside_for_compiling():
+    """Else a solve that held everything would keep the promise as well."""
+    assert N_OBJECTS * (N_PARTITIONS + 8 * K) > 1.4 * COMPILER_BYTES
+
+
+@pytest.mark.parametrize("method", ["mixture", "hbgf", "bce"])
+def test_fit__keeps_the_promise_of_the_smallest_budget(method, ensemble, tmp_path):
+    peak, budget = solve(
+        tmp_path, method=method, engine="threads", ensemble=ensemble, parameters={"n_clusters": K}
+    )
+    print(f"{method}: peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
+    assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
