@@ -12,6 +12,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError, UnlabelledObjectsWarning
 from bigcons.metrics import adjusted_rand
 from bigcons.solvers import IPC, IPVC, IVC, KCC, QMI, LabelKMeans
+from tests.naive import agreement
 from tests.naive import table_methods as naive
 from tests.strategies import label_matrices
 
@@ -184,13 +185,35 @@ def test_label_kmeans__is_k_means_on_label_numbers():
 
 
 def test_label_kmeans__on_coassociations_equals_scikit_learn_on_them():
+    from sklearn.cluster import KMeans
+
     ensemble, truth = planted_ensemble(300, 20, missing=0.3, random_state=0)
     model = quietly_fit(LabelKMeans(6, encode="coassoc", random_state=0), ensemble)
     assert adjusted_rand(truth, model.labels_) > 0.7
+    labels = ensemble.read(0, 300).tolist()
+    counts = np.array([[agreement.counts(labels, i, j) for j in range(300)] for i in range(300)], float)
+    shares = counts[..., 0] / np.maximum(counts[..., 1], 1)
+    centres = np.array([shares[model.labels_ == k].mean(axis=0) for k in range(6)])
+    again = KMeans(6, init=centres, n_init=1).fit(shares)
+    assert adjusted_rand(again.labels_, model.labels_) == 1
+    assert again.inertia_ == pytest.approx(model.objective_, rel=1e-4)
     with pytest.raises(InvalidInputError, match="keeps nothing to place new objects by"):
         model.predict(ensemble)
     with pytest.raises(MemoryBudgetError, match="use encode='onehot'"):
         LabelKMeans(6, encode="coassoc", memory=1000).fit(ensemble)
+
+
+def test_label_kmeans__on_coassociations_gives_no_cluster_to_objects_without_labels():
+    labels = np.repeat([[0, 0, 0], [1, 1, 0], [1, 1, 1], [-1, -1, -1]], [5, 5, 5, 30], axis=0)
+    model = quietly_fit(LabelKMeans(3, encode="coassoc", random_state=0), labels)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand(np.repeat([0, 1, 2], 5), model.labels_[:15]) == 1
+    assert (model.labels_[15:] == -1).all()
+
+
+def test_label_kmeans__on_coassociations_takes_no_finalists():
+    with pytest.raises(InvalidInputError, match="n_finalists=2 with encode='coassoc'"):
+        LabelKMeans(2, encode="coassoc", n_finalists=2).fit([[0, 1], [1, 0]])
 
 
 def test_label_kmeans__refuses_missing_labels():

@@ -24,10 +24,11 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import format_size, parse_size
 from bigcons.seeding import SeedLike, generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
+from bigcons.solvers.hypergraph.spectral import one_thread
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
-from bigcons.validation import check_choice
+from bigcons.validation import check_choice, check_flag
 
 SYMMETRIES = ("mean", "max")
 LINKAGES = ("average", "single", "spectral")
@@ -184,7 +185,6 @@ class DID(ConsensusClusterer):
     ) -> tuple[np.ndarray, float]:
         """Return labels by normalised cuts, numbered by first objects, and the cut."""
         from sklearn.cluster import spectral_clustering
-        from threadpoolctl import threadpool_limits
 
         matrix = similarity_matrix(model, engine)[np.ix_(labelled, labelled)]
         for i in range(len(matrix)):
@@ -193,7 +193,7 @@ class DID(ConsensusClusterer):
         if n_clusters == 1:
             return np.zeros(len(matrix), np.int32), 0.0
         start = int(generator(seed, "did.spectral").integers(2**31))
-        with threadpool_limits(1):  # sums in BLAS come in an order that depends on its threads
+        with one_thread():
             found = spectral_clustering(
                 matrix, n_clusters=n_clusters, random_state=start, assign_labels="cluster_qr"
             )
@@ -252,6 +252,7 @@ class DID(ConsensusClusterer):
             )
         check_choice("symmetrize", self.symmetrize, SYMMETRIES)
         check_choice("linkage", self.linkage, LINKAGES)
+        check_flag("exclude_self", self.exclude_self)
         check_choice("increments", self.increments, CHOICES)
         check_choice("normalize", self.normalize, NORMALIZATIONS)
 

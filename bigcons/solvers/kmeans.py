@@ -13,6 +13,7 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.assignment import SCORE
 from bigcons.seeding import SeedLike, generator
 from bigcons.solvers.base import MethodFacts, Output
+from bigcons.solvers.hypergraph.spectral import one_thread
 from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Record, State, Stats
 from bigcons.solvers.plan import check_plan
@@ -68,7 +69,8 @@ class LabelKMeans(PassClusterer):
     encode
         "integer": labels as numbers, which is what published figures suggest; it cannot take missing labels.
         "onehot": one column a base cluster, the same as `QMI`. "coassoc": the rows of the matrix of c/N,
-        after Kuncheva and Vetrov (2006), in O(n^2) memory.
+        after Kuncheva and Vetrov (2006), in O(n^2) memory, by scikit-learn with its meaning of ``tol``;
+        ``n_finalists`` and ``resume`` have no use there and stay as they are.
     random_state, memory, out, resume, client
         As of `PCC`.
 
@@ -143,9 +145,10 @@ class LabelKMeans(PassClusterer):
         if self.encode != "coassoc":
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        if self.resume:
+        if self.resume or self.n_finalists != 1:
             raise InvalidInputError(
-                "resume=True with encode='coassoc', which is solved in memory; leave it out."
+                f"resume={self.resume}, n_finalists={self.n_finalists} with encode='coassoc', which is "
+                "solved in memory; use resume=False and n_finalists=1."
             )
         check_plan(
             f"k-means on the co-association of {ensemble.n_objects:,} objects",
@@ -164,13 +167,18 @@ class LabelKMeans(PassClusterer):
 
         n_agree, n_seen = dense(ensemble, memory=1 << 62, client=engine)
         shares = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
+        labelled = np.ones(ensemble.n_objects)
+        labelled[survey.unlabelled] = 0.0  # alike in having no labels, they would make a cluster
         draw = generator(seed, "start.kmeans")
-        found = KMeans(
+        model = KMeans(
             self.n_clusters,
             n_init=self.n_init,
             max_iter=self.max_iter,
+            tol=self.tol,
             random_state=int(draw.integers(2**31)),
-        ).fit(shares)
+        )
+        with one_thread():
+            found = model.fit(shares, sample_weight=labelled)
         record: Record = {"objective": float(found.inertia_)}
         self._set_results([record], converged=bool(found.n_iter_ < self.max_iter))
         self.n_passes_ = int(found.n_iter_)
