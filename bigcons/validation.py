@@ -8,6 +8,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 
+_LONGEST_SHOWN = 80
+
 
 def check_int(name: str, value: object, *, at_least: int = 1, at_most: int | None = None) -> int:
     """Return ``value`` as int if it is a whole number in ``[at_least, at_most]``."""
@@ -15,7 +17,9 @@ def check_int(name: str, value: object, *, at_least: int = 1, at_most: int | Non
         number = int(value)
         if number >= at_least and (at_most is None or number <= at_most):
             return number
-    raise InvalidInputError(f"{name}={value!r} is out of range; use an integer {_range(at_least, at_most)}.")
+    raise InvalidInputError(
+        f"{name}={_shown(value)} is out of range; use an integer {_range(at_least, at_most)}."
+    )
 
 
 def check_number(
@@ -33,14 +37,29 @@ def check_number(
             return number
     low = f"> {above}" if above is not None else _range(at_least, None if at_most == math.inf else at_most)
     high = f" and <= {at_most}" if above is not None and at_most < math.inf else ""
-    raise InvalidInputError(f"{name}={value!r} is out of range; use a finite number {low}{high}.")
+    raise InvalidInputError(f"{name}={_shown(value)} is out of range; use a finite number {low}{high}.")
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if isinstance(value, str) and value in choices:
         return value
-    raise InvalidInputError(f"{name}={value!r} is unknown; choose one of {', '.join(map(repr, choices))}.")
+    raise InvalidInputError(
+        f"{name}={_shown(value)} is unknown; choose one of {', '.join(map(repr, choices))}."
+    )
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return ``value`` if it is True or False."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise InvalidInputError(f"{name}={_shown(value)} is neither True nor False; use one of them.")
+
+
+def _shown(value: object) -> str:
+    """Return how ``value`` is written, or its type if that takes more than a short line."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
 
 
 def _range(at_least: float, at_most: float | None) -> str:

@@ -112,6 +112,15 @@ def test_best_partition__refuses_what_would_take_for_ever():
         best_partition(np.zeros((16, 1), int), 4)
 
 
+@pytest.mark.parametrize(
+    ("n_clusters", "criterion", "message"),
+    [(0, "nmi", "n_clusters=0"), (4, "nmi", "integer from 1 to 3"), (2, "ami", "criterion='ami' is unknown")],
+)
+def test_best_partition__refuses_what_makes_no_sense(n_clusters, criterion, message):
+    with pytest.raises(InvalidInputError, match=message):
+        best_partition([[0, 0], [1, 0], [1, 1]], n_clusters, criterion=criterion)
+
+
 def test_supra__keeps_the_method_of_highest_anmi():
     ensemble, _ = planted_ensemble(600, 20, missing=0.4, random_state=2)
     model = Supra(6, methods=("mcla", "ivc", "best"), random_state=0).fit(ensemble)
@@ -147,6 +156,6 @@ def test_supra__of_five_views_beats_the_best_view(seed):
 
 
 def test_supra__refuses_unknown_methods_and_itself():
-    for methods in ("nonsense", ("supra",), ()):
+    for methods in ("nonsense", ("supra",), ("cspa", "did"), (), 5):
         with pytest.raises(InvalidInputError, match="methods"):
             Supra(2, methods=methods).fit(SEVEN)

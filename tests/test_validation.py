@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons.errors import InvalidInputError
-from bigcons.validation import check_choice, check_int, check_number
+from bigcons.validation import check_choice, check_flag, check_int, check_number
 
 
 @given(st.integers(-5, 5), st.integers(-3, 3), st.integers(0, 3))
@@ -43,6 +43,21 @@ def test_check_number__above_and_at_most(value):
     assert check_number("share", 1, above=0, at_most=1) == 1
     with pytest.raises(InvalidInputError, match=r"use a finite number > 0 and <= 1\.$"):
         check_number("share", value, above=0, at_most=1)
+
+
+@pytest.mark.parametrize("value", ["yes", None, 1])
+def test_check_flag__takes_true_and_false_only(value):
+    assert check_flag("weighted", np.True_) is True
+    assert check_flag("weighted", False) is False
+    with pytest.raises(InvalidInputError, match=r"is neither True nor False; use one of them\.$"):
+        check_flag("weighted", value)
+
+
+@pytest.mark.parametrize("check", [check_int, check_number, check_flag])
+def test_checks__name_the_type_of_what_is_long(check):
+    with pytest.raises(InvalidInputError, match="x=<ndarray> is ") as refusal:
+        check("x", np.zeros((40, 40)))
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("value", ["w", None, 1])

@@ -26,7 +26,7 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import format_size, parse_size
 from bigcons.progress import progress
-from bigcons.validation import check_choice
+from bigcons.validation import check_choice, check_flag
 
 
 def did_matrix(
@@ -72,6 +72,7 @@ def did_matrix(
 
     ensemble = as_ensemble(x)
     check_choice("normalize", normalize, NORMALIZATIONS)
+    check_flag("exclude_self", exclude_self)
     budget = parse_size(memory)
     with open_engine(client) as engine:
         source = open_points(features, ensemble.n_objects)
@@ -108,6 +109,7 @@ def did_ranking(
 
     ensemble = as_ensemble(x)
     check_choice("increments", increments, CHOICES)
+    check_flag("label_code", label_code)
     points = read_points(open_points(features, ensemble.n_objects))
     labels = ensemble.read(0, ensemble.n_objects)
     task = partial(_description_length, points, increments, label_code)

@@ -130,7 +130,12 @@ def clusters_of(labels: np.ndarray) -> list[np.ndarray]:
 def _checked_weights(weights: Any, n_partitions: int) -> np.ndarray:
     if weights is None:
         return np.ones(n_partitions)
-    checked = np.asarray(weights, np.float64)
+    try:
+        checked = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"weights has type {type(weights).__name__}; give one number for each partition."
+        ) from None
     if checked.shape != (n_partitions,):
         raise InvalidInputError(
             f"weights has shape {checked.shape}; give one number for each partition, ({n_partitions},)."

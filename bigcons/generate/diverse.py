@@ -152,6 +152,10 @@ class _Task:
 def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
     if isinstance(algorithms, str):
         algorithms = SETS.get(algorithms, (algorithms,))
+    if not isinstance(algorithms, (list, tuple)):
+        raise InvalidInputError(
+            f"algorithms has type {type(algorithms).__name__}; give 'pcc', 'rcc', or names of algorithms."
+        )
     names = list(algorithms)
     for name in names:
         check_choice("algorithms", name, (*SETS, *CLUSTERERS))

@@ -61,6 +61,11 @@ def average_criterion(
     if isinstance(criterion, str):
         check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
         criterion = OF_TWO_CLUSTERINGS[criterion]
+    elif not callable(criterion):
+        raise InvalidInputError(
+            f"criterion has type {type(criterion).__name__}; pass a name such as 'nmi', or a function of a "
+            "contingency table."
+        )
     return average_of_tables(criterion, partition_tables(x, labels, client=client), weighted=weighted)
 
 

@@ -23,7 +23,7 @@ from bigcons.solvers.hypergraph.incidence import (
 )
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
-from bigcons.validation import check_choice
+from bigcons.validation import check_choice, check_flag
 
 DISTANCES = ("van_dongen", "variation_of_information")
 """The criteria that are best when low."""
@@ -107,6 +107,7 @@ class BEST(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))
+        check_flag("weighted", self.weighted)
         check_choice("unlabelled", self.unlabelled, ("missing", "nearest"))
         candidates = np.flatnonzero(ensemble.n_clusters <= self.n_clusters)
         if not candidates.size:

@@ -27,7 +27,7 @@ from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
-from bigcons.validation import check_choice, check_int
+from bigcons.validation import check_choice, check_flag, check_int
 
 logger = logging.getLogger("bigcons")
 
@@ -121,6 +121,7 @@ class _EvidenceAccumulation(ConsensusClusterer):
         check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("criterion", self.criterion, CRITERIA)
         check_choice("tie", self.tie, TIES)
+        check_flag("allow_one", self.allow_one)
         if self.neighbors != "all":
             check_int("neighbors", self.neighbors)
             if self.linkage != "single":

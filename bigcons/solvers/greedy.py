@@ -24,7 +24,7 @@ from bigcons.solvers.best import average_criteria, closeness_to_centres
 from bigcons.solvers.hypergraph.incidence import check_overlaps_plan, fold_overlaps, votes_of
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.validation import check_int
+from bigcons.validation import check_choice, check_int
 
 MOST_CANDIDATES = 1_000_000
 """As many clusterings `best_partition` looks at."""
@@ -253,8 +253,10 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
     makes the average the ANMI (Strehl and Ghosh 2002, section 3.1). Of equal ones the first is returned,
     clusters numbered in the order in which they appear.
     """
+    check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
     ensemble = as_ensemble(x)
     n = ensemble.n_objects
+    check_int("n_clusters", n_clusters, at_most=n)
     n_candidates = stirling(n, n_clusters)
     if n_candidates > MOST_CANDIDATES:
         raise InvalidInputError(

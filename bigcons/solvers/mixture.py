@@ -21,7 +21,7 @@ from bigcons.solvers.pass_clusterer import SoftPassClusterer
 from bigcons.solvers.passes import Record, State, Stats, gains_little
 from bigcons.solvers.survey import Survey
 from bigcons.stores.ensemble import Ensemble
-from bigcons.validation import check_choice
+from bigcons.validation import check_choice, check_flag
 
 SMOOTHING = 1e-6
 
@@ -193,7 +193,8 @@ class MixtureModel(SoftPassClusterer):
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> MixtureProblem:
         check_choice("init", self.init, ("partition", "dirichlet"))
-        return MixtureProblem(ensemble.offsets, self.n_clusters, self.init, background=bool(self.background))
+        background = check_flag("background", self.background)
+        return MixtureProblem(ensemble.offsets, self.n_clusters, self.init, background=background)
 
     def _set_results(self, records: list[Record], *, converged: bool) -> None:
         super()._set_results(records, converged=converged)

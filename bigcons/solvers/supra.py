@@ -94,10 +94,16 @@ class Supra(ConsensusClusterer):
     def _names(self) -> list[str]:
         from bigcons.solvers import METHODS
 
-        given = self.methods.split(",") if isinstance(self.methods, str) else list(self.methods)
-        names = [name.strip() for name in given]
-        if unknown := [name for name in names if name not in METHODS or name == "supra"]:
-            raise InvalidInputError(f"methods={unknown!r} are unknown; choose of {', '.join(METHODS)}.")
+        given = self.methods.split(",") if isinstance(self.methods, str) else self.methods
+        if not isinstance(given, (list, tuple)):
+            raise InvalidInputError(
+                f"methods has type {type(given).__name__}; name one or more, such as ('cspa', 'mcla')."
+            )
+        names = [str(name).strip() for name in given]
+        # itself, and what needs more than labels, are no choice
+        choices = [name for name in METHODS if name not in ("supra", "did")]
+        if unknown := [name for name in names if name not in choices]:
+            raise InvalidInputError(f"methods={unknown!r} are no choice; choose of {', '.join(choices)}.")
         if not names:
             raise InvalidInputError("methods is empty; name one or more, such as ('cspa', 'mcla').")
         return names
