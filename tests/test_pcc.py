@@ -195,6 +195,28 @@ def test_fit__has_the_same_bits_on_any_engine_and_from_a_store(tmp_path, pairs):
         assert model.history_["objective"] == expected.history_["objective"]
 
 
+def test_fit__refuses_to_resume_from_a_snapshot_of_another_format(tmp_path, monkeypatch):
+    labels, _ = planted()
+
+    def fit(**others):
+        return PCC(3, init="dirichlet", random_state=0, out=tmp_path / "c.zarr", **others).fit(labels)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bigcons.stores.checkpoint.SNAPSHOT_FORMAT", 1)
+        patch.setattr("bigcons.solvers.pcc.streamed.update_block", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fit()
+    with pytest.raises(
+        InvalidInputError, match=r"in format 1 of another version .* reads format 2"
+    ) as refusal:
+        fit(resume=True)
+    assert "\n" not in str(refusal.value)
+    assert fit().converged_
+
+
 # Oracles
 
 

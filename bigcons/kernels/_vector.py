@@ -1,8 +1,9 @@
 """Vectors of eight doubles for kernels: numba's own loops do not vectorise sums over gathered rows.
 
 ``load8`` and ``store8`` move eight consecutive entries of a flat float64 array, from an offset in entries;
-``add8`` adds two vectors. LLVM maps them to whatever the processor has (AVX-512, AVX2, SSE, NEON).
-Offsets are not checked against the array's length: rows are padded to whole vectors by the caller.
+``add8`` adds two vectors, ``add_times8`` a vector times a number. LLVM maps them to whatever the processor
+has (AVX-512, AVX2, SSE, NEON). Offsets are not checked against the array's length: rows are padded to whole
+vectors by the caller.
 """
 
 from __future__ import annotations
@@ -80,3 +81,17 @@ def add8(typingctx, a, b):
         return builder.fadd(*args)
 
     return float64x8(a, b), generate
+
+
+@intrinsic
+def add_times8(typingctx, a, b, factor):
+    """Return ``a + b * factor`` of two vectors and a number."""
+
+    def generate(context, builder, signature, args):
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+        first = builder.insert_element(_VECTOR(ir.Undefined), args[2], ir.IntType(32)(0))
+        factors = builder.shuffle_vector(first, _VECTOR(ir.Undefined), lanes)
+        product = builder.fmul(args[1], factors, flags=("contract",))
+        return builder.fadd(args[0], product, flags=("contract",))
+
+    return float64x8(a, b, types.float64), generate

@@ -8,6 +8,10 @@ outer products of the objects seen in partition ``u``, the objective over all n(
 and, as a function of one object, the quadratic ``y'A y - 2 b'y`` with ``b`` and ``A`` gathered from the rows
 of ``S`` and ``T`` that the object's labels point at. Rows are padded to whole vectors, and ``T`` keeps
 the upper triangle only, so that gathering and scattering are vector instructions.
+
+If partitions have weights, ``S`` and ``T`` stay as they are: rows are weighted when they are gathered, m_i is
+the summed weight of the labels of object i, and each partition's part of the norms counts by its weight.
+Weights of None are told apart when a kernel is compiled, and cost nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +19,15 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels._vector import WIDTH, add8, load8, store8, zero8
+from bigcons.kernels._vector import WIDTH, add8, add_times8, load8, store8, zero8
 from bigcons.kernels.simplex import minimise_on_simplex
 
-# What a sweep adds up besides S and T: see the slots of `totals` in `sweep`.
-N_TOTALS = 8
-MAX_GAP, N_MOVED = 6, 7
+# What a sweep adds up besides S and T: the slots of `totals` in `sweep`.
+SQUARES, QUARTICS, MAX_GAP, N_MOVED = 0, 1, 2, 3
+N_TOTALS = 4
 
+# And what a line search along its changes needs: the number of sums in `measure_step`.
+N_STEP_SUMS = 6
 
 # Clusters with at least this share of an object's largest ``b`` are read at once: others seldom attract it.
 LIKELY_SHARE = 0.125
@@ -40,29 +46,28 @@ def triangle(n_clusters):
 
 
 @jit
-def sweep(labels, offsets, S, T, S_out, T_out, T_step, order, y_old, y_new, threshold, fresh, totals):
-    """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``T_step``,
-    ``totals``.
+def sweep(labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, fresh, totals):
+    """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``totals``.
 
-    labels (rows, M) with -1 missing; offsets (M+1,) int64; S, S_out (B, padded K) float64; T, T_out, T_step
-    (M, padded K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (N_TOTALS,)
-    float64. Cluster ``k`` of the tables is column ``order[k]`` of the memberships. The fewer of the first
-    clusters an object needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m`` labels.
+    labels (rows, M) with -1 missing; offsets (M+1,) int64; weights (M,) float64 or None; S, S_out (B, padded
+    K) float64; T, T_out (M, padded K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32;
+    totals (N_TOTALS,) float64. Cluster ``k`` of the tables is column ``order[k]`` of the memberships. The
+    fewer of the first clusters an object needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m``
+    labels.
 
     With ``S_out is S`` and ``T_out is T`` later objects see what earlier ones did (Gauss-Seidel). An object
     whose KKT gap is at most ``threshold`` stays as it is. With ``fresh`` the objects are new: ``y_old`` is
     not read, counts as zero, and nothing of theirs is in S and T yet.
 
-    T_step sums ``d d'`` over the changes ``d``. totals[0:6] sum, over the objects that moved and times their
-    number of labels m, with a = |y|^2, b = y.d, c = |d|^2 of the move: b, c, ab, ac + 2b^2, bc, c^2: what
-    the exact line search along all changes of a pass needs. totals[MAX_GAP] is the largest KKT gap met,
-    totals[N_MOVED] a count.
+    totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 and m|y|^4; totals[MAX_GAP] is the largest
+    KKT gap met, totals[N_MOVED] a count.
     """
     n_rows, M = labels.shape
     K = y_new.shape[1]
     s_width, t_width = S.shape[1], T.shape[1]
     s_at = np.empty(M, np.uint64)
     t_at = np.empty(M, np.uint64)
+    w_at = listed(weights)
     s_sum = np.empty(s_width)
     t_sum = np.empty(t_width)
     A = np.empty((K, K))
@@ -70,30 +75,30 @@ def sweep(labels, offsets, S, T, S_out, T_out, T_step, order, y_old, y_new, thre
     y = np.empty(K)
     d = np.zeros(s_width)
     t_change = np.zeros(t_width)
-    step_change = np.zeros(t_width)
     support = np.empty(K, np.int64)
     work = np.empty((K, K + 2))
     s_flat, t_flat = S.ravel(), T.ravel()
-    s_out, t_out, t_step = S_out.ravel(), T_out.ravel(), T_step.ravel()
+    s_out, t_out = S_out.ravel(), T_out.ravel()
     for i in range(n_rows):
         m = locate(labels, i, offsets, s_width, t_width, s_at, t_at)
         if m == 0:
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
             continue
-        gather(s_flat, s_at, m, s_sum)
+        weight = weigh(labels, i, m, weights, w_at)
+        gather_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
         for k in range(K):
             y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
-            b[k] = s_sum[k] - m * y[k]
+            b[k] = s_sum[k] - weight * y[k]
         n = K if fresh else n_likely(y, b)
-        read_quadratic(t_flat, t_at, m, y, 0, n, t_sum, A)
+        read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
         if fresh:
             y[lightest_vertex(A, b)] = 1.0
         else:
             lowest, highest = gradient_range(A, b, y, n)
             wider = n_below(lowest, b, n)
             if wider > n:
-                read_quadratic(t_flat, t_at, m, y, n, wider, t_sum, A)
+                read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
                 n = wider
                 lowest, highest = gradient_range(A, b, y, n)
             gap = 2.0 * (highest - lowest)
@@ -105,15 +110,72 @@ def sweep(labels, offsets, S, T, S_out, T_out, T_step, order, y_old, y_new, thre
         level = minimise_on_simplex(A, b, y, n, support, work)
         wider = n_below(level, b, n)
         while wider > n:
-            read_quadratic(t_flat, t_at, m, y, n, wider, t_sum, A)
+            read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
             n = wider
             level = minimise_on_simplex(A, b, y, n, support, work)
             wider = n_below(level, b, n)
-        if record_move(order, y_old, y_new, i, y, fresh, m, d, totals):
-            fill_changes(y, d, n, t_change, step_change)
+        if record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
+            fill_change(y, d, n, t_change)
             scatter(s_out, s_at, m, d, s_width)
             scatter(t_out, t_at, m, t_change, triangle(n))
-            scatter(t_step, t_at, m, step_change, triangle(n))
+
+
+@jit
+def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
+    """Add what the objective along the changes of a block is made of, besides those of S and T.
+
+    ``T_step``, as T, sums ``d d'`` over the changes ``d`` from ``y_old`` to ``y_new (rows, K)`` float32, in
+    the order of the memberships. ``sums (N_STEP_SUMS,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
+    c, ab, ac + 2b^2, bc, c^2.
+    """
+    K = y_new.shape[1]
+    s_at = np.empty(labels.shape[1], np.uint64)
+    t_at = np.empty(labels.shape[1], np.uint64)
+    w_at = listed(weights)
+    d = np.empty(K)
+    outer = np.zeros(T_step.shape[1])
+    table = T_step.ravel()
+    for i in range(labels.shape[0]):
+        m = locate(labels, i, offsets, 0, T_step.shape[1], s_at, t_at)
+        if m == 0:
+            continue
+        a = b = c = 0.0
+        for k in range(K):
+            old = np.float64(y_old[i, k])
+            d[k] = np.float64(y_new[i, k]) - old
+            a += old * old
+            b += old * d[k]
+            c += d[k] * d[k]
+        if c == 0.0:
+            continue
+        fill_outer(d, K, outer)
+        scatter(table, t_at, m, outer, triangle(K))
+        weight = weigh(labels, i, m, weights, w_at)
+        for slot, term in enumerate((b, c, a * b, a * c + 2.0 * b * b, b * c, c * c)):
+            sums[slot] += weight * term
+
+
+@jit
+def listed(weights):
+    """Return room for the weights of one object's labels, None without weights."""
+    if weights is None:
+        return None
+    return np.empty(weights.shape[0])
+
+
+@leaf
+def weigh(labels, i, m, weights, w_at):
+    """List the weights of the ``m`` labels of object ``i``; return their sum, ``m`` without weights."""
+    if weights is None:
+        return np.float64(m)
+    total = 0.0
+    e = 0
+    for u in range(labels.shape[1]):
+        if labels[i, u] >= 0:
+            w_at[e] = weights[u]
+            total += weights[u]
+            e += 1
+    return total
 
 
 @leaf
@@ -131,17 +193,21 @@ def locate(labels, i, offsets, s_width, t_width, s_at, t_at):
 @leaf
 def gather(table, at, m, out):
     """Set ``out`` to the sum of the ``m`` rows of ``table`` that begin at ``at``."""
-    gather_columns(table, at, m, 0, out.shape[0], out)
+    gather_columns(table, at, None, m, 0, out.shape[0], out)
 
 
 @leaf
-def gather_columns(table, at, m, start, stop, out):
-    """Do so for the columns from ``start``, where a vector begins, to ``stop`` or the end of its vector."""
+def gather_columns(table, at, w_at, m, start, stop, out):
+    """Do so for the columns from ``start``, where a vector begins, to ``stop`` or the end of its vector.
+
+    With ``w_at`` each row counts by its weight there.
+    """
     for q in range(start, stop, WIDTH):
         column = np.uint64(q)
         total = zero8()
         for e in range(m):
-            total = add8(total, load8(table, at[e] + column))
+            row = load8(table, at[e] + column)
+            total = add8(total, row) if w_at is None else add_times8(total, row, w_at[e])
         store8(out, column, total)
 
 
@@ -192,15 +258,15 @@ def n_below(level, b, n):
 
 
 @leaf
-def read_quadratic(table, at, m, y, known, n, t_sum, A):
-    """Form ``A[:n, :n]`` of one object from its rows of T, its own part taken out.
+def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
+    """Form ``A[:n, :n]`` of one object from its rows of T, its own part, of the given weight, taken out.
 
     ``A[:known, :known]`` and what it was made of in ``t_sum`` are there already.
     """
-    gather_columns(table, at, m, padded(triangle(known)), triangle(n), t_sum)
+    gather_columns(table, at, w_at, m, padded(triangle(known)), triangle(n), t_sum)
     q = triangle(known)
     for r in range(known, n):
-        own = m * y[r]
+        own = weight * y[r]
         for k in range(r + 1):
             A[k, r] = A[r, k] = t_sum[q] - own * y[k]
             q += 1
@@ -235,7 +301,7 @@ def lightest_vertex(A, b):
 
 
 @leaf
-def record_move(order, y_old, y_new, i, y, fresh, m, d, totals):
+def record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
     """Round ``y`` into ``y_new[i]``; return whether it moved, the old one in ``y``, the change in ``d``."""
     moved = False
     a = b = c = 0.0
@@ -250,53 +316,58 @@ def record_move(order, y_old, y_new, i, y, fresh, m, d, totals):
         b += old * d[k]
         c += d[k] * d[k]
     if moved:
-        totals[0] += m * b
-        totals[1] += m * c
-        totals[2] += m * a * b
-        totals[3] += m * (a * c + 2.0 * b * b)
-        totals[4] += m * b * c
-        totals[5] += m * c * c
+        change = 2.0 * b + c
+        totals[SQUARES] += weight * change
+        totals[QUARTICS] += weight * change * (2.0 * a + change)
         totals[N_MOVED] += 1.0
     return moved
 
 
 @leaf
-def fill_changes(y, d, n, t_change, step_change):
-    """Fill what the move by ``d`` from ``y`` changes in T and in the step, both padded with zeros.
+def fill_change(y, d, n, t_change):
+    """Fill what the move by ``d`` from ``y`` changes in T, padded with zeros.
 
     Only the first ``n`` clusters can have changed.
     """
     q = 0
     for r in range(n):
+        new = y[r] + d[r]
         for k in range(r + 1):
-            step_change[q] = d[k] * d[r]
-            t_change[q] = y[k] * d[r] + d[k] * y[r] + step_change[q]
+            t_change[q] = y[k] * d[r] + d[k] * new
             q += 1
     for padding in range(q, padded(q)):
-        step_change[padding] = t_change[padding] = 0.0
+        t_change[padding] = 0.0
+
+
+@leaf
+def fill_outer(d, n, outer):
+    """Fill ``d d'`` of the first ``n`` clusters, in the order of T."""
+    q = 0
+    for r in range(n):
+        for k in range(r + 1):
+            outer[q] = d[k] * d[r]
+            q += 1
 
 
 @jit
-def accumulate(labels, offsets, y, S, T, sums):
-    """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and sum m|y|^4 to ``sums (2,)``."""
+def accumulate(labels, offsets, weights, y, S, T, sums):
+    """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and m|y|^4 to ``sums (2,)``."""
     K = y.shape[1]
     s_at = np.empty(labels.shape[1], np.uint64)
     t_at = np.empty(labels.shape[1], np.uint64)
+    w_at = listed(weights)
     d = np.zeros(S.shape[1])
     outer = np.zeros(T.shape[1])
     s_flat, t_flat = S.ravel(), T.ravel()
     for i in range(labels.shape[0]):
         m = locate(labels, i, offsets, S.shape[1], T.shape[1], s_at, t_at)
         square = 0.0
-        q = 0
         for k in range(K):
             d[k] = np.float64(y[i, k])
             square += d[k] * d[k]
-        for r in range(K):
-            for k in range(r + 1):
-                outer[q] = d[k] * d[r]
-                q += 1
+        fill_outer(d, K, outer)
         scatter(s_flat, s_at, m, d, S.shape[1])
         scatter(t_flat, t_at, m, outer, T.shape[1])
-        sums[0] += m * square
-        sums[1] += m * square * square
+        weight = weigh(labels, i, m, weights, w_at)
+        sums[0] += weight * square
+        sums[1] += weight * square * square

@@ -54,6 +54,17 @@ def nmi_of_table(table: np.ndarray) -> float:
     return float(np.clip(information, 0.0, 1.0))  # rounding may step over either end
 
 
+def mutual_information_of_table(table: np.ndarray) -> float:
+    """Return the mutual information in nats from a table of counts, which need not be whole.
+
+    Empty rows and columns, or no object at all, do no harm.
+    """
+    if not table.any():
+        return 0.0
+    joint = _entropy(table.ravel())
+    return max(_entropy(table.sum(axis=1)) + _entropy(table.sum(axis=0)) - joint, 0.0)
+
+
 def variation_of_information_of_table(table: np.ndarray) -> float:
     """Return `variation_of_information` from a contingency table; empty rows and columns do no harm.
 

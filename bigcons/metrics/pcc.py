@@ -30,6 +30,7 @@ def pcc_objective(
     divergence: str | Divergence = "l2",
     pairs: str | os.PathLike[str] | PairTable = "all",
     constant: bool = True,
+    weights: Any = None,
     client: object = None,
 ) -> float:
     """Return ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` over the pairs (Lourenço et al. 2015, equation 4).
@@ -38,9 +39,13 @@ def pcc_objective(
     one (``x`` is then not read, and may be None). With ``constant=False`` and the squared divergence over
     all pairs, ``sum c_ij^2 / N_ij``, which memberships do not change, is left out: one pass over the labels
     and memberships, which may be anything that is sliced, such as ``Consensus.membership_rows``, for any
-    n_objects; it is what ``PCC(pairs="all").objective_`` reports. Otherwise all pairs cost O(n^2 (M + K)),
-    memberships in memory.
+    n_objects; it is what ``PCC(pairs="all").objective_`` reports; ``weights`` (n_partitions,), as
+    of PCC, go with this form only. Otherwise all pairs cost O(n^2 (M + K)), memberships in memory.
     """
+    if weights is not None and (constant or not (isinstance(pairs, str) and pairs == "all")):
+        raise InvalidInputError(
+            f"weights with pairs={pairs!r}, constant={constant}; they go with pairs='all', constant=False."
+        )
     chosen = resolve_divergence(divergence)
     memberships = matrix("memberships", memberships)
     if not (isinstance(pairs, str) and pairs == "all"):
@@ -55,7 +60,7 @@ def pcc_objective(
                 f"constant=False with divergence={chosen.label!r}; only 'l2' has such a constant."
             )
         with open_engine(client) as engine:
-            return _factorised(ensemble, memberships, engine)
+            return _factorised(ensemble, memberships, weights, engine)
     if ensemble.n_objects > MOST_OBJECTS_PAIR_BY_PAIR:
         n = ensemble.n_objects
         raise InvalidInputError(
@@ -83,13 +88,15 @@ def _over_table(table: PairTable, memberships: np.ndarray, divergence: CompiledD
     return float(over_pairs(i, j, n_agree, n_seen, rows, value, parameter))
 
 
-def _factorised(ensemble: Ensemble, memberships: Any, engine: Engine) -> float:
-    from bigcons.coassociation.factorised import add_states, state_of_block
+def _factorised(ensemble: Ensemble, memberships: Any, weights: Any, engine: Engine) -> float:
+    from bigcons.coassociation.factorised import Weights, add_states, state_of_block
+
+    counted = None if weights is None else Weights.of(weights, ensemble.offsets)
 
     def account(block: Block) -> Any:
         labels = ensemble.read(block.start, block.stop)
         rows = np.ascontiguousarray(memberships[block.start : block.stop], np.float32)
-        return state_of_block(labels, ensemble.offsets, rows)
+        return state_of_block(labels, ensemble.offsets, rows, counted)
 
     return float(fold(engine, ensemble.blocks(), account, add_states).objective)
 

@@ -32,10 +32,14 @@ class Survey(NamedTuple):
         return mean_pair_weight(self.n_seen, self.n_objects)
 
 
-def mean_pair_weight(n_seen: np.ndarray, n_objects: int) -> float:
-    """Return the mean over the objects of ``sum_j N_ij`` for partitions that saw ``n_seen`` objects each."""
+def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | None = None) -> float:
+    """Return the mean over the objects of ``sum_j N_ij`` for partitions that saw ``n_seen`` objects each.
+
+    With ``weights``, each partition counts by its weight.
+    """
     seen = n_seen.astype(np.float64)
-    return max(float((seen * (seen - 1.0)).sum()) / n_objects, 1.0)
+    weights = np.ones_like(seen) if weights is None else weights
+    return max(float((weights * seen * (seen - 1.0)).sum()) / n_objects, float(weights.mean()))
 
 
 def take_survey(ensemble: Ensemble, engine: Engine, seed: int, sample_size: int) -> Survey:

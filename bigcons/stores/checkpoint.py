@@ -22,6 +22,9 @@ from bigcons.stores.places import place_of
 
 _CHECKSUM_BYTES = 4
 
+# To be raised whenever a solver packs its state in another way: 1 had the triangles of T row by row.
+SNAPSHOT_FORMAT = 2
+
 
 class BlockArrays(Protocol):
     """Arrays by generation and block."""
@@ -108,7 +111,7 @@ class Snapshots:
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Replace the snapshot; it is sure to last when this returns."""
-        head = json.dumps({"fingerprint": self.fingerprint, "facts": dict(facts)})
+        head = json.dumps({"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)})
         content = io.BytesIO()
         np.savez(content, **{**arrays, "head": np.frombuffer(head.encode(), np.uint8)})  # type: ignore[arg-type]
         with plain_disk_errors(self._file):
@@ -130,6 +133,12 @@ class Snapshots:
             head = json.loads(arrays.pop("head").tobytes())
         except Exception as error:
             raise CorruptStoreError(f"{self._file} is damaged; remove its folder and start anew.") from error
+        found = head.get("format", 1)
+        if found != SNAPSHOT_FORMAT:
+            raise InvalidInputError(
+                f"{self.folder} holds a solve in format {found} of another version of bigcons, this "
+                f"one reads format {SNAPSHOT_FORMAT}; finish it with that version, or start without resuming."
+            )
         if head["fingerprint"] != self.fingerprint:
             names = [n for n in self.fingerprint if head["fingerprint"].get(n) != self.fingerprint[n]]
             raise InvalidInputError(

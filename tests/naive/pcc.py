@@ -29,13 +29,14 @@ def kl_slope(x, p):
     return (1 - x) / (1 - p) - x / p
 
 
-def all_pairs(labels):
+def all_pairs(labels, weights=None):
     """Return every pair that some partition sees; negative labels are missing."""
+    weights = np.ones(len(labels[0]), int) if weights is None else np.asarray(weights)
     pairs = []
     for i, j in combinations(range(len(labels)), 2):
         seen = (labels[i] >= 0) & (labels[j] >= 0)
         if seen.any():
-            pairs.append((i, j, int((labels[i] == labels[j])[seen].sum()), int(seen.sum())))
+            pairs.append((i, j, weights[seen & (labels[i] == labels[j])].sum(), weights[seen].sum()))
     return pairs
 
 

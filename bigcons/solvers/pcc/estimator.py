@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import warnings
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from bigcons.coassociation.factorised import Weights
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
@@ -28,6 +30,7 @@ from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.start import Init
 from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
 from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_prototypes
+from bigcons.solvers.pcc.weights import check_weights
 from bigcons.solvers.plan import process_bytes
 from bigcons.solvers.recoding import recode
 from bigcons.solvers.survey import Survey, take_survey
@@ -85,6 +88,11 @@ class PCC(ConsensusClusterer):
         For pairs="all" with a divergence other than "l2": objects of like memberships stand together as this
         many prototypes. "auto": four a cluster, at least 16, which kept Kullback-Leibler within 0.4 % of the
         pair-by-pair optimum where we measured it; time is proportional.
+    weights
+        Partitions of different reliability, with pairs="all" and "l2": numbers > 0 (n_partitions,), by which
+        each counts in ``c_ij`` and ``N_ij``, as if it were there that many times. None: all count the same.
+        "information": the mutual information of each partition with the consensus of the start's subsample,
+        found without weights, their mean 1; the start is then solved again. See Notes.
     random_state
         Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on
         any engine.
@@ -111,6 +119,7 @@ class PCC(ConsensusClusterer):
         it, for "kl" the negative log-likelihood
     gap_ : largest relative KKT gap left, the measure that ``tol`` bounds
     approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
+    weights_ : (n_partitions,) float64, the weights of the partitions; with pairs="all" and "l2"
     n_clusters_ : clusters that win objects
     n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether the solve stopped
         by itself, and a list per quantity with an entry per pass. Converged means ``gap_ <= tol``; with
@@ -124,6 +133,12 @@ class PCC(ConsensusClusterer):
     step for l pairs an object; 24 bytes a pair and 24 n K bytes. Objects that a sampled pair table leaves
     without pairs are placed by the squared divergence over all pairs. The divergence of the generator
     ``|x|^2`` is twice the "l2" here.
+
+    Weights are our addition: the paper counts all partitions alike, though a coarse or noisy one says less
+    than a good one. On planted ensembles of 120,000 objects and 100 partitions (six unbalanced classes, two
+    to ten clusters, 10 to 40 % of random labels), "information" raised the adjusted Rand index from .964 to
+    .974 with half the labels missing, and from .984 to .995 with none missing. It need not help: with a few
+    good partitions among twice as many that were nearly random it did not. It solves the subsample twice.
 
     References
     ----------
@@ -152,6 +167,7 @@ class PCC(ConsensusClusterer):
         n_init: int | str = "auto",
         init: Init = "auto",
         n_prototypes: int | str = "auto",
+        weights: Any = None,
         random_state: SeedLike = None,
         memory: int | str | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -167,6 +183,7 @@ class PCC(ConsensusClusterer):
         self.n_init = n_init
         self.init = init
         self.n_prototypes = n_prototypes
+        self.weights = weights
         self.random_state = random_state
         self.memory = memory
         self.out = out
@@ -175,6 +192,7 @@ class PCC(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check(out)
+        weights = self._check_weights(ensemble.offsets)
         prototypes = self._prototypes if self._uses_prototypes else 0
         in_memory = out is None and engine.shares_memory
         work = Work(self.n_clusters, prototypes, self.pairs, self._uses_blocks, in_memory)
@@ -186,7 +204,7 @@ class PCC(ConsensusClusterer):
         path = out.path if out is not None else None
         with open_workspace(path, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
             if everything:
-                solution = self._solve_all(labels, survey, engine, seed, workspace)
+                solution = self._solve_all(labels, survey, engine, seed, workspace, weights)
             else:
                 solution = self._solve_pairs(labels, survey, engine, seed, workspace)
             if self.tol > 0 and not solution.converged:
@@ -203,6 +221,9 @@ class PCC(ConsensusClusterer):
             self.history_ = solution.history
             if self._uses_prototypes:
                 self.approximation_error_ = solution.history["error"][-1]
+            if solution.state is not None:
+                given = solution.state.partition_weights
+                self.weights_ = np.ones(ensemble.n_partitions) if given is None else given
             self._placing = placing_of(labels, solution, self.divergence, engine)
             self._publish(ensemble, solution.read, survey.unlabelled, out)
 
@@ -248,9 +269,9 @@ class PCC(ConsensusClusterer):
             yield from engine.map(place, ensemble.blocks())
 
     def _fingerprint(self) -> dict[str, Any]:
-        """Return the parameters that a resumed solve must share with the one it continues."""
-        free = ("max_iter", "memory", "client", "out", "resume", "random_state")
-        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in free}
+        given = {name: getattr(self, name) for name in ("init", "weights")}
+        digests = {name: _digest(value) for name, value in given.items() if hasattr(value, "__array__")}
+        return {**super()._fingerprint(), **digests}
 
     def _check(self, out: Output | None) -> None:
         if self.resume and out is None:
@@ -294,6 +315,17 @@ class PCC(ConsensusClusterer):
                 "init='subsample' goes with pairs='all' and solver='blocked'; use 'uniform' or 'dirichlet'."
             )
 
+    def _check_weights(self, offsets: np.ndarray) -> Weights | str | None:
+        weights = check_weights(self.weights, offsets)
+        everything = isinstance(self.pairs, str) and self.pairs == "all"
+        if self.weights is not None and (not everything or self._uses_prototypes):
+            label = resolve_divergence(self.divergence).label
+            raise InvalidInputError(
+                f"weights with pairs={self.pairs!r}, divergence={label!r}; "
+                "they go with pairs='all' and divergence='l2'."
+            )
+        return weights
+
     @property
     def _uses_prototypes(self) -> bool:
         everything = isinstance(self.pairs, str) and self.pairs == "all"
@@ -306,9 +338,15 @@ class PCC(ConsensusClusterer):
         return int(self.n_prototypes)
 
     def _solve_all(
-        self, ensemble: Ensemble, survey: Survey, engine: Engine, seed: int, workspace: Workspace
+        self,
+        ensemble: Ensemble,
+        survey: Survey,
+        engine: Engine,
+        seed: int,
+        workspace: Workspace,
+        weights: Weights | str | None,
     ) -> Solution:
-        solve: Callable[..., Solution] = solve_all_pairs
+        solve: Callable[..., Solution] = partial(solve_all_pairs, weights=weights)
         if self._uses_prototypes:
             divergence = resolve_divergence(self.divergence)
             solve = partial(solve_prototypes, divergence=divergence, n_prototypes=self._prototypes)
@@ -394,3 +432,9 @@ class PCC(ConsensusClusterer):
         if self.solver != "auto":
             return self.solver == "blocked"
         return chooses_blocks(self.pairs, self.memory)
+
+
+def _digest(array: Any) -> str:
+    """Return a few letters for an array, whose text leaves entries and digits out."""
+    values = np.ascontiguousarray(array)
+    return f"{values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:16]}"

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from bigcons.coassociation.factorised import State, add_states, state_of_block
+from bigcons.coassociation.factorised import State, Weights, add_states, state_of_block
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import Packed, Pass, Record, Stage, as_history, run_stages
@@ -15,13 +15,19 @@ from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.all_pairs import (
     Change,
+    Course,
     add_changes,
+    add_courses,
     apply_change,
+    apply_part,
+    course_of_block,
+    keeps_promise,
     line_search,
     place_block,
     update_block,
 )
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
+from bigcons.solvers.pcc.weights import information_weights
 from bigcons.solvers.survey import Survey, mean_pair_weight
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble
@@ -51,10 +57,12 @@ def solve_all_pairs(
     engine: Engine,
     arrays: BlockArrays,
     snapshots: Snapshots | None = None,
+    weights: Weights | str | None = None,
 ) -> Solution:
     """Minimise the squared divergence over all pairs; memberships (rows, K) float32 live in ``arrays``.
 
-    The gap is in units of ``survey.mean_weight``. A pass in which no object has a gap above ``tol`` changes
+    ``weights`` may be "information". The gap is in units of the mean weight of an object,
+    ``sum_j N_ij``. A pass in which no object has a gap above ``tol`` changes
     nothing, so the gap it reports is that of the memberships returned, exactly; only such a pass counts as
     convergence. With ``snapshots``, every pass is committed, and one that is there already is taken up.
     """
@@ -62,7 +70,8 @@ def solve_all_pairs(
 
     def one_pass(stage: Stage[State], listener: Progress) -> Pass[State]:
         state, generation = stage.state, stage.generation
-        threshold = _threshold(stage.records, init, tol) * survey.mean_weight
+        mean_weight = mean_pair_weight(survey.n_seen, survey.n_objects, state.partition_weights)
+        threshold = _threshold(stage.records, init, tol) * mean_weight
 
         def update(block: Block) -> Change:
             labels = ensemble.read(block.start, block.stop)
@@ -73,23 +82,26 @@ def solve_all_pairs(
             return change
 
         change = fold(engine, blocks, update, add_changes, progress=listener)
-        step = line_search(state, change)[0] if len(blocks) > 1 and change.n_moved else 1.0
-        reached = apply_change(state, change, step)
-        if step < 1.0:
-            _shorten(engine, blocks, arrays, generation, step)
+        step, reached = 1.0, apply_change(state, change)
+        if len(blocks) > 1 and change.n_moved and not keeps_promise(state, change):
+            course = _course(ensemble, state, engine, arrays, generation)
+            step = line_search(state, change, course)[0]
+            if step < 1.0:
+                reached = apply_part(state, change, course, step)
+                _shorten(engine, blocks, arrays, generation, step)
         record = {
             "objective": reached.objective,
-            "gap": change.gap / survey.mean_weight,
+            "gap": change.gap / mean_weight,
             "moved": change.n_moved,
             "step_length": step,
         }
         return Pass(reached, generation + (1 if step == 1.0 else 2), record, change.n_moved == 0)
 
     last = run_stages(
-        partial(_begin, ensemble, survey, n_clusters, init, n_init, seed, engine, arrays),
+        partial(_begin, ensemble, survey, n_clusters, init, n_init, seed, engine, arrays, weights),
         one_pass,
         pack=_pack,
-        unpack=partial(_unpack, n_clusters),
+        unpack=partial(_unpack, n_clusters, offsets),
         max_passes=max_passes,
         n_objects=ensemble.n_objects,
         what="all-pairs PCC",
@@ -125,14 +137,20 @@ def _begin(
     seed: int,
     engine: Engine,
     arrays: BlockArrays,
+    weights: Weights | str | None,
 ) -> State:
     """Write the first memberships as generation 0; return their state."""
     offsets = ensemble.offsets
     estimate = None
+    if isinstance(weights, str):
+        unweighted, _ = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, engine)
+        weights = information_weights(unweighted, offsets)
     if not isinstance(init, str):
         init = start.given(init, ensemble.n_objects, n_clusters)
     elif init == "subsample":
-        estimate, memberships = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, engine)
+        estimate, memberships = solve_subsample(
+            survey.sample, offsets, n_clusters, n_init, seed, engine, weights
+        )
         if survey.sample.shape[0] == ensemble.n_objects:
             init, estimate = memberships, None
         else:
@@ -145,7 +163,7 @@ def _begin(
             state = place_block(estimate, labels, offsets, memberships)
         else:
             memberships = start.rows_of(init, block, n_clusters, seed)
-            state = state_of_block(labels, offsets, memberships)
+            state = state_of_block(labels, offsets, memberships, weights)
         arrays.write(0, block, memberships)
         return state
 
@@ -154,23 +172,30 @@ def _begin(
 
 
 def solve_subsample(
-    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    seed: int,
+    engine: Engine,
+    weights: Weights | None = None,
 ) -> tuple[State, np.ndarray]:
     """Solve a few thousand objects from ``n_init`` random starts; return the best state and memberships.
 
     Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
     optimum, which need not be the lowest.
     """
-    mean_weight = mean_pair_weight(np.count_nonzero(labels >= 0, axis=0), labels.shape[0])
+    by_partition = None if weights is None else weights.partitions
+    mean_weight = mean_pair_weight(np.count_nonzero(labels >= 0, axis=0), labels.shape[0], by_partition)
 
     def restart(number: int) -> tuple[State, np.ndarray]:
         memberships = start.dirichlet(labels.shape[0], n_clusters, seed, number)
         updated = np.empty_like(memberships)
-        state = state_of_block(labels, offsets, memberships)
+        state = state_of_block(labels, offsets, memberships, weights)
         threshold = MOVE_ALL
         for _ in range(SUBSAMPLE_PASSES):
             change = update_block(state, labels, offsets, memberships, updated, threshold)
-            state = apply_change(state, change, 1.0)
+            state = apply_change(state, change)
             memberships, updated = updated, memberships
             if change.n_moved == 0:
                 break
@@ -178,6 +203,17 @@ def solve_subsample(
         return state, memberships
 
     return min(engine.map(restart, range(n_init)), key=lambda result: result[0].objective)
+
+
+def _course(ensemble: Ensemble, state: State, engine: Engine, arrays: BlockArrays, generation: int) -> Course:
+    """Return what a line search from a generation to the next one needs; reads the labels once."""
+
+    def measure(block: Block) -> Course:
+        labels = ensemble.read(block.start, block.stop)
+        before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
+        return course_of_block(state, labels, ensemble.offsets, before, after)
+
+    return fold(engine, ensemble.blocks(), measure, add_courses)
 
 
 def _shorten(engine: Engine, blocks: list[Block], arrays: BlockArrays, generation: int, step: float) -> None:
@@ -192,8 +228,14 @@ def _shorten(engine: Engine, blocks: list[Block], arrays: BlockArrays, generatio
 
 
 def _pack(state: State) -> Packed:
-    return {"S": state.S, "T": state.T}, {"squares": state.squares, "quartics": state.quartics}
+    arrays = {"S": state.S, "T": state.T}
+    if state.weights is not None:
+        arrays["weights"] = state.weights.partitions
+    return arrays, {"squares": state.squares, "quartics": state.quartics}
 
 
-def _unpack(n_clusters: int, arrays: dict[str, np.ndarray], facts: dict[str, float]) -> State:
-    return State(n_clusters, arrays["S"], arrays["T"], facts["squares"], facts["quartics"])
+def _unpack(
+    n_clusters: int, offsets: np.ndarray, arrays: dict[str, np.ndarray], facts: dict[str, float]
+) -> State:
+    weights = Weights.of(arrays["weights"], offsets) if "weights" in arrays else None
+    return State(n_clusters, arrays["S"], arrays["T"], facts["squares"], facts["quartics"], weights)
