@@ -32,7 +32,7 @@ def expected_logs(draw):
 
 
 @given(expected_logs(), st.sampled_from([0.001, 0.3, 5.0, 1000.0]))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_best_alpha__is_the_direct_maximum(sums, start):
     log_means, n = sums
     found = best_alpha(np.full(len(log_means), start), log_means, n)

@@ -161,12 +161,12 @@ def test_kcc__with_the_category_utility_is_qmi():
 def test_qmi__is_k_means_on_one_hot_labels():
     from sklearn.cluster import KMeans
 
-    ensemble, _ = planted_ensemble(600, 10, missing=0.0, random_state=0)
-    labels = ensemble.read(0, 600)
+    ensemble, _ = planted_ensemble(300, 10, missing=0.0, random_state=0)
+    labels = ensemble.read(0, 300)
     onehot = np.concatenate([labels[:, [u]] == np.unique(labels[:, u]) for u in range(10)], axis=1)
-    model = quietly_fit(QMI(6, n_init=50, random_state=0), ensemble)
-    judge = KMeans(6, n_init=50, random_state=0).fit(onehot.astype(float))
-    best = 10 - judge.inertia_ / 600 - (onehot.mean(axis=0) ** 2).sum()
+    model = quietly_fit(QMI(6, n_init=20, random_state=0), ensemble)
+    judge = KMeans(6, n_init=20, random_state=0).fit(onehot.astype(float))
+    best = 10 - judge.inertia_ / 300 - (onehot.mean(axis=0) ** 2).sum()
     assert model.objective_ >= best - 1e-3 * best
 
 
@@ -174,10 +174,10 @@ def test_qmi__is_k_means_on_one_hot_labels():
 def test_label_kmeans__is_k_means_on_label_numbers():
     from sklearn.cluster import KMeans
 
-    ensemble, _ = planted_ensemble(600, 10, missing=0.0, random_state=0)
-    labels = ensemble.read(0, 600).astype(float)
-    model = quietly_fit(LabelKMeans(6, n_init=50, random_state=0), ensemble)
-    judge = KMeans(6, n_init=50, random_state=0).fit(labels)
+    ensemble, _ = planted_ensemble(300, 10, missing=0.0, random_state=0)
+    labels = ensemble.read(0, 300).astype(float)
+    model = quietly_fit(LabelKMeans(6, n_init=20, random_state=0), ensemble)
+    judge = KMeans(6, n_init=20, random_state=0).fit(labels)
     assert model.objective_ == pytest.approx(judge.inertia_, rel=1e-2)
     centres = np.array([labels[model.labels_ == k].mean(axis=0) for k in range(6)])
     own = ((labels - centres[model.labels_]) ** 2).sum()
