@@ -48,7 +48,7 @@ def command(
     Options that are not given have the method's own defaults; one that the method does not have is refused.
     """
     from bigcons.stores import manifest
-    from bigcons.stores.consensus import fit_results
+    from bigcons.stores.consensus_writer import fit_results
 
     manifest.refuse_existing(out, overwrite)
     options["n_clusters"] = n_clusters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,13 +88,20 @@ def delete_labels(
             "source": whole.path or "an ensemble in memory",
             "of": whole.provenance,
         }
-        try:
+        with _naming_the_share(share):
             return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
-        except EmptyPartitionError as error:
-            raise InvalidInputError(
-                f"share={share} deletes every label of partition {error.name!r}; use a smaller share or "
-                "another random_state, or leave that partition out."
-            ) from None
+
+
+@contextmanager
+def _naming_the_share(share: float) -> Iterator[None]:
+    """Say of a partition that has lost all its labels what deleted them."""
+    try:
+        yield
+    except EmptyPartitionError as error:
+        raise InvalidInputError(
+            f"share={share} deletes every label of partition {error.name!r}; use a smaller share or another "
+            "random_state, or leave that partition out."
+        ) from None
 
 
 def noisy_copies(

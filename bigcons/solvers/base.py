@@ -17,7 +17,8 @@ from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.seeding import resolve_seed
 from bigcons.solvers.recoding import Recoding
-from bigcons.stores.consensus import Consensus, ConsensusWriter, fit_results
+from bigcons.stores.consensus import Consensus
+from bigcons.stores.consensus_writer import ConsensusWriter, fit_results
 from bigcons.stores.dask_arrays import as_dask_array
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.facts import facts_table

@@ -1,0 +1,159 @@
+"""Writing a consensus: its arrays, block by block, and what the manifest says of the solve."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.memory import row_blocks
+from bigcons.schema import CONSENSUS, ArraySpec
+from bigcons.stores.places import Place
+from bigcons.stores.zarr_arrays import create_array, create_group
+
+# fill values that are never data, so that a lost chunk cannot pass for some
+POISON = {"labels": int(np.iinfo(np.int32).min), "memberships": -1.0}
+
+
+class ConsensusWriter:
+    """Writes a consensus block by block, in any order; made by ``Consensus.create``.
+
+    Blocks that do not share a chunk may be written from several threads at once.
+    """
+
+    def __init__(
+        self, directory: Place, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
+    ) -> None:
+        self.n_objects = n_objects
+        self.n_clusters = n_clusters
+        self.has_memberships = memberships
+        self.chunk_rows = min(chunk_rows, n_objects)
+        sizes = {"n_objects": n_objects, "n_clusters": n_clusters}
+        self._arrays = _create_arrays(directory, sizes, self.chunk_rows, memberships)
+        self._checksums: list[int | None] = [None] * math.ceil(n_objects / self.chunk_rows)
+        self._description: dict[str, Any] = {}
+
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
+        """Write rows from ``start`` on: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
+
+        A consensus of labels only takes no memberships.
+
+        The rows must be whole chunks: begin at a multiple of ``chunk_rows``, end at one or at the last row.
+        """
+        stop = start + len(labels)
+        whole = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
+        if not whole or not 0 <= start < stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {self.n_objects}; "
+                "write blocks that begin and end at chunk borders."
+            )
+        expected = (len(labels), self.n_clusters) if self.has_memberships else None
+        found = None if memberships is None else memberships.shape
+        if found != expected:
+            raise InvalidInputError(f"memberships has shape {found}; pass {expected}.")
+        if labels.dtype.kind not in "iu" or labels.min() < -1 or labels.max() >= self.n_clusters:
+            raise InvalidInputError(
+                f"labels of type {labels.dtype} go from {labels.min()} to {labels.max()}; pass integers "
+                f"from 0 to {self.n_clusters - 1}, -1 where there is none."
+            )
+        labels = np.ascontiguousarray(labels, dtype=np.int32)
+        self._arrays["labels"][start:stop] = labels
+        if memberships is not None:
+            memberships = np.ascontiguousarray(memberships, dtype=np.float32)
+            self._arrays["memberships"][start:stop] = memberships
+        for block in row_blocks(len(labels), self.chunk_rows):
+            rows = slice(block.start, block.stop)
+            chunk = start // self.chunk_rows + block.index
+            part = None if memberships is None else memberships[rows]
+            self._checksums[chunk] = rows_checksum(labels[rows], part)
+
+    def describe(
+        self,
+        *,
+        history: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        results: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set what the manifest says of the solve; values that JSON cannot hold are described in words."""
+        if history is not None:
+            self._description["history"] = _as_json({name: list(values) for name, values in history.items()})
+        parts = {"parameters": parameters, "results": results, "provenance": provenance}
+        self._description |= {name: _as_json(value) for name, value in parts.items() if value is not None}
+
+    def body(self) -> dict[str, Any]:
+        """Return the manifest's body; raises InvalidInputError if some rows were never written."""
+        n_missing = self._checksums.count(None)
+        if n_missing:
+            raise InvalidInputError(
+                f"{n_missing} of {len(self._checksums)} blocks were not written; write every row."
+            )
+        return {
+            "n_objects": self.n_objects,
+            "n_clusters": self.n_clusters,
+            "has_memberships": self.has_memberships,
+            "chunk_rows": self.chunk_rows,
+            "checksums": self._checksums,
+            "history": {},
+            "parameters": {},
+            "results": {},
+            "provenance": {},
+            **self._description,
+        }
+
+
+def fit_results(model: Any) -> dict[str, Any]:
+    """Return the scalar results of a fitted clusterer by name: objective, gap, passes and the like."""
+    names = ("objective", "gap", "n_clusters", "n_passes", "n_steps", "converged")
+    found = {name: getattr(model, f"{name}_", None) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def specs_of(memberships: bool) -> dict[str, ArraySpec]:
+    """Return the arrays of a consensus, with memberships or without."""
+    return {name: spec for name, spec in CONSENSUS.items() if memberships or name != "memberships"}
+
+
+def shape_of(spec: ArraySpec, sizes: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of an array."""
+    return tuple(sizes[dim] for dim in spec.dims)
+
+
+def rows_checksum(labels: np.ndarray, memberships: np.ndarray | None) -> int:
+    """Return the crc32 of the rows' bytes, little-endian and C-contiguous."""
+    checksum = zlib.crc32(labels.astype("<i4").data)
+    return checksum if memberships is None else zlib.crc32(memberships.astype("<f4").data, checksum)
+
+
+def _create_arrays(
+    directory: Place, sizes: Mapping[str, int], chunk_rows: int, memberships: bool
+) -> dict[str, Any]:
+    """Create the empty arrays of the schema, cut into chunks of ``chunk_rows`` rows."""
+    create_group(directory)
+    arrays = {}
+    for name, spec in specs_of(memberships).items():
+        shape = shape_of(spec, sizes)
+        chunks, dtype = (chunk_rows, *shape[1:]), np.dtype(spec.dtypes[0])
+        arrays[name] = create_array(directory / name, shape, chunks, dtype, POISON[name], spec.dims)
+    return arrays
+
+
+def _as_json(value: Any) -> Any:
+    """Turn ``value`` into what JSON holds: NaN and infinity into null, other objects into a text."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, np.generic):
+        return _as_json(value.item())
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape} {value.dtype}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value)
