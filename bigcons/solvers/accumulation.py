@@ -1,0 +1,151 @@
+"""What evidence accumulation does whatever the linkage: agglomerate the distinct label rows, cut the tree."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from bigcons.coassociation.linkage import (
+    LINKAGES,
+    Merges,
+    agglomerate,
+    cut,
+    largest_lifetime,
+    linkage_matrix,
+    sorted_merges,
+)
+from bigcons.coassociation.neighbours import BYTES_PER_ROW, sparse_merges
+from bigcons.coassociation.rows import UniqueRows, unique_rows
+from bigcons.coassociation.similarity import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import Engine
+from bigcons.memory import format_size, parse_size
+from bigcons.solvers.base import ConsensusClusterer, Output
+from bigcons.solvers.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice, check_flag, check_int
+
+logger = logging.getLogger("bigcons")
+
+CRITERIA = ("n_clusters", "lifetime")
+TIES = ("more", "fewer")
+
+DEFAULT_MEMORY = 4_000_000_000
+
+
+class EvidenceAccumulation(ConsensusClusterer):
+    """Base of the estimators of evidence accumulation, which give the linkage and the parameters."""
+
+    n_clusters: int | None  # type: ignore[assignment] # None lets the lifetimes choose
+    linkage: str
+    neighbors: int | str = "all"
+    normalize: str
+    criterion: str
+    allow_one: bool
+    tie: str
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        self._check()
+        budget = DEFAULT_MEMORY if self.memory is None else parse_size(self.memory)
+        survey = take_survey(ensemble, engine, seed, 0)
+        remedy = "raise memory, or use pcc, which reads the labels block by block"
+        rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
+        logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
+        within = _within(rows, self.normalize)
+        merges = self._merge(rows, within, budget, engine, seed)
+        n_clusters = self._choose(merges, rows, within)
+        labels = cut(merges, len(rows.labels), n_clusters)
+        kept = merges.heights[: len(rows.labels) - n_clusters]
+        self.objective_ = float(kept.sum() + ((rows.weights - 1) * within).sum())
+        self.history_ = {"n_clusters": [int(labels.max()) + 1], "objective": [self.objective_]}
+        self.linkage_ = linkage_matrix(merges, rows.weights)
+        self.row_of_object_ = rows.row_of_object
+        self._publish_labels(
+            ensemble,
+            lambda block: labels[rows.row_of_object[block.start : block.stop]],
+            survey.unlabelled,
+            out,
+            n_clusters=n_clusters,
+        )
+
+    def _check_n_clusters(self, n_objects: int) -> None:
+        if self.n_clusters is not None:
+            super()._check_n_clusters(n_objects)
+        elif self.criterion == "n_clusters":
+            raise InvalidInputError(
+                "n_clusters=None with criterion='n_clusters'; give a number, or criterion='lifetime'."
+            )
+
+    def _merge(self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int) -> Merges:
+        """Choose between the three roads: a tree without distances, likely neighbours, all distances."""
+        held = rows.row_of_object.nbytes + rows.labels.nbytes
+        if self.neighbors != "all":
+            needed = held + len(rows.labels) * BYTES_PER_ROW + 2 * rows.labels.nbytes
+            self._refuse_above(budget, needed, len(rows.labels), "neighbours", "use pcc")
+            return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
+        if self.linkage == "single":
+            return _tree_merges(rows.labels, self.normalize)
+        needed = held + condensed_bytes(len(rows.labels), engine)
+        self._refuse_above(budget, needed, len(rows.labels), "distances", "use eac-single or pcc")
+        distances = condensed_distances(rows.labels, self.normalize, engine)
+        return agglomerate(distances, self.linkage, rows.weights, within)
+
+    def _choose(self, merges: Merges, rows: UniqueRows, within: np.ndarray) -> int:
+        n = len(rows.labels)
+        most = n if self.n_clusters is None else min(self.n_clusters, n)
+        if self.criterion == "n_clusters":
+            return most
+        repeated = rows.weights > 1
+        below = min(within[repeated].max(), *merges.heights[:1]) if repeated.any() and n > 1 else None
+        return largest_lifetime(
+            merges.heights,
+            most=most,
+            below=below,
+            above=1.0 if self.allow_one else None,
+            tie=self.tie,
+        )
+
+    def _refuse_above(self, budget: int, needed: int, n_rows: int, what: str, remedy: str) -> None:
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"the {what} of {n_rows:,} distinct rows need {format_size(needed)} for linkage="
+                f"{self.linkage!r}, over memory={format_size(budget)}; raise memory, or {remedy}."
+            )
+
+    def _check(self) -> None:
+        check_choice("linkage", self.linkage, LINKAGES)
+        check_choice("normalize", self.normalize, NORMALIZATIONS)
+        check_choice("criterion", self.criterion, CRITERIA)
+        check_choice("tie", self.tie, TIES)
+        check_flag("allow_one", self.allow_one)
+        if self.neighbors != "all":
+            check_int("neighbors", self.neighbors)
+            if self.linkage != "single":
+                raise InvalidInputError(
+                    f"neighbors={self.neighbors} with linkage={self.linkage!r}, which needs the distances of "
+                    "all pairs; use neighbors='all', or linkage='single'."
+                )
+        if self.allow_one and self.criterion != "lifetime":
+            raise InvalidInputError("allow_one=True goes with criterion='lifetime'; ask for n_clusters=1.")
+        if self.allow_one and self.linkage == "ward":
+            raise InvalidInputError(
+                "allow_one=True with linkage='ward', whose heights have no upper end; use another linkage."
+            )
+
+
+def _within(rows: UniqueRows, normalize: str) -> np.ndarray:
+    """Return the distance between two objects of each row: 0, or the share of labels missing if c / M."""
+    n_labels = (rows.labels >= 0).sum(axis=1)
+    return distance(n_labels, n_labels, rows.labels.shape[1], normalize)
+
+
+def _tree_merges(rows: np.ndarray, normalize: str) -> Merges:
+    """Return the single-link merges of label rows, from their spanning tree of greatest similarity."""
+    from bigcons.kernels.linkage import spanning_tree
+
+    n = len(rows)
+    first, second = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64)
+    n_agree, n_seen = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64)
+    spanning_tree(rows, normalize == "all", first, second, n_agree, n_seen)
+    return sorted_merges(first, second, distance(n_agree, n_seen, rows.shape[1], normalize))
