@@ -155,6 +155,16 @@ def inner(n_clusters: int, A: np.ndarray, B: np.ndarray, weights: np.ndarray | N
     return float(np.einsum("uq,uq,q,u->", A, B, counts, weights))
 
 
+def aligned_copy(table: np.ndarray) -> np.ndarray:
+    """Return a copy of a table whose rows begin where lines of the cache do, for kernels add whole ones."""
+    line = 8 * kernel.padded(1)
+    room = np.empty(table.nbytes + line, np.uint8)
+    start = -room.ctypes.data % line
+    copy = room[start : start + table.nbytes].view(table.dtype).reshape(table.shape)
+    copy[...] = table
+    return copy
+
+
 def clusters_in_order(S: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Return a copy of a table such as S with cluster ``order[k]`` as its ``k``-th."""
     columns = np.arange(S.shape[1])

@@ -33,7 +33,7 @@ def minimise_on_simplex(A, b, y, K, support, work):
     level = np.inf  # if the rounds run out before the face is exhausted
     for _ in range(4 * K + 8):  # finite in exact arithmetic; the cap guards against cycling by rounding
         if n_support > 1:
-            minimise_on_face(A, b, ridge, support, n_support, work)
+            level = minimise_on_face(A, b, ridge, support, n_support, work)
             dropped = walk_to(y, support, n_support, work)
             if dropped >= 0:
                 n_support -= 1
@@ -42,7 +42,8 @@ def minimise_on_simplex(A, b, y, K, support, work):
                 continue
         else:
             y[support[0]] = 1.0
-        entering, level = steepest_outside(A, b, ridge, y, K, support, n_support)
+            level = half_gradient(A, b, y, support, 1, support[0]) + ridge
+        entering = steepest_outside(A, b, ridge, y, K, support, n_support, level)
         if entering < 0:
             break
         support[n_support] = entering
@@ -53,7 +54,7 @@ def minimise_on_simplex(A, b, y, K, support, work):
 @leaf
 def minimise_on_face(A, b, ridge, support, m, work):
     """Minimise over ``{y : sum y = 1, y = 0 off the face}`` ignoring ``y >= 0``; the result is ``work[:m,
-    0]``.
+    0]``. Return half the gradient there, the same in all coordinates of the face.
 
     With ``LDL' = A`` on the face, ``y = A^-1 b + lam A^-1 1`` where ``lam`` makes the sum one. Divides once a
     row, since each division waits for the one before.
@@ -90,6 +91,7 @@ def minimise_on_face(A, b, ridge, support, m, work):
     lam = (1.0 - total) / ones
     for r in range(m):
         work[r, x] += lam * work[r, e]
+    return lam
 
 
 @leaf
@@ -118,15 +120,13 @@ def walk_to(y, support, m, work):
 
 
 @leaf
-def steepest_outside(A, b, ridge, y, K, support, m):
-    """Return the coordinate off the face along which the objective falls fastest, or -1 if none does, and
-    half the gradient on the face.
+def steepest_outside(A, b, ridge, y, K, support, m, inside):
+    """Return the coordinate off the face along which the objective falls fastest, or -1 if none does.
+
+    ``inside`` is half the gradient on the face.
     """
-    inside = 0.0
-    for r in range(m):
-        k = support[r]
-        inside += half_gradient(A, b, y, support, m, k) + ridge * y[k]
-    inside /= m
+    if m == K:
+        return -1
     best = -1
     lowest = inside - ridge - 1e-12 * abs(inside)  # rounding alone must not admit a coordinate
     for k in range(K):
@@ -135,7 +135,7 @@ def steepest_outside(A, b, ridge, y, K, support, m):
             if g < lowest:
                 lowest = g
                 best = k
-    return best, inside
+    return best
 
 
 @leaf

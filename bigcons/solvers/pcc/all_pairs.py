@@ -16,6 +16,7 @@ import numpy as np
 
 from bigcons.coassociation.factorised import (
     State,
+    aligned_copy,
     clusters_in_order,
     empty_state,
     sizes_of,
@@ -74,7 +75,7 @@ def update_block(
     """
     order = np.argsort(-state.S[:, : state.n_clusters].sum(axis=0), kind="stable")  # heaviest first
     before = clusters_in_order(state.S, order), triangles_in_order(state.T, order)
-    S, T = before[0].copy(), before[1].copy()
+    S, T = aligned_copy(before[0]), aligned_copy(before[1])
     totals = np.zeros(kernel.N_TOTALS)
     weights = state.partition_weights
     kernel.sweep(labels, offsets, weights, S, T, S, T, order, memberships, updated, threshold, False, totals)
