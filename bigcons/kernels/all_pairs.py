@@ -168,13 +168,13 @@ def weigh(labels, i, m, weights, w_at):
     """List the weights of the ``m`` labels of object ``i``; return their sum, ``m`` without weights."""
     if weights is None:
         return np.float64(m)
-    total = 0.0
     e = 0
     for u in range(labels.shape[1]):
-        if labels[i, u] >= 0:
-            w_at[e] = weights[u]
-            total += weights[u]
-            e += 1
+        w_at[e] = weights[u]  # overwritten by the next if the label is missing
+        e += labels[i, u] >= 0
+    total = 0.0
+    for e in range(m):
+        total += w_at[e]
     return total
 
 
