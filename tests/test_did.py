@@ -274,7 +274,8 @@ def test_fit__has_the_same_bits_on_any_engine(method, rings, tmp_path, monkeypat
     assert found[0] == found[1] == found[2]
 
 
-def test_fit__refuses_what_does_not_fit_memory(rings):
+def test_fit__refuses_what_does_not_fit_memory(rings, monkeypatch):
+    monkeypatch.setattr("bigcons.solvers.plan.process_bytes", lambda engine: 0)  # all of memory= is for data
     points, _, labels = rings
     with pytest.raises(MemoryBudgetError, match=r"all pairs of 300 objects need .* linkage='single'"):
         DID(2, features=points, memory="1MB").fit(labels)

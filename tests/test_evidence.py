@@ -315,7 +315,8 @@ def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
+def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkeypatch):
+    monkeypatch.setattr("bigcons.solvers.plan.process_bytes", lambda engine: 0)  # all of memory= is for data
     _, labels = planted(n_objects=3000)
     with pytest.raises(MemoryBudgetError, match=r"distances of [\d,]+ distinct rows need \d+.* or pcc"):
         EACAverage(4, memory="20MB").fit(labels)

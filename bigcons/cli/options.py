@@ -31,6 +31,20 @@ random_state_option = click.option(
 )
 
 
+class ClusterCount(click.ParamType):
+    """A number of clusters, or ``auto`` for methods that can find it; becomes None."""
+
+    name = "K|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number, or "auto"."""
+        if value == "auto":
+            return "auto"
+        if not str(value).isdigit() or int(value) < 1:
+            self.fail(f"{value!r} is no number of clusters; write one such as 5, or auto.", param, ctx)
+        return int(value)
+
+
 class ClusterRange(click.ParamType):
     """A number of clusters, ``5``, or a range to draw it from, ``2:10``; becomes a pair."""
 

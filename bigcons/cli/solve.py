@@ -9,14 +9,19 @@ from typing import Any
 import click
 
 from bigcons.cli.method_options import parse_words
-from bigcons.cli.options import output_option, overwrite_option, random_state_option
+from bigcons.cli.options import ClusterCount, output_option, overwrite_option, random_state_option
 from bigcons.cli.output import emit, facts, reporting
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="ENSEMBLE [METHOD OPTIONS]")
 @click.option("-m", "--method", default="pcc", show_default=True, help="One of `bigcons methods`.")
-@click.option("-k", "--n-clusters", type=click.IntRange(min=1), help="Clusters, at most.")
+@click.option(
+    "-k",
+    "--n-clusters",
+    type=ClusterCount(),
+    help="Clusters, at most; auto for methods that find it, such as eac by lifetimes.",
+)
 @output_option("Where the consensus goes (.zarr).")
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
 @click.option("--resume", is_flag=True, default=None, help="Take up the solve that was interrupted.")
@@ -32,7 +37,7 @@ from bigcons.cli.output import emit, facts, reporting
 def command(
     words: tuple[str, ...],
     method: str,
-    n_clusters: int | None,
+    n_clusters: int | str | None,
     out: str,
     random_state: int,
     overwrite: bool,
@@ -78,4 +83,6 @@ def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[st
     if foreign := given.keys() - parameters.keys():
         options = ", ".join(f"--{parameter.replace('_', '-')}" for parameter in sorted(foreign))
         raise click.UsageError(f"Method {name!r} takes no {options}; leave it out.")
+    if given.get("n_clusters") == "auto":
+        given["n_clusters"] = None
     return arguments[0], method(**given, **own)

@@ -139,6 +139,7 @@ def refuse_matrix(needed: int, budget: int, n_objects: int) -> None:
     """Refuse a matrix that does not fit, naming what does."""
     if needed > budget:
         raise MemoryBudgetError(
-            f"the increments of all pairs of {n_objects:,} objects need {format_size(needed)}, over memory="
-            f"{format_size(budget)}; raise memory, or give DID sampled pairs and linkage='single'."
+            f"the increments of all pairs of {n_objects:,} objects need {format_size(needed)}, more than the "
+            f"{format_size(budget)} there is for them; raise memory, or give DID sampled pairs and "
+            "linkage='single'."
         )

@@ -20,8 +20,9 @@ from bigcons.coassociation.rows import UniqueRows, unique_rows
 from bigcons.coassociation.similarity import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import format_size, parse_size
+from bigcons.memory import format_size
 from bigcons.solvers.base import ConsensusClusterer, Output
+from bigcons.solvers.plan import data_budget
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_int
@@ -30,8 +31,6 @@ logger = logging.getLogger("bigcons")
 
 CRITERIA = ("n_clusters", "lifetime")
 TIES = ("more", "fewer")
-
-DEFAULT_MEMORY = 4_000_000_000
 
 
 class EvidenceAccumulation(ConsensusClusterer):
@@ -47,7 +46,7 @@ class EvidenceAccumulation(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
-        budget = DEFAULT_MEMORY if self.memory is None else parse_size(self.memory)
+        budget = data_budget(self.memory, engine)
         survey = take_survey(ensemble, engine, seed, 0)
         remedy = "raise memory, or use pcc, which reads the labels block by block"
         rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
@@ -110,7 +109,8 @@ class EvidenceAccumulation(ConsensusClusterer):
         if needed > budget:
             raise MemoryBudgetError(
                 f"the {what} of {n_rows:,} distinct rows need {format_size(needed)} for linkage="
-                f"{self.linkage!r}, over memory={format_size(budget)}; raise memory, or {remedy}."
+                f"{self.linkage!r}, more than the {format_size(budget)} there is for them; "
+                f"raise memory, or {remedy}."
             )
 
     def _check(self) -> None:

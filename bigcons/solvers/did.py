@@ -21,10 +21,11 @@ from bigcons.coassociation.linkage import Merges, agglomerate, cut, single_merge
 from bigcons.coassociation.similarity import NORMALIZATIONS
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import format_size, parse_size
+from bigcons.memory import format_size
 from bigcons.seeding import SeedLike, generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.spectral import one_thread
+from bigcons.solvers.plan import data_budget
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
@@ -33,7 +34,6 @@ from bigcons.validation import check_choice, check_flag
 SYMMETRIES = ("mean", "max")
 LINKAGES = ("average", "single", "spectral")
 
-DEFAULT_MEMORY = 4_000_000_000
 
 # Bytes of a pair of objects: the matrix and condensed distances, or what eigenvectors take besides.
 LINKAGE_BYTES, SPECTRAL_BYTES = 12, 32
@@ -137,7 +137,7 @@ class DID(ConsensusClusterer):
         self._check()
         table = self._open_pairs(ensemble.n_objects)
         features = open_points(self.features, ensemble.n_objects)
-        budget = DEFAULT_MEMORY if self.memory is None else parse_size(self.memory)
+        budget = data_budget(self.memory, engine)
         held = model_bytes(ensemble, features, engine, exclude_self=self.exclude_self)
         self._refuse_too_much(held, budget, ensemble.n_objects, table)
         survey = take_survey(ensemble, engine, seed, 0)
@@ -240,8 +240,8 @@ class DID(ConsensusClusterer):
         needed = held + TABLE_BYTES * table.n_pairs
         if needed > budget:
             raise MemoryBudgetError(
-                f"the increments of {table.n_pairs:,} pairs need {format_size(needed)}, over memory="
-                f"{format_size(budget)}; raise memory, or sample fewer pairs."
+                f"the increments of {table.n_pairs:,} pairs need {format_size(needed)}, more than the "
+                f"{format_size(budget)} there is for them; raise memory, or sample fewer pairs."
             )
 
     def _check(self) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 from bigcons.coassociation.rows import unique_rows
 from bigcons.coassociation.similarity import similarity
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, parse_size, row_blocks
+from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
+from bigcons.solvers.plan import check_plan, data_budget, label_bytes
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
@@ -23,7 +24,6 @@ from bigcons.validation import check_choice
 STARTS = ("exact", "sampled")
 CRITERIA = ("fixed", "disagreement")
 
-DEFAULT_MEMORY = 4_000_000_000
 
 # Objects among which init="sampled" looks for the first pair: two million pairs (an arbitrary line).
 SAMPLE_SIZE = 2048
@@ -109,7 +109,10 @@ class Furthest(ConsensusClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("init", self.init, STARTS)
         check_choice("criterion", self.criterion, CRITERIA)
-        budget = DEFAULT_MEMORY if self.memory is None else parse_size(self.memory)
+        budget = data_budget(self.memory, engine)
+        rows = label_bytes(ensemble, ensemble.chunk_rows)
+        held, per_block = 12 * ensemble.n_objects, 3 * rows + 12 * ensemble.chunk_rows
+        check_plan("Furthest", engine, held=held, per_block=per_block, memory=self.memory)
         survey = take_survey(ensemble, engine, seed, 0)
         if self.init == "exact":
             pair = _first_pair(ensemble, engine, budget)

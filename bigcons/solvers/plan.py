@@ -14,6 +14,9 @@ logger = logging.getLogger("bigcons")
 # What loading and compiling kernels adds to a process that has imported them.
 COMPILER_BYTES = 120_000_000
 
+# What methods in memory may hold if nothing is said.
+DEFAULT_DATA_BYTES = 4_000_000_000
+
 
 def check_plan(
     name: str,
@@ -42,6 +45,22 @@ def check_plan(
             f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
             f"raise it to {enough_for(needed)}{remedy}."
         )
+
+
+def data_budget(memory: str | float | None, engine: Engine) -> int:
+    """Return the bytes that ``memory`` leaves for data beside the processes; 4 GB if it is None.
+
+    Raises MemoryBudgetError if it does not hold the processes.
+    """
+    if memory is None:
+        return DEFAULT_DATA_BYTES
+    left = parse_size(memory) - process_bytes(engine)
+    if left <= 0:
+        raise MemoryBudgetError(
+            f"memory={format_size(parse_size(memory))} does not even hold the processes, which take "
+            f"{format_size(process_bytes(engine))}; raise it."
+        )
+    return left
 
 
 def process_bytes(engine: Engine) -> int:
