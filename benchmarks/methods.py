@@ -263,6 +263,8 @@ def main() -> None:
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
+    if arguments.smallest and not arguments.methods:
+        arguments.methods = ["mixture", "hbgf", "best", "ivc"]
     if arguments.child:
         print(json.dumps(child(*arguments.child)))
         return

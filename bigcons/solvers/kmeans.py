@@ -16,7 +16,7 @@ from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.hypergraph.spectral import one_thread
 from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Record, State, Stats
-from bigcons.solvers.plan import check_plan
+from bigcons.solvers.plan import check_matrix_plan
 from bigcons.solvers.qmi import CategoryUtility
 from bigcons.solvers.survey import Survey
 from bigcons.solvers.table_problem import TableProblem
@@ -24,7 +24,6 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 ENCODINGS = ("integer", "onehot", "coassoc")
-_COASSOC_MEMORY = 4_000_000_000
 
 
 class IntegerLabels(TableProblem):
@@ -150,12 +149,11 @@ class LabelKMeans(PassClusterer):
                 f"resume={self.resume}, n_finalists={self.n_finalists} with encode='coassoc', which is "
                 "solved in memory; use resume=False and n_finalists=1."
             )
-        check_plan(
-            f"k-means on the co-association of {ensemble.n_objects:,} objects",
+        check_matrix_plan(
+            "k-means on the co-association",
             engine,
-            held=20 * ensemble.n_objects**2,
-            per_block=0,
-            memory=_COASSOC_MEMORY if self.memory is None else self.memory,
+            ensemble.n_objects,
+            memory=self.memory,
             remedy=", or use encode='onehot'",
         )
         self._solve_coassociation(ensemble, engine, seed, out, survey)

@@ -8,23 +8,7 @@ from bigcons.coassociation import dense
 from bigcons.execution.engine import Engine
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.passes import Record
-from bigcons.solvers.plan import check_plan
 from bigcons.stores.ensemble import Ensemble
-
-PAIRWISE_MEMORY = 4_000_000_000
-
-
-def check_pairwise_plan(name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None) -> None:
-    """Refuse a matrix of all pairs that ``memory``, by default 4 GB, cannot hold."""
-    n = ensemble.n_objects
-    check_plan(
-        f"{name} with normalize='observed' on {n:,} objects",
-        engine,
-        held=20 * n * n,  # two counts, the similarity and what it is made with
-        per_block=0,
-        memory=PAIRWISE_MEMORY if memory is None else memory,
-        remedy=", or use normalize='all' or the method ipvc",
-    )
 
 
 def solve_pairwise(

@@ -47,6 +47,20 @@ def check_plan(
         )
 
 
+def check_matrix_plan(
+    name: str, engine: Engine, n_objects: int, *, memory: str | float | None, remedy: str
+) -> None:
+    """As `check_plan`, for a method that holds a matrix of all pairs: 4 GB if ``memory`` says nothing."""
+    held = 20 * n_objects**2  # two counts, the similarity and what it is made with
+    name = f"{name} of {n_objects:,} objects"
+    if memory is None and held > DEFAULT_DATA_BYTES:
+        raise MemoryBudgetError(
+            f"{name} needs {format_size(held)} beside the process; "
+            f"pass memory='{enough_for(2 * held)}' or so to allow it{remedy}."
+        )
+    check_plan(name, engine, held=held, per_block=0, memory=memory, remedy=remedy)
+
+
 def data_budget(memory: str | float | None, engine: Engine) -> int:
     """Return the bytes that ``memory`` leaves for data beside the processes; 4 GB if it is None.
 

@@ -12,9 +12,10 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.assignment import LABELS, SCORE
 from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
-from bigcons.solvers.pairwise_voting import check_pairwise_plan, solve_pairwise
+from bigcons.solvers.pairwise_voting import solve_pairwise
 from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Stats
+from bigcons.solvers.plan import check_matrix_plan
 from bigcons.solvers.survey import Survey
 from bigcons.solvers.table_problem import TableProblem, shares
 from bigcons.stores.ensemble import Ensemble
@@ -218,7 +219,13 @@ class IPC(PassClusterer):
                 "resume=True with normalize='observed' on an incomplete ensemble, which is solved in memory; "
                 "use normalize='all'."
             )
-        check_pairwise_plan("IPC", ensemble, engine, self.memory)
+        check_matrix_plan(
+            "IPC with normalize='observed'",
+            engine,
+            ensemble.n_objects,
+            memory=self.memory,
+            remedy=", or use normalize='all' or the method ipvc",
+        )
         assigned, records, converged = solve_pairwise(
             ensemble,
             self.n_clusters,
