@@ -58,8 +58,15 @@ def check_memory(ensemble: Ensemble, engine: Engine, work: Work, memory: str | f
         held=_held_bytes(ensemble, engine, work, ends),
         per_block=_block_bytes(ensemble, work),
         memory=budget,
-        remedy=" or use pairs='all' or a share" if ends else " or write the result to a store with out=",
+        remedy=_remedy(ends, work),
     )
+
+
+def _remedy(ends: int, work: Work) -> str:
+    """Return what else would do than a larger budget, if anything."""
+    if ends:
+        return " or use pairs='all' or a share"
+    return " or write the result to a store with out=" if work.in_memory else ""
 
 
 def _held_bytes(ensemble: Ensemble, engine: Engine, work: Work, ends: int) -> int:
