@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 
@@ -54,6 +55,16 @@ def check_flag(name: str, value: object) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise InvalidInputError(f"{name}={_shown(value)} is neither True nor False; use one of them.")
+
+
+def check_path(path: object) -> str:
+    """Return the text of a path or URL, given as text or as a Path."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidInputError(
+            f"{_shown(path)} is no path; give one of a disk, or s3://bucket/path, as text or as a Path."
+        )
+    return text
 
 
 def _shown(value: object) -> str:

@@ -53,7 +53,7 @@ def _write_file(path: Path, parts: Iterable[Edges], facts: dict[str, Any]) -> No
 
 def read(path: str | os.PathLike[str], n_objects: int | None) -> tuple[Edges, dict[str, Any]]:
     """Return the columns of the file, as they stand, and its facts: n_objects and provenance."""
-    if not Path(path).is_file():
+    if not local_path(path).is_file():
         raise StoreNotFoundError(f"{path} is not a file; check the path.")
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

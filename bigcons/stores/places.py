@@ -13,6 +13,7 @@ from typing import Any
 
 from bigcons.errors import InvalidInputError
 from bigcons.stores.place import Place, StorePath, checked_size
+from bigcons.validation import check_path
 
 URL_KINDS = ("s3", "gs", "az")
 """The kinds of URLs that name a place in a bucket; only s3 is tested."""
@@ -131,11 +132,12 @@ class DiskPlace(Place):
 def place_of(path: StorePath | Place) -> Place:
     """Return the place that a path or a URL names.
 
-    Raises InvalidInputError for URLs of other kinds than ``URL_KINDS``, and if obstore is not installed.
+    Raises InvalidInputError for what is no path, for URLs of other kinds than ``URL_KINDS``, and if obstore
+    is not installed.
     """
     if isinstance(path, Place):
         return path
-    text = os.fspath(path)
+    text = check_path(path)
     if shortened := _SHORTENED_URL.match(text):
         raise InvalidInputError(
             f"{text} is a URL that lost a slash in a Path; give it as text: {shortened[1]}://..."
@@ -151,8 +153,8 @@ def place_of(path: StorePath | Place) -> Place:
 
 
 def local_path(path: StorePath) -> Path:
-    """Return ``path`` as an absolute Path; refuse URLs with a one-line error."""
-    text = os.fspath(path)
+    """Return ``path`` as an absolute Path; refuse URLs, and what is no path, with a one-line error."""
+    text = check_path(path)
     if "://" in text:
         raise InvalidInputError(f"{text} is a URL; give a path on a local or mounted disk.")
     return Path(text).absolute()

@@ -93,18 +93,22 @@ def _column_names(frame: Any) -> Sequence[Any]:
 
 def rows_source(rows: Sequence[Any]) -> ArraySource:
     """Return the source that reads a list of rows, each with one label per partition."""
-    if rows and not hasattr(rows[0], "__len__"):
+    if rows and not _is_row(rows[0]):
         check_two_dimensions((len(rows),))
     matrix = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=object)
     for index, row in enumerate(rows):
-        if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != matrix.shape[1]:
-            found = f"{len(row)} label(s)" if hasattr(row, "__len__") else "no list of labels"
+        if not _is_row(row) or len(row) != matrix.shape[1]:
+            found = f"{len(row)} label(s)" if _is_row(row) else "no list of labels"
             raise InvalidInputError(
                 f"labels is ragged: row {index} has {found} but row 0 has {matrix.shape[1]}; "
                 "give one label per partition, None where missing."
             )
         matrix[index] = row
     return ArraySource(matrix)
+
+
+def _is_row(row: Any) -> bool:
+    return hasattr(row, "__len__") and not isinstance(row, str)
 
 
 def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
