@@ -23,6 +23,7 @@ from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError
+from bigcons.execution.allocator import keep_freed_memory
 from bigcons.memory import Block
 
 Item = TypeVar("Item")
@@ -202,6 +203,7 @@ class _Refusal(NamedTuple):
 
 def _run(item: Item, task: bytes | Callable[[Item], Result]) -> Result | _Refusal:
     """Run a task, pickled or not, on a worker."""
+    keep_freed_memory()
     try:
         return (cloudpickle.loads(task) if isinstance(task, bytes) else task)(item)
     except BigconsError as error:
