@@ -1,5 +1,9 @@
 """The searches along one step against the paper's bisection, and their promises."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import numpy as np
 import pytest
 
@@ -93,3 +97,24 @@ def test_sampling_search__never_rises_and_beats_its_samples():
         slack = 1e-9 * (1 + abs(along(0.0)))
         assert 0 <= length <= longest
         assert along(length) <= min(map(along, np.linspace(0, longest, 17))) + slack
+
+
+@pytest.mark.parametrize("make", [newton_search, sampling_search])
+def test_searches__are_made_once_by_threads_that_ask_together(make):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for parameter in range(5):
+            divergence = Divergence(lambda x, parameter=parameter: x * x + parameter)
+            value, slope, curvature, _ = divergence.compiled
+            parts = (value,) if make is sampling_search else (slope, curvature)
+            ready = Barrier(4)
+
+            def ask(_, parts=parts, ready=ready):
+                ready.wait()
+                return make(*parts)
+
+            with ThreadPoolExecutor(4) as pool:
+                assert len(set(map(id, pool.map(ask, range(4))))) == 1
+    finally:
+        sys.setswitchinterval(interval)

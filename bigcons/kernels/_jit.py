@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache, wraps
+from threading import Lock
 from typing import Any
 
 import numba
@@ -38,6 +40,21 @@ def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
     kernel of a few small loops costs itself.
     """
     return _compiled(function, **_UNCOUNTED)
+
+
+def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function that makes a kernel make it once for given arguments, threads that ask together included.
+
+    Two kernels made alike are two types to numba, and of one name: who takes either refuses the other.
+    """
+    made, lock = cache(make), Lock()
+
+    @wraps(make)
+    def only(*arguments: Any) -> Any:
+        with lock:
+            return made(*arguments)
+
+    return only
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:

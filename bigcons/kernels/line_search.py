@@ -8,12 +8,11 @@ observed share ``x`` and the weight ``w``; the derivative along the step is ``su
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, made_once
 
 # Newton converges quadratically: after a move this small the error is about the square of it. Small against
 # the distance to both ends of the step, where slopes may be infinite and Newton crawls.
@@ -23,7 +22,7 @@ GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 N_SAMPLES = 16
 
 
-@cache
+@made_once
 def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> Callable[..., Any]:
     """Return the search for a double-convex divergence: Newton kept inside the paper's shrinking bracket.
 
@@ -68,7 +67,7 @@ def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> C
     return search
 
 
-@cache
+@made_once
 def sampling_search(value: Callable[..., Any]) -> Callable[..., Any]:
     """Return the safeguarded search for a divergence that is not double-convex: sample, then golden section.
 
