@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,34 @@ def check_flag(name: str, value: object) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise InvalidInputError(f"{name}={_shown(value)} is neither True nor False; use one of them.")
+
+
+def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
+    """Return how much each partition counts (n_partitions,) float64: finite numbers >= 0, not all of them 0.
+
+    A partition of weight 0 does not count, as if it were not there: what only it labels is unlabelled.
+    """
+    try:
+        checked = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"weights is no array of numbers; pass one for each of {n_partitions} partitions."
+        ) from None
+    if checked.shape != (n_partitions,):
+        raise InvalidInputError(
+            f"weights has shape {checked.shape} but there are n_partitions={n_partitions}; "
+            "pass one number for each."
+        )
+    bad = ~((checked >= 0) & np.isfinite(checked))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"weights[{first}]={checked[first]:g} is out of range; use finite numbers >= 0, 0 for a partition "
+            "that is not to count."
+        )
+    if not checked.any():
+        raise InvalidInputError("weights are all 0; give at least one partition a weight > 0.")
+    return checked
 
 
 def check_path(path: object) -> str:

@@ -23,7 +23,7 @@ from bigcons.coassociation.increments import (
     increment_ratio,
     log_increment_density,
 )
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabelledObjectsWarning
 from bigcons.metrics import matching_accuracy
 from bigcons.solvers.did import DID
 from bigcons.solvers.evidence import EACAverage
@@ -286,6 +286,21 @@ def test_fit__refuses_what_does_not_fit_memory(rings, monkeypatch):
         DID(2, features=points, pairs=table, linkage="single", memory="1MB").fit(labels)
 
 
+def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there(rings):
+    points, _, labels = rings
+    weights = np.where(np.arange(labels.shape[1]) % 3, 1.5, 0.0)
+    labels, counts = labels.copy(), weights > 0
+    labels[:4, counts], labels[:4, ~counts] = -1, 1  # what counts says nothing of these
+    asked = {"n_clusters": 2, "features": points}
+    with pytest.warns(UnlabelledObjectsWarning):
+        model = DID(**asked, weights=weights).fit(labels)
+    with pytest.warns(UnlabelledObjectsWarning):
+        expected = DID(**asked, weights=weights[counts]).fit(labels[:, counts])
+    assert (model.labels_[:5] == -1).tolist() == [True] * 4 + [False]
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    assert model.objective_ == pytest.approx(expected.objective_)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -295,9 +310,9 @@ def test_fit__refuses_what_does_not_fit_memory(rings, monkeypatch):
         ({"symmetrize": "min"}, "symmetrize='min' is unknown"),
         ({"increments": "all"}, "increments='all' is unknown"),
         ({"normalize": "none"}, "normalize='none' is unknown"),
-        ({"weights": [1.0]}, r"weights has shape \(1,\); give one number for each partition, \(2,\)"),
-        ({"weights": [1.0, -1.0]}, "weights holds what is no weight"),
-        ({"weights": [0, 0]}, "weights holds what is no weight"),
+        ({"weights": [1.0]}, r"weights has shape \(1,\) but there are n_partitions=2"),
+        ({"weights": [1.0, -1.0]}, r"weights\[1\]=-1 is out of range; use finite numbers >= 0"),
+        ({"weights": [0, 0]}, "weights are all 0"),
     ],
 )
 def test_fit__refuses_parameters_in_one_line(parameters, message):

@@ -11,7 +11,7 @@ from sklearn.metrics import mutual_info_score
 from bigcons import PCC, Ensemble
 from bigcons.coassociation.factorised import Weights, add_states, state_of_block
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import ConvergenceWarning, InvalidInputError
+from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabelledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.metrics import adjusted_rand, pcc_objective
 from bigcons.solvers.pcc.all_pairs import (
@@ -47,6 +47,8 @@ def problems(draw, whole=False):
     Y = (Y / Y.sum(axis=1, keepdims=True)).astype(np.float32)
     M = labels.shape[1]
     weights = rng.integers(1, 5, M) if whole else rng.uniform(0.1, 3.0, M)
+    weights *= rng.random(M) < 0.8
+    weights[rng.integers(M)] += not weights.any()
     return labels, ensemble.offsets, Y, weights.astype(float)
 
 
@@ -182,6 +184,26 @@ def test_place_block__gives_new_objects_their_best_weighted_membership(problem):
 
 
 # Whole solves
+
+
+def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there():
+    labels, _ = planted()
+    weights = np.random.default_rng(1).integers(0, 3, labels.shape[1]).astype(float)
+    counts = weights > 0
+    labels[:5, counts], labels[:5, ~counts] = -1, 1  # what counts says nothing of these
+    asked = {"n_clusters": 3, "random_state": 0, "tol": 1e-5}
+    with pytest.warns(UnlabelledObjectsWarning, match="5 of 300 objects have no label"):
+        model = quiet(PCC(**asked, weights=weights), labels)
+    with pytest.warns(UnlabelledObjectsWarning, match="5 of 300 objects have no label"):
+        expected = quiet(PCC(**asked, weights=weights[counts]), labels[:, counts])
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    assert (model.labels_[:6] == -1).tolist() == [True] * 5 + [False]
+    np.testing.assert_allclose(model.memberships_, expected.memberships_, atol=1e-6)
+    assert model.objective_ == pytest.approx(expected.objective_, **CLOSE)
+    np.testing.assert_array_equal(model.predict(labels), expected.predict(labels[:, counts]))
+    np.testing.assert_allclose(
+        model.predict_proba(labels), expected.predict_proba(labels[:, counts]), atol=1e-6
+    )
 
 
 def test_fit__by_whole_weights_equals_copies_of_partitions():
@@ -335,7 +357,8 @@ def test_fit__by_information_finds_more_of_planted_classes(missing):
         ({"weights": "entropy"}, "weights='entropy' is unknown; use 'information'"),
         ({"weights": ["a"] * 24}, "weights is no array of numbers"),
         ({"weights": [[1], [1, 2]]}, "weights is no array of numbers"),
-        ({"weights": [1.0] * 23 + [0.0]}, r"weights\[23\]=0 is out of range; .* leave out"),
+        ({"weights": [1.0] * 23 + [-1.0]}, r"weights\[23\]=-1 is out of range; use finite numbers >= 0"),
+        ({"weights": [0.0] * 24}, "weights are all 0; give at least one"),
         ({"weights": [float("nan")] * 24}, r"weights\[0\]=nan is out of range"),
         ({"weights": "information", "divergence": "kl"}, "go with pairs='all' and divergence='l2'"),
         ({"weights": "information", "pairs": "dense"}, "go with pairs='all' and divergence='l2'"),

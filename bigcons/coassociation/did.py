@@ -56,7 +56,7 @@ def did_matrix(
     normalize
         "all": divide by the number of partitions, as printed; "observed": by those that label both objects.
     weights
-        (n_partitions,) of the partitions, by default equal.
+        (n_partitions,) >= 0 of the partitions, by default equal. One of weight 0 does not count.
     exclude_self
         Where ``NN(x_j)`` is ``x_i``, take the next neighbour. The paper's text says so, its algorithm, and
         the default, not.

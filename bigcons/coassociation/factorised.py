@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
 from bigcons.kernels import all_pairs as kernel
+from bigcons.validation import check_partition_weights
 
 
 class Weights(NamedTuple):
     """How much partitions count."""
 
     partitions: np.ndarray
-    """(M,) float64, positive."""
+    """(M,) float64, at least 0."""
     base_clusters: np.ndarray
     """(B,): the weight of the partition of each."""
 
@@ -28,32 +28,10 @@ class Weights(NamedTuple):
     def of(cls, partitions: Any, offsets: np.ndarray) -> Weights:
         """Return the given weights (M,) of partitions whose base clusters begin at ``offsets`` (M + 1,).
 
-        Raises InvalidInputError unless they are finite numbers above 0, one for each.
+        Raises InvalidInputError as `check_partition_weights`.
         """
-        weights = _checked(partitions, offsets.size - 1)
+        weights = check_partition_weights(partitions, offsets.size - 1)
         return cls(weights, np.repeat(weights, np.diff(offsets)))
-
-
-def _checked(partitions: Any, n_partitions: int) -> np.ndarray:
-    try:
-        weights = np.array(partitions, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"weights is no array of numbers; pass one for each of {n_partitions} partitions."
-        ) from None
-    if weights.shape != (n_partitions,):
-        raise InvalidInputError(
-            f"weights has shape {weights.shape} but there are n_partitions={n_partitions}; "
-            "pass one number for each."
-        )
-    bad = ~((weights > 0) & np.isfinite(weights))
-    if bad.any():
-        first = int(np.argmax(bad))
-        raise InvalidInputError(
-            f"weights[{first}]={weights[first]:g} is out of range; use finite numbers > 0, and leave out "
-            "partitions that are not to count."
-        )
-    return weights
 
 
 class State(NamedTuple):

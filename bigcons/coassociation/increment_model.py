@@ -12,7 +12,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
-from bigcons.validation import check_choice
+from bigcons.validation import check_choice, check_partition_weights
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
@@ -86,7 +86,8 @@ def increment_model(
 ) -> IncrementModel:
     """Measure the clusters of every partition: O(sum of squared cluster sizes n_features) time."""
     check_choice("increments", increments, CHOICES)
-    weights = _checked_weights(weights, ensemble.n_partitions)
+    n_partitions = ensemble.n_partitions
+    weights = np.ones(n_partitions) if weights is None else check_partition_weights(weights, n_partitions)
     points = read_points(features)
     labels = np.array(ensemble.read(0, ensemble.n_objects).T, order="C")
     observed = labels >= 0 if by_observed else None
@@ -125,26 +126,6 @@ def clusters_of(labels: np.ndarray) -> list[np.ndarray]:
     """Return the ascending members of every cluster of a partition."""
     order = np.argsort(labels, kind="stable")[int((labels < 0).sum()) :]
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-
-
-def _checked_weights(weights: Any, n_partitions: int) -> np.ndarray:
-    if weights is None:
-        return np.ones(n_partitions)
-    try:
-        checked = np.asarray(weights, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"weights has type {type(weights).__name__}; give one number for each partition."
-        ) from None
-    if checked.shape != (n_partitions,):
-        raise InvalidInputError(
-            f"weights has shape {checked.shape}; give one number for each partition, ({n_partitions},)."
-        )
-    if not (np.isfinite(checked).all() and (checked >= 0).all() and checked.sum() > 0):
-        raise InvalidInputError(
-            "weights holds what is no weight; give finite numbers >= 0, not all of them 0."
-        )
-    return checked
 
 
 def similarity_matrix(model: IncrementModel, engine: Engine) -> np.ndarray:

@@ -81,11 +81,11 @@ def sweep(labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, thr
     s_out, t_out = S_out.ravel(), T_out.ravel()
     for i in range(n_rows):
         m = locate(labels, i, offsets, s_width, t_width, s_at, t_at)
-        if m == 0:
+        weight = weigh(labels, i, m, weights, w_at)
+        if weight == 0.0:
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
             continue
-        weight = weigh(labels, i, m, weights, w_at)
         gather_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
         for k in range(K):
             y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])

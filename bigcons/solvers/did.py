@@ -140,7 +140,6 @@ class DID(ConsensusClusterer):
         budget = data_budget(self.memory, engine)
         held = model_bytes(ensemble, features, engine, exclude_self=self.exclude_self)
         self._refuse_too_much(held, budget, ensemble.n_objects, table)
-        survey = take_survey(ensemble, engine, seed, 0)
         model = increment_model(
             features,
             ensemble,
@@ -150,6 +149,7 @@ class DID(ConsensusClusterer):
             exclude_self=self.exclude_self,
             increments=self.increments,
         )
+        survey = take_survey(ensemble, engine, seed, 0, model.weights)
         labelled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabelled, assume_unique=True)
         labels = np.full(ensemble.n_objects, -1, np.int32)
         n_clusters = min(self.n_clusters, len(labelled))

@@ -42,8 +42,22 @@ def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | N
     return max(float((weights * seen * (seen - 1.0)).sum()) / n_objects, float(weights.mean()))
 
 
-def take_survey(ensemble: Ensemble, engine: Engine, seed: int, sample_size: int) -> Survey:
-    """Read every block once; warn of objects that no partition labelled. O(n M) time."""
+def labelled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return which of the objects that have labels where ``observed`` (rows, M) have one that counts (rows,).
+
+    Labels of partitions of weight 0 do not.
+    """
+    counted = observed if weights is None else observed[:, weights > 0]
+    return np.asarray(counted.any(axis=1))
+
+
+def take_survey(
+    ensemble: Ensemble, engine: Engine, seed: int, sample_size: int, weights: np.ndarray | None = None
+) -> Survey:
+    """Read every block once; warn of objects that no partition labelled, of those that ``weights`` count.
+
+    O(n M) time.
+    """
     n = ensemble.n_objects
     draw = generator(seed, "survey.sample")
     chosen = (
@@ -56,7 +70,7 @@ def take_survey(ensemble: Ensemble, engine: Engine, seed: int, sample_size: int)
         labels = ensemble.read(block.start, block.stop)
         observed = labels >= 0
         first, last = np.searchsorted(chosen, (block.start, block.stop))
-        unlabelled = np.flatnonzero(~observed.any(axis=1)) + block.start
+        unlabelled = np.flatnonzero(~labelled_objects(observed, weights)) + block.start
         return observed.sum(axis=0), [unlabelled], [labels[chosen[first:last] - block.start]]
 
     with progress("survey", n) as listener:

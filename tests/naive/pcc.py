@@ -35,7 +35,7 @@ def all_pairs(labels, weights=None):
     pairs = []
     for i, j in combinations(range(len(labels)), 2):
         seen = (labels[i] >= 0) & (labels[j] >= 0)
-        if seen.any():
+        if weights[seen].any():
             pairs.append((i, j, weights[seen & (labels[i] == labels[j])].sum(), weights[seen].sum()))
     return pairs
 

@@ -33,7 +33,7 @@ from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_pr
 from bigcons.solvers.pcc.weights import check_weights
 from bigcons.solvers.plan import process_bytes
 from bigcons.solvers.recoding import recode
-from bigcons.solvers.survey import Survey, take_survey
+from bigcons.solvers.survey import Survey, labelled_objects, take_survey
 from bigcons.solvers.workspace import Workspace, open_workspace
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble
@@ -89,7 +89,7 @@ class PCC(ConsensusClusterer):
         many prototypes. "auto": four a cluster, at least 16, which kept Kullback-Leibler within 0.4 % of the
         pair-by-pair optimum where we measured it; time is proportional.
     weights
-        Partitions of different reliability, with pairs="all" and "l2": numbers > 0 (n_partitions,), by which
+        Partitions of different reliability, with pairs="all" and "l2": numbers >= 0 (n_partitions,), by which
         each counts in ``c_ij`` and ``N_ij``, as if it were there that many times. None: all count the same.
         "information": the mutual information of each partition with the consensus of the start's subsample,
         found without weights, their mean 1; the start is then solved again. See Notes.
@@ -199,7 +199,9 @@ class PCC(ConsensusClusterer):
         check_memory(ensemble, engine, work, self.memory)
         everything = isinstance(self.pairs, str) and self.pairs == "all"
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
-        survey = take_survey(labels, engine, seed, SUBSAMPLE if everything or self._uses_blocks else 0)
+        sample_size = SUBSAMPLE if everything or self._uses_blocks else 0
+        given = weights.partitions if isinstance(weights, Weights) else None
+        survey = take_survey(labels, engine, seed, sample_size, given)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
         path = out.path if out is not None else None
         with open_workspace(path, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
@@ -262,7 +264,8 @@ class PCC(ConsensusClusterer):
         def place(block: Block) -> tuple[np.ndarray, np.ndarray]:
             labels = recode(ensemble.read(block.start, block.stop), tables)
             memberships = placing.place(labels, offsets)
-            winners = np.where((labels >= 0).any(axis=1), memberships.argmax(axis=1), -1)
+            known = labelled_objects(labels >= 0, placing.weights)
+            winners = np.where(known, memberships.argmax(axis=1), -1)
             return winners.astype(np.int32), memberships
 
         with open_engine(self.client) as engine:

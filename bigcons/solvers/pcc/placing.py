@@ -25,6 +25,11 @@ class BySquares(NamedTuple):
 
     state: State
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights (M,) of the partitions, if they have any."""
+        return self.state.partition_weights
+
     def place(self, labels: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of objects that were not solved."""
         placed = np.empty((labels.shape[0], self.state.n_clusters), np.float32)
@@ -37,6 +42,11 @@ class ByPrototypes(NamedTuple):
 
     tables: Tables
     divergence: str | Divergence
+
+    @property
+    def weights(self) -> None:
+        """Partitions have no weights here."""
+        return None
 
     def place(self, labels: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of objects that were not solved."""
