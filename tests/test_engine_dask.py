@@ -1,12 +1,15 @@
 """The engine on real Dask clusters, in threads and in processes: same bits, bounds, retries, nothing left."""
 
 import os
+import platform
+import resource
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+import dask
 import distributed
 import numpy as np
 import pytest
@@ -290,3 +293,27 @@ def test_fold__an_interrupt_while_combining_ends_within_a_block(engine):
         fold(engine, row_blocks(1000, 1), task, combine)
     assert len(begun) <= 2 + engine.in_flight
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigcons")]
+
+
+def fresh_pages(_: int) -> int:
+    """Fill three arrays of 3 MB and return how many pages the system had to find for them."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(3):
+        np.full(375_000, 1.0)  # numpy asks for larger pages from 4 MB on
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is spoken to")
+@pytest.mark.parametrize("chosen", [None, "131072"], ids=["by default", "chosen"])
+def test_workers_keep_freed_memory_unless_told_otherwise(chosen, monkeypatch):
+    """Dask's nanny has each buffer mapped anew; whoever sets the threshold himself is left alone."""
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # a nanny leaves it behind
+    name = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
+    with (
+        dask.config.set({name: chosen} if chosen else {}),
+        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["one process"]) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        *_, last = DaskEngine(client).map(fresh_pages, range(4))
+    pages_of_an_array = 3_000_000 // resource.getpagesize()
+    assert last > 2 * pages_of_an_array if chosen else last < pages_of_an_array

@@ -240,8 +240,9 @@ def _bound(n_threads: int) -> int:
 
 
 def _name(position: int, item: Any) -> str:
-    if isinstance(item, Block):
-        return f"block {item.index} (rows {item.start} to {item.stop})"
+    block = getattr(item, "block", item)
+    if isinstance(block, Block):
+        return f"block {block.index} (rows {block.start} to {block.stop})"
     return f"task {position}"
 
 

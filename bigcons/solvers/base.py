@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -18,12 +18,14 @@ from bigcons.memory import Block
 from bigcons.seeding import resolve_seed
 from bigcons.solvers.recoding import Recoding
 from bigcons.stores.consensus import Consensus
-from bigcons.stores.consensus_writer import ConsensusWriter, fit_results
+from bigcons.stores.consensus_writer import ConsensusWriter, Written, fit_results
 from bigcons.stores.dask_arrays import as_dask_array
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.facts import facts_table
 from bigcons.stores.manifest import refuse_existing
 from bigcons.validation import check_int
+
+Use = TypeVar("Use")
 
 
 class Output(NamedTuple):
@@ -119,21 +121,20 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         ``read`` is mapped on ``engine``, by default in this thread.
         """
 
+        uniform = np.float32(1.0 / self.n_clusters)
+
         def finish(rows: np.ndarray, undecided: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             memberships = np.array(rows, np.float32)
             labels = memberships.argmax(axis=1).astype(np.int32)
             labels[undecided] = -1
-            memberships[undecided] = np.float32(1.0 / self.n_clusters)
+            memberships[undecided] = uniform
             return labels, memberships
 
-        results = _results(ensemble, read, finish, unlabelled, engine)
+        results = _Results(ensemble, unlabelled, read, finish, engine or SerialEngine())
         if out is None:
-            self._hold(ensemble.n_objects, results, memberships=True)
-            return
-        consensus = self._store(ensemble, results, out, self.n_clusters, memberships=True)
-        self.memberships_ = as_dask_array(
-            consensus.read_memberships, consensus.blocks(), self.n_clusters, np.dtype(np.float32)
-        )
+            self._hold(results, memberships=True)
+        else:
+            self._store(results, out, self.n_clusters, memberships=True)
 
     def _publish_labels(
         self,
@@ -155,53 +156,64 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             labels[undecided] = -1
             return labels, None
 
-        results = _results(ensemble, read, finish, unlabelled, engine)
+        results = _Results(ensemble, unlabelled, read, finish, engine or SerialEngine())
         if out is None:
-            self._hold(ensemble.n_objects, results, memberships=False)
-            return
-        n_clusters = self.n_clusters if n_clusters is None else n_clusters
-        self._store(ensemble, results, out, n_clusters, memberships=False)
+            self._hold(results, memberships=False)
+        else:
+            self._store(results, out, n_clusters or self.n_clusters, memberships=False)
 
-    def _hold(self, n_objects: int, results: Iterable[Result], *, memberships: bool) -> None:
+    def _hold(self, results: _Results, *, memberships: bool) -> None:
         """Set labels and memberships from those of blocks, in memory."""
+        n_objects = results.ensemble.n_objects
         found = np.empty(n_objects, np.int32)
         soft = np.empty((n_objects, self.n_clusters), np.float32) if memberships else None
-        for block, labels, rows in results:
+        for block, (labels, rows) in results.map(lambda _, labels, rows: (labels, rows)):
             found[block.start : block.stop] = labels
             if soft is not None:
                 soft[block.start : block.stop] = rows
         self.labels_ = found
         self.n_clusters_ = int(np.unique(found[found >= 0]).size)
-        if soft is not None:
-            self.memberships_ = soft
+        self._memberships: np.ndarray | Consensus | None = soft
 
-    def _store(
-        self,
-        ensemble: Ensemble,
-        results: Iterable[Result],
-        out: Output,
-        n_clusters: int,
-        *,
-        memberships: bool,
-    ) -> Consensus:
+    def _store(self, results: _Results, out: Output, n_clusters: int, *, memberships: bool) -> None:
         """Write labels and memberships of blocks to a Consensus and set the labels from it."""
         wins = np.zeros(n_clusters, bool)
         with Consensus.create(
             out.path,
-            n_objects=ensemble.n_objects,
+            n_objects=results.ensemble.n_objects,
             n_clusters=n_clusters,
-            chunk_rows=ensemble.chunk_rows,
+            chunk_rows=results.ensemble.chunk_rows,
             overwrite=out.overwrite,
             memberships=memberships,
         ) as writer:
-            for block, labels, rows in results:
-                wins[labels[labels >= 0]] = True
-                writer.write(block.start, labels, rows)
+            store = writer.rows
+
+            def write(
+                block: Block, labels: np.ndarray, rows: np.ndarray | None
+            ) -> tuple[Written, np.ndarray]:
+                return store.write(block.start, labels, rows), np.unique(labels[labels >= 0])
+
+            for _, (written, winners) in results.map(write):
+                writer.note(written)
+                wins[winners] = True
             self.n_clusters_ = int(np.count_nonzero(wins))
-            self._describe(writer, ensemble)
+            self._describe(writer, results.ensemble)
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels
-        return consensus
+        self._memberships = consensus if memberships else None
+
+    @property
+    def memberships_(self) -> Any:
+        """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted.
+
+        Of a result that was stored, a dask array that reads them.
+        """
+        found = getattr(self, "_memberships", None)
+        if found is None:
+            raise AttributeError(f"{type(self).__name__} has no memberships_; a soft method has once fitted.")
+        if not isinstance(found, Consensus):
+            return found
+        return as_dask_array(found.read_memberships, found.blocks(), found.n_clusters, np.dtype(np.float32))
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return the parameters that a resumed solve must share with the one it continues."""
@@ -229,26 +241,38 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         return facts_table(repr(self), facts)
 
 
-Result = tuple[Block, np.ndarray, np.ndarray | None]
-"""A block, the labels (rows,) int32 of its objects and, if soft, their memberships (rows, K) float32."""
+class _Results(NamedTuple):
+    """The results of every block, still to be read and finished: by tasks, where the engine runs them."""
+
+    ensemble: Ensemble
+    unlabelled: np.ndarray
+    """Sorted indices of the objects without any label."""
+    read: Callable[[Block], np.ndarray]
+    finish: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]]
+    """Makes labels (rows,) int32 and, if soft, memberships (rows, K) float32 from what was read and the
+    places of the unlabelled objects in it."""
+    engine: Engine
+
+    def map(self, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]) -> Iterator[tuple[Block, Use]]:
+        """Yield every block, in order, with ``use(block, labels, memberships)``, part of its task."""
+        read, finish = self.read, self.finish
+
+        def task(part: _Part) -> Use:
+            return use(part.block, *finish(read(part.block), part.undecided))
+
+        with closing(self.engine.map(task, map(self._part, self.ensemble.blocks()))) as used:
+            yield from zip(self.ensemble.blocks(), used, strict=True)
+
+    def _part(self, block: Block) -> _Part:
+        first, last = np.searchsorted(self.unlabelled, (block.start, block.stop))
+        return _Part(block, self.unlabelled[first:last] - block.start)
 
 
-def _results(
-    ensemble: Ensemble,
-    read: Callable[[Block], np.ndarray],
-    finish: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]],
-    unlabelled: np.ndarray,
-    engine: Engine | None,
-) -> Iterator[Result]:
-    """Yield the results of every block, in order; reading is left to the engine.
+class _Part(NamedTuple):
+    """A block and the places of the unlabelled objects in it."""
 
-    ``finish`` makes them from what was read and the places of the unlabelled objects in it.
-    """
-    blocks = ensemble.blocks()
-    with closing((engine or SerialEngine()).map(read, blocks)) as results:
-        for block, rows in zip(blocks, results, strict=True):
-            first, last = np.searchsorted(unlabelled, (block.start, block.stop))
-            yield block, *finish(rows, unlabelled[first:last] - block.start)
+    block: Block
+    undecided: np.ndarray
 
 
 def _short(value: object) -> str:

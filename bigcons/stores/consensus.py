@@ -19,6 +19,7 @@ from bigcons.memory import Block, format_size, row_blocks
 from bigcons.stores import manifest
 from bigcons.stores.consensus_writer import (
     POISON,
+    ConsensusRows,
     ConsensusWriter,
     fit_results,
     rows_checksum,
@@ -158,7 +159,7 @@ class Consensus:
                 "both must be at least 1."
             )
         with manifest.new_store(path, overwrite) as directory:
-            writer = ConsensusWriter(directory, n_objects, n_clusters, chunk_rows, memberships)
+            writer = ConsensusWriter(ConsensusRows(directory, n_objects, n_clusters, chunk_rows, memberships))
             yield writer
             manifest.commit(directory, KIND, writer.body())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,16 +13,23 @@ from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
 from bigcons.schema import CONSENSUS, ArraySpec
 from bigcons.stores.places import Place
-from bigcons.stores.zarr_arrays import create_array, create_group
+from bigcons.stores.zarr_arrays import create_array, create_group, open_array
 
 # fill values that are never data, so that a lost chunk cannot pass for some
 POISON = {"labels": int(np.iinfo(np.int32).min), "memberships": -1.0}
 
 
-class ConsensusWriter:
-    """Writes a consensus block by block, in any order; made by ``Consensus.create``.
+class Written(NamedTuple):
+    """What the manifest has to know of rows that were written."""
 
-    Blocks that do not share a chunk may be written from several threads at once.
+    first_chunk: int
+    checksums: list[int]
+
+
+class ConsensusRows:
+    """The arrays of a consensus that is being made, writable from every thread and worker that reaches them.
+
+    Blocks that do not share a chunk may be written at once, and a block again as it was.
     """
 
     def __init__(
@@ -32,18 +39,25 @@ class ConsensusWriter:
         self.n_clusters = n_clusters
         self.has_memberships = memberships
         self.chunk_rows = min(chunk_rows, n_objects)
-        sizes = {"n_objects": n_objects, "n_clusters": n_clusters}
-        self._arrays = _create_arrays(directory, sizes, self.chunk_rows, memberships)
-        self._checksums: list[int | None] = [None] * math.ceil(n_objects / self.chunk_rows)
-        self._description: dict[str, Any] = {}
+        self._directory = directory
+        self._arrays = self._create_arrays()
 
-    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
-        """Write rows from ``start`` on: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
+        """Write rows as `ConsensusWriter.write` does; its `ConsensusWriter.note` wants what this returns."""
+        self._check(start, labels, memberships)
+        stop = start + len(labels)
+        labels = np.ascontiguousarray(labels, dtype=np.int32)
+        self._arrays["labels"][start:stop] = labels
+        if memberships is not None:
+            memberships = np.ascontiguousarray(memberships, dtype=np.float32)
+            self._arrays["memberships"][start:stop] = memberships
+        checksums = []
+        for block in row_blocks(len(labels), self.chunk_rows):
+            rows = slice(block.start, block.stop)
+            checksums.append(rows_checksum(labels[rows], None if memberships is None else memberships[rows]))
+        return Written(start // self.chunk_rows, checksums)
 
-        A consensus of labels only takes no memberships.
-
-        The rows must be whole chunks: begin at a multiple of ``chunk_rows``, end at one or at the last row.
-        """
+    def _check(self, start: int, labels: np.ndarray, memberships: np.ndarray | None) -> None:
         stop = start + len(labels)
         whole = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
         if not whole or not 0 <= start < stop <= self.n_objects:
@@ -60,16 +74,48 @@ class ConsensusWriter:
                 f"labels of type {labels.dtype} go from {labels.min()} to {labels.max()}; pass integers "
                 f"from 0 to {self.n_clusters - 1}, -1 where there is none."
             )
-        labels = np.ascontiguousarray(labels, dtype=np.int32)
-        self._arrays["labels"][start:stop] = labels
-        if memberships is not None:
-            memberships = np.ascontiguousarray(memberships, dtype=np.float32)
-            self._arrays["memberships"][start:stop] = memberships
-        for block in row_blocks(len(labels), self.chunk_rows):
-            rows = slice(block.start, block.stop)
-            chunk = start // self.chunk_rows + block.index
-            part = None if memberships is None else memberships[rows]
-            self._checksums[chunk] = rows_checksum(labels[rows], part)
+
+    def _create_arrays(self) -> dict[str, Any]:
+        """Create the empty arrays of the schema, cut into chunks of ``chunk_rows`` rows."""
+        create_group(self._directory)
+        arrays = {}
+        for name, spec in specs_of(self.has_memberships).items():
+            shape = shape_of(spec, {"n_objects": self.n_objects, "n_clusters": self.n_clusters})
+            chunks, dtype = (self.chunk_rows, *shape[1:]), np.dtype(spec.dtypes[0])
+            place = self._directory / name
+            arrays[name] = create_array(place, shape, chunks, dtype, POISON[name], spec.dims)
+        return arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_arrays"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        names = specs_of(self.has_memberships)
+        self._arrays = {name: open_array(self._directory / name, read_only=False) for name in names}
+
+
+class ConsensusWriter:
+    """Writes a consensus block by block, in any order; made by ``Consensus.create``."""
+
+    def __init__(self, rows: ConsensusRows) -> None:
+        self.rows = rows
+        self._checksums: list[int | None] = [None] * math.ceil(rows.n_objects / rows.chunk_rows)
+        self._description: dict[str, Any] = {}
+
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
+        """Write rows from ``start`` on: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
+
+        A consensus of labels only takes no memberships.
+
+        The rows must be whole chunks: begin at a multiple of ``chunk_rows``, end at one or at the last row.
+        """
+        self.note(self.rows.write(start, labels, memberships))
+
+    def note(self, written: Written) -> None:
+        """Take note of rows that ``rows.write`` wrote, here or elsewhere."""
+        last = written.first_chunk + len(written.checksums)
+        self._checksums[written.first_chunk : last] = written.checksums
 
     def describe(
         self,
@@ -93,10 +139,10 @@ class ConsensusWriter:
                 f"{n_missing} of {len(self._checksums)} blocks were not written; write every row."
             )
         return {
-            "n_objects": self.n_objects,
-            "n_clusters": self.n_clusters,
-            "has_memberships": self.has_memberships,
-            "chunk_rows": self.chunk_rows,
+            "n_objects": self.rows.n_objects,
+            "n_clusters": self.rows.n_clusters,
+            "has_memberships": self.rows.has_memberships,
+            "chunk_rows": self.rows.chunk_rows,
             "checksums": self._checksums,
             "history": {},
             "parameters": {},
@@ -127,19 +173,6 @@ def rows_checksum(labels: np.ndarray, memberships: np.ndarray | None) -> int:
     """Return the crc32 of the rows' bytes, little-endian and C-contiguous."""
     checksum = zlib.crc32(labels.astype("<i4").data)
     return checksum if memberships is None else zlib.crc32(memberships.astype("<f4").data, checksum)
-
-
-def _create_arrays(
-    directory: Place, sizes: Mapping[str, int], chunk_rows: int, memberships: bool
-) -> dict[str, Any]:
-    """Create the empty arrays of the schema, cut into chunks of ``chunk_rows`` rows."""
-    create_group(directory)
-    arrays = {}
-    for name, spec in specs_of(memberships).items():
-        shape = shape_of(spec, sizes)
-        chunks, dtype = (chunk_rows, *shape[1:]), np.dtype(spec.dtypes[0])
-        arrays[name] = create_array(directory / name, shape, chunks, dtype, POISON[name], spec.dims)
-    return arrays
 
 
 def _as_json(value: Any) -> Any:

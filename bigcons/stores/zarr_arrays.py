@@ -50,8 +50,10 @@ def create_group(place: Place) -> None:
     (place / METADATA).write(json.dumps(group).encode())
 
 
-def open_array(place: Place, elsewhere: Mapping[str, Place] | None = None) -> zarr.Array:
-    """Open the array at ``place`` for reading; of chunks that lie in other arrays, ``elsewhere`` says which.
+def open_array(
+    place: Place, elsewhere: Mapping[str, Place] | None = None, *, read_only: bool = True
+) -> zarr.Array:
+    """Open the array at ``place``; of chunks that lie in other arrays, ``elsewhere`` says which.
 
     Raises StoreNotFoundError, or CorruptStoreError for damaged metadata, links that leave the store,
     codecs outside ``CODECS`` and chunks above 2 GiB.
@@ -61,11 +63,11 @@ def open_array(place: Place, elsewhere: Mapping[str, Place] | None = None) -> za
     if unknown := sorted(names - set(CODECS)) or metadata.get("storage_transformers"):
         raise CorruptStoreError(f"{place} names codecs that are not read: {unknown}; rewrite it with zstd.")
     try:
-        store = place.for_zarr(read_only=True)
+        store = place.for_zarr(read_only=read_only)
         if elsewhere:
             others = {key: other.for_zarr(read_only=True) for key, other in elsewhere.items()}
             store = SharingStore(store, others)
-        array = zarr.open_array(store=store, mode="r", zarr_format=3)
+        array = zarr.open_array(store=store, mode="r" if read_only else "r+", zarr_format=3)
     except StoreError:
         raise
     except Exception as error:  # damaged metadata surfaces as an error of almost any type

@@ -26,7 +26,7 @@ from bigcons.solvers.pcc.heap import solve_pairs
 from bigcons.solvers.pcc.pair_choice import check_pairs, resolve_pairs
 from bigcons.solvers.pcc.placing import isolated_objects, place_isolated, placing_of
 from bigcons.solvers.pcc.plan import Work, check_memory, chooses_blocks, keeps_labels
-from bigcons.solvers.pcc.solution import Solution
+from bigcons.solvers.pcc.solution import BlockMemberships, Solution
 from bigcons.solvers.pcc.start import Init
 from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
 from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_prototypes
@@ -227,7 +227,9 @@ class PCC(ConsensusClusterer):
                 given = solution.state.partition_weights
                 self.weights_ = np.ones(ensemble.n_partitions) if given is None else given
             self._placing = placing_of(labels, solution, self.divergence, engine)
-            self._publish(ensemble, solution.read, survey.unlabelled, out)
+            # in memory the rows would only travel
+            share = out is not None and isinstance(solution.memberships, BlockMemberships)
+            self._publish(ensemble, solution.read, survey.unlabelled, out, engine if share else None)
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
