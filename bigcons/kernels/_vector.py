@@ -1,7 +1,8 @@
 """Vectors of eight doubles for kernels: numba's own loops do not vectorise sums over gathered rows.
 
 ``load8`` and ``store8`` move eight consecutive entries of a flat float64 array, from an offset in entries;
-``add8`` adds two vectors, ``add_times8`` a vector times a number. LLVM maps them to whatever the processor
+``add8`` adds two vectors, ``add_times8`` a vector times a number, ``add_products8`` one times another, and
+``sum8`` sums the entries. LLVM maps them to whatever the processor
 has (AVX-512, AVX2, SSE, NEON). Offsets are not checked against the array's length: rows are padded to whole
 vectors by the caller.
 """
@@ -95,3 +96,45 @@ def add_times8(typingctx, a, b, factor):
         return builder.fadd(args[0], product, flags=("contract",))
 
     return float64x8(a, b, types.float64), generate
+
+
+@intrinsic
+def add_products8(typingctx, a, b, c):
+    """Return ``a + b * c`` of three vectors."""
+
+    def generate(context, builder, signature, args):
+        product = builder.fmul(args[1], args[2], flags=("contract",))
+        return builder.fadd(args[0], product, flags=("contract",))
+
+    return float64x8(a, b, c), generate
+
+
+@intrinsic
+def sum8(typingctx, a):
+    """Return the sum of the entries of a vector: of its halves, of their halves, of the two that are left."""
+
+    def generate(context, builder, signature, args):
+        vector, width = args[0], WIDTH
+        while width > 1:
+            width //= 2
+            halves = []
+            for first in (0, width):
+                lanes = [ir.IntType(32)(lane) for lane in range(first, first + width)]
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), width), lanes)
+                halves.append(builder.shuffle_vector(vector, vector.type(ir.Undefined), mask))
+            vector = builder.fadd(*halves)
+        return builder.extract_element(vector, ir.IntType(32)(0))
+
+    return types.float64(a), generate
+
+
+@intrinsic
+def power_of_two(typingctx, exponent):
+    """Return 2 to the power of a whole float64 from -1022 to 1023; loops of it are vectorised."""
+
+    def generate(context, builder, signature, args):
+        bits = ir.IntType(64)
+        biased = builder.add(builder.fptosi(args[0], ir.IntType(32)), ir.IntType(32)(1023))
+        return builder.bitcast(builder.shl(builder.sext(biased, bits), bits(52)), ir.DoubleType())
+
+    return types.float64(types.float64), generate

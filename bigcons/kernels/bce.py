@@ -9,6 +9,14 @@ under the K clusters and ``psi`` the digamma function, two updates alternate unt
 What is summed over the objects, the statistics and the lower bound, is of one and the same gamma and phi, and
 gamma is rounded to the type it is kept in before they are formed. So a pass that begins from the gamma of the
 one before begins exactly at the bound that one reported.
+
+Rows of beta, and all that has an entry for each cluster, are padded to whole vectors: the padding of beta is
+zero, that of gamma one. With ``y = gamma + SHIFT`` the functions of gamma are
+
+    psi(gamma) = log y - excess(gamma)
+    lgamma(gamma) = (y - 1/2) log y + stirling(gamma) - log(gamma (gamma + 1) ... (gamma + 5))
+
+The weights ``exp(psi)`` need no logarithm; of the others, most are taken of products.
 """
 
 from __future__ import annotations
@@ -17,16 +25,30 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import (
+    WIDTH,
+    add_products8,
+    add_times8,
+    load8,
+    power_of_two,
+    store8,
+    sum8,
+    zero8,
+)
+from bigcons.kernels.table_rows import find_rows
 
-# The argument is moved up by this much, to where seven terms of the asymptotic series give 2e-13.
+# Arguments are moved up by this much, to where few terms of the asymptotic series give 2e-13.
 SHIFT = 6.0
 
-# Likelihoods multiplied under one logarithm: none is below 1e-30, so that no product of eight underflows.
+# Factors under one logarithm: likelihoods are above 1e-30, those of gamma below 1e36 up to a million labels.
 FACTORS = 8
 
+LOG_2 = math.log(2.0)
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
-@jit
+
+@leaf
 def log_excess(x):
     """Return ``log(x + SHIFT) - digamma(x)`` for x > 0, without a logarithm.
 
@@ -45,10 +67,51 @@ def log_excess(x):
     return reciprocals + 0.5 * r + s * tail
 
 
-@jit
+@leaf
 def digamma(x):
     """Return the digamma function of x > 0, to 1e-12 of the larger of itself and 1."""
     return math.log(x + SHIFT) - log_excess(x)
+
+
+@leaf
+def stirling(x):
+    """Return what `log_rising` and ``(y - 1/2) log y`` leave of lgamma(x), for ``y = x + SHIFT``."""
+    y = x + SHIFT
+    r = 1.0 / y
+    s = r * r
+    tail = -691.0 / 360360.0 + s / 156.0
+    tail = 1.0 / 1188.0 + s * tail
+    tail = -1.0 / 1680.0 + s * tail
+    tail = 1.0 / 1260.0 + s * tail
+    tail = -1.0 / 360.0 + s * tail
+    tail = 1.0 / 12.0 + s * tail
+    return r * tail - y + HALF_LOG_2PI
+
+
+@leaf
+def rising(x):
+    """Return ``x (x + 1) ... (x + 5)``, which is ``gamma(x + SHIFT) / gamma(x)``."""
+    t = x * (x + 5.0)
+    return t * (t + 4.0) * (t + 6.0)
+
+
+@leaf
+def exp_below_zero(x):
+    """Return exp(x) to 1e-13 of itself; x is raised to -700, and lowered to 0."""
+    x = min(max(x, -700.0), 0.0)
+    n = np.floor(x / LOG_2 + 0.5)
+    r = x - n * LOG_2
+    tail = 1.0 / 39916800.0
+    tail = 1.0 / 3628800.0 + r * tail
+    tail = 1.0 / 362880.0 + r * tail
+    tail = 1.0 / 40320.0 + r * tail
+    tail = 1.0 / 5040.0 + r * tail
+    tail = 1.0 / 720.0 + r * tail
+    tail = 1.0 / 120.0 + r * tail
+    tail = 1.0 / 24.0 + r * tail
+    tail = 1.0 / 6.0 + r * tail
+    tail = 0.5 + r * tail
+    return (1.0 + r * (1.0 + r * tail)) * power_of_two(n)
 
 
 @jit
@@ -64,122 +127,180 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     Cost O(rows M K) for every step.
     """
     n_rows, M = labels.shape
-    K = alpha.shape[0]
-    base = np.empty(M, np.int64)
-    likelihood = np.empty((K, M))  # clusters first: the loops over the labels then fill vector registers
+    B, K = beta.shape
+    width = (K + WIDTH - 1) // WIDTH * WIDTH
+    padded_beta = np.zeros((B, width))
+    padded_beta[:, :K] = beta
+    table = padded_beta.ravel()
+    shares = np.zeros(B * width)  # phi without its factor beta
+    prior = np.ones(width)
+    prior[:K] = alpha
+    at = np.empty(M, np.uint64)
     inverse = np.empty(M)
-    gamma = np.empty(K)
-    weight = np.empty(K)
+    gamma = np.ones(width)
+    weight = np.empty(width)
+    excess = np.empty(width)
+    product = np.ones(width)
+    log_y = np.zeros(width)
+    rest = np.zeros(width)
     bound = 0.0
     n_labelled = 0
     for i in range(n_rows):
-        m = gather(labels, i, offsets, beta, base, likelihood)
+        m = find_rows(labels, i, offsets, width, at)
         for k in range(K):
             gamma[k] = gamma_old[i, k]
         if m > 0:
-            settle(likelihood, m, alpha, gamma, weight, inverse, tol, max_steps)
+            settle(table, at, m, prior, K, gamma, weight, excess, inverse, tol, max_steps)
         for k in range(K):
             gamma_new[i, k] = gamma[k]
             gamma[k] = gamma_new[i, k]
         if m == 0:
             continue
         n_labelled += 1
-        highest = weigh(gamma, weight)
-        normalise(likelihood, m, weight, inverse)
-        for e in range(m):
-            for k in range(K):
-                counts[base[e], k] += weight[k] * likelihood[k, e] * inverse[e]
-        bound += m * highest - sum_of_logs(inverse, m) + add_log_means(gamma, alpha, m, log_means)
+        least = weigh(gamma, K, weight, excess)
+        invert(table, at, m, weight, inverse)
+        add_shares(shares, at, m, weight, inverse)
+        bound -= m * least + sum_of_logs(inverse, m)
+        bound += add_rest(gamma, K, prior, excess, m, rest)
+        multiply(product, gamma)
+        if n_labelled % FACTORS == 0:
+            take_logs(product, log_y)
+    take_logs(product, log_y)
+    for k in range(K):
+        bound += (alpha[k] + SHIFT - 0.5) * log_y[k]
+        log_means[k] += log_y[k] + rest[k]
+        for b in range(B):
+            counts[b, k] += beta[b, k] * shares[b * width + k]
     return bound, n_labelled
 
 
-@jit
-def gather(labels, i, offsets, beta, base, likelihood):
-    """List the base clusters of object ``i`` and their probabilities; return how many labels it has."""
-    m = 0
-    for u in range(labels.shape[1]):
-        if labels[i, u] >= 0:
-            b = offsets[u] + labels[i, u]
-            base[m] = b
-            for k in range(beta.shape[1]):
-                likelihood[k, m] = beta[b, k]
-            m += 1
-    return m
+@leaf
+def settle(table, at, m, prior, K, gamma, weight, excess, inverse, tol, max_steps):
+    """Iterate ``gamma`` of one object in place until it changes by at most ``tol`` of its sum.
 
-
-@jit
-def settle(likelihood, m, alpha, gamma, weight, inverse, tol, max_steps):
-    """Iterate ``gamma`` of one object in place until it changes by at most ``tol`` of its sum."""
-    K = gamma.shape[0]
+    ``at`` lists where the rows of the flat ``table`` of beta begin for its ``m`` labels.
+    """
     for _ in range(max_steps):
-        weigh(gamma, weight)
-        normalise(likelihood, m, weight, inverse)
+        weigh(gamma, K, weight, excess)
+        invert(table, at, m, weight, inverse)
+        sum_shares(table, at, m, weight, inverse)
         change = 0.0
         total = 0.0
-        for k in range(K):
-            share = 0.0
-            for e in range(m):
-                share += likelihood[k, e] * inverse[e]
-            updated = alpha[k] + weight[k] * share
+        for k in range(gamma.shape[0]):
+            updated = prior[k] + weight[k]
             change += abs(updated - gamma[k])
             total += updated
             gamma[k] = updated
-        if change <= tol * total:
+        if change <= tol * (total - (gamma.shape[0] - K)):
             break
 
 
-@jit
-def weigh(gamma, weight):
-    """Set ``weight`` to ``exp(psi(gamma))`` over its largest; return the logarithm of that."""
-    top = 0
-    for k in range(1, gamma.shape[0]):
-        if gamma[k] > gamma[top]:
-            top = k
-    least = log_excess(gamma[top])
+@leaf
+def weigh(gamma, K, weight, excess):
+    """Set ``weight`` to ``exp(psi(gamma) + e)``, ``excess`` to `log_excess`; return ``e``, its least."""
     for k in range(gamma.shape[0]):
-        ratio = (gamma[k] + SHIFT) / (gamma[top] + SHIFT)
-        weight[k] = ratio * math.exp(least - log_excess(gamma[k]))
-    return math.log(gamma[top] + SHIFT) - least
+        excess[k] = log_excess(gamma[k])
+    least = excess[0]
+    for k in range(1, K):
+        least = min(least, excess[k])
+    for k in range(gamma.shape[0]):
+        weight[k] = (gamma[k] + SHIFT) * exp_below_zero(least - excess[k])
+    return least
 
 
-@jit
-def normalise(likelihood, m, weight, inverse):
-    """Set ``inverse`` to ``1 / sum_k weight_k likelihood_k`` of every label."""
+@leaf
+def invert(table, at, m, weight, inverse):
+    """Set ``inverse`` to ``1 / sum_k weight_k beta_k`` of every label."""
     for e in range(m):
-        inverse[e] = weight[0] * likelihood[0, e]
-    for k in range(1, weight.shape[0]):
-        for e in range(m):
-            inverse[e] += weight[k] * likelihood[k, e]
+        total = zero8()
+        for k in range(0, weight.shape[0], WIDTH):
+            column = np.uint64(k)
+            total = add_products8(total, load8(weight, column), load8(table, at[e] + column))
+        inverse[e] = sum8(total)
     for e in range(m):
         inverse[e] = 1.0 / inverse[e]
 
 
-@jit
+@leaf
+def sum_shares(table, at, m, weight, inverse):
+    """Replace ``weight`` by the summed ``phi`` of the labels."""
+    for k in range(0, weight.shape[0], WIDTH):
+        column = np.uint64(k)
+        total = zero8()
+        for e in range(m):
+            total = add_times8(total, load8(table, at[e] + column), inverse[e])
+        store8(weight, column, add_products8(zero8(), total, load8(weight, column)))
+
+
+@leaf
+def add_shares(shares, at, m, weight, inverse):
+    """Add ``phi / beta`` of every label to its row of the flat ``shares``."""
+    for k in range(0, weight.shape[0], WIDTH):
+        column = np.uint64(k)
+        values = load8(weight, column)
+        for e in range(m):
+            here = at[e] + column
+            store8(shares, here, add_times8(load8(shares, here), values, inverse[e]))
+
+
+@leaf
 def sum_of_logs(x, m):
     """Return the sum of ``log(x[:m])``."""
     total = 0.0
-    for start in range(0, m, FACTORS):
+    whole = m // FACTORS * FACTORS
+    for start in range(0, whole, FACTORS):
         product = 1.0
-        for e in range(start, min(start + FACTORS, m)):
-            product *= x[e]
+        for e in range(FACTORS):
+            product *= x[start + e]
         total += math.log(product)
-    return total
+    product = 1.0
+    for e in range(whole, m):
+        product *= x[e]
+    return total + math.log(product)
 
 
-@jit
-def add_log_means(gamma, alpha, m, log_means):
-    """Add the expected log theta of one object to ``log_means``; return what gamma alone gives the bound.
+@leaf
+def add_rest(gamma, K, prior, excess, m, rest):
+    """Add the expected log theta of one object to ``rest``; return what gamma alone gives the bound.
+
+    Both lack their ``log y``: a summand of the first, and ``alpha_k + SHIFT - 1/2`` times it in the second.
 
     With ``phi`` at its best for gamma, ``sum_k phi_jk (E_k + log beta_jk - log phi_jk)`` of a label is the
-    logarithm of its normaliser; ``- m psi(sum gamma)`` completes that of the m labels.
+    logarithm of its normaliser; ``- m psi(sum gamma)`` completes that of the m labels. What is left is
+
+        sum_k (lgamma(gamma_k) + (alpha_k - gamma_k) psi(gamma_k))
+        - lgamma(sum gamma) - (m + sum alpha - sum gamma) psi(sum gamma)
     """
     total = 0.0
-    for k in range(gamma.shape[0]):
+    left = np.float64(m)
+    for k in range(K):
         total += gamma[k]
-    log_total = digamma(total)
-    value = -math.lgamma(total) - m * log_total
-    for k in range(gamma.shape[0]):
-        log_mean = digamma(gamma[k]) - log_total
-        log_means[k] += log_mean
-        value += math.lgamma(gamma[k]) + (alpha[k] - gamma[k]) * log_mean
+        left += prior[k] - gamma[k]
+    log_total = math.log(total + SHIFT)
+    mean = log_total - log_excess(total)
+    value = -(total + SHIFT - 0.5) * log_total - stirling(total) - left * mean
+    for k in range(K):
+        rest[k] -= excess[k] + mean
+        value += stirling(gamma[k]) - (prior[k] - gamma[k]) * excess[k]
+    product = 1.0 / rising(total)
+    for start in range(0, K, FACTORS):
+        for k in range(start, min(start + FACTORS, K)):
+            product *= rising(gamma[k])
+        value -= math.log(product)
+        product = 1.0
     return value
+
+
+@leaf
+def multiply(product, gamma):
+    """Multiply ``product`` by ``gamma + SHIFT``."""
+    for k in range(gamma.shape[0]):
+        product[k] *= gamma[k] + SHIFT
+
+
+@leaf
+def take_logs(product, sums):
+    """Add the logarithms of ``product`` to ``sums``, and set it to one."""
+    for k in range(product.shape[0]):
+        sums[k] += math.log(product[k])
+        product[k] = 1.0
