@@ -100,7 +100,7 @@ class DaskEngine:
                     yield self._collect(waiting, crew)
                 what, key = _name(position, item), f"bigcons-block-{run}-{position}"
                 # as an argument, the item would be searched for futures
-                waiting.append(_Sent(what, self._submit(what, key, partial(_run, item), function)))
+                waiting.append(_Sent(what, self._submit(what, key, partial(_run, run, item), function)))
             while waiting:
                 yield self._collect(waiting, crew)
         finally:  # the scheduler drops what nobody holds; the last first, or it would take the others' place
@@ -201,15 +201,28 @@ class _Refusal(NamedTuple):
     error: BigconsError
 
 
-def _run(item: Item, task: bytes | Callable[[Item], Result]) -> Result | _Refusal:
-    """Run a task, pickled or not, on a worker."""
+def _run(run: str, item: Item, task: bytes | Callable[[Item], Result]) -> Result | _Refusal:
+    """Do a task of a run, pickled or not, on a worker."""
     keep_freed_memory()
     try:
-        return (cloudpickle.loads(task) if isinstance(task, bytes) else task)(item)
+        return (_unpickled(run, task) if isinstance(task, bytes) else task)(item)
     except BigconsError as error:
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
             raise  # a disk or a network may recover
         return _Refusal(error)
+
+
+_latest: tuple[str, Callable[[Any], Any] | None] = ("", None)
+
+
+def _unpickled(run: str, content: bytes) -> Callable[[Any], Any]:
+    """Return the task function of a run: stores are opened once for all of its blocks on a worker."""
+    global _latest  # replaced as a whole: threads of the worker may do this at once
+    latest_run, function = _latest
+    if latest_run != run or function is None:
+        function = cloudpickle.loads(content)
+        _latest = run, function
+    return function
 
 
 def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | None, Any]:
