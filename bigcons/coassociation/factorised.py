@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.kernels import all_pairs as kernel
+from bigcons.kernels.table_rows import padded
 from bigcons.validation import check_partition_weights
 
 
@@ -86,8 +87,8 @@ def empty_state(
     n_base_clusters: int, n_partitions: int, n_clusters: int, weights: Weights | None = None
 ) -> State:
     """Return the state of no objects."""
-    S = np.zeros((n_base_clusters, kernel.padded(n_clusters)))
-    T = np.zeros((n_partitions, kernel.padded(kernel.triangle(n_clusters))))
+    S = np.zeros((n_base_clusters, padded(n_clusters)))
+    T = np.zeros((n_partitions, padded(kernel.triangle(n_clusters))))
     return State(n_clusters, S, T, 0.0, 0.0, weights)
 
 
@@ -135,7 +136,7 @@ def inner(n_clusters: int, A: np.ndarray, B: np.ndarray, weights: np.ndarray | N
 
 def aligned_copy(table: np.ndarray) -> np.ndarray:
     """Return a copy of a table whose rows begin where lines of the cache do, for kernels add whole ones."""
-    line = 8 * kernel.padded(1)
+    line = 8 * padded(1)
     room = np.empty(table.nbytes + line, np.uint8)
     start = -room.ctypes.data % line
     copy = room[start : start + table.nbytes].view(table.dtype).reshape(table.shape)

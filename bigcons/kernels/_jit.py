@@ -43,7 +43,7 @@ def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function that makes a kernel make it once for given arguments, threads that ask together included.
+    """Let a function that makes a kernel make it once for given arguments, whatever threads ask together.
 
     Two kernels made alike are two types to numba, and of one name: who takes either refuses the other.
     """

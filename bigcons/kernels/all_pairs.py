@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels._vector import WIDTH, add8, add_times8, load8, store8, zero8
 from bigcons.kernels.simplex import minimise_on_simplex
+from bigcons.kernels.table_rows import add_to_rows, find_rows, padded, sum_columns
 
 # What a sweep adds up besides S and T: the slots of `totals` in `sweep`.
 SQUARES, QUARTICS, MAX_GAP, N_MOVED = 0, 1, 2, 3
@@ -31,12 +31,6 @@ N_STEP_SUMS = 6
 
 # Clusters with at least this share of an object's largest ``b`` are read at once: others seldom attract it.
 LIKELY_SHARE = 0.125
-
-
-@leaf
-def padded(width):
-    """Return ``width`` rounded up to whole vectors."""
-    return (width + WIDTH - 1) // WIDTH * WIDTH
 
 
 @leaf
@@ -80,13 +74,13 @@ def sweep(labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, thr
     s_flat, t_flat = S.ravel(), T.ravel()
     s_out, t_out = S_out.ravel(), T_out.ravel()
     for i in range(n_rows):
-        m = locate(labels, i, offsets, s_width, t_width, s_at, t_at)
+        m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at)
         weight = weigh(labels, i, m, weights, w_at)
         if weight == 0.0:
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
             continue
-        gather_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
+        sum_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
         for k in range(K):
             y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
             b[k] = s_sum[k] - weight * y[k]
@@ -116,8 +110,8 @@ def sweep(labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, thr
             wider = n_below(level, b, n)
         if record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
             fill_change(y, d, n, t_change)
-            scatter(s_out, s_at, m, d, s_width)
-            scatter(t_out, t_at, m, t_change, triangle(n))
+            add_to_rows(s_out, s_at, m, d, s_width)
+            add_to_rows(t_out, t_at, m, t_change, triangle(n))
 
 
 @jit
@@ -136,7 +130,7 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
     outer = np.zeros(T_step.shape[1])
     table = T_step.ravel()
     for i in range(labels.shape[0]):
-        m = locate(labels, i, offsets, 0, T_step.shape[1], s_at, t_at)
+        m = find_rows(labels, i, offsets, 0, s_at, T_step.shape[1], t_at)
         if m == 0:
             continue
         a = b = c = 0.0
@@ -149,7 +143,7 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
         if c == 0.0:
             continue
         fill_outer(d, K, outer)
-        scatter(table, t_at, m, outer, triangle(K))
+        add_to_rows(table, t_at, m, outer, triangle(K))
         weight = weigh(labels, i, m, weights, w_at)
         for slot, term in enumerate((b, c, a * b, a * c + 2.0 * b * b, b * c, c * c)):
             sums[slot] += weight * term
@@ -179,64 +173,6 @@ def weigh(labels, i, m, weights, w_at):
 
 
 @leaf
-def locate(labels, i, offsets, s_width, t_width, s_at, t_at):
-    """List where the rows of S and T that object ``i`` points at begin; return how many labels it has."""
-    m = 0
-    for u in range(labels.shape[1]):
-        label = labels[i, u]
-        s_at[m] = np.uint64((offsets[u] + label) * s_width)  # overwritten by the next if the label is missing
-        t_at[m] = np.uint64(u * t_width)
-        m += label >= 0
-    return m
-
-
-@leaf
-def gather(table, at, m, out):
-    """Set ``out`` to the sum of the ``m`` rows of ``table`` that begin at ``at``."""
-    gather_columns(table, at, None, m, 0, out.shape[0], out)
-
-
-@leaf
-def gather_columns(table, at, w_at, m, start, stop, out):
-    """Do so for the columns from ``start``, where a vector begins, to ``stop`` or the end of its vector.
-
-    With ``w_at`` each row counts by its weight there.
-    """
-    for q in range(start, stop, WIDTH):
-        column = np.uint64(q)
-        total = zero8()
-        for e in range(m):
-            row = load8(table, at[e] + column)
-            total = add8(total, row) if w_at is None else add_times8(total, row, w_at[e])
-        store8(out, column, total)
-
-
-@leaf
-def scatter(table, at, m, change, width):
-    """Add ``change[:width]`` to the ``m`` rows of ``table`` that begin at ``at``; what pads it must be zero.
-
-    Few clusters change at a time, so many whole vectors of ``change`` are zero, and skipped.
-    """
-    for q in range(0, width, WIDTH):
-        if not is_changed(change, q):
-            continue
-        column = np.uint64(q)
-        addend = load8(change, column)
-        for e in range(m):
-            p = at[e] + column
-            store8(table, p, add8(load8(table, p), addend))
-
-
-@leaf
-def is_changed(change, q):
-    """Return whether any entry of the vector that begins at ``q`` is not zero."""
-    total = 0.0
-    for r in range(WIDTH):
-        total += abs(change[q + r])
-    return total != 0.0
-
-
-@leaf
 def n_likely(y, b):
     """Return how many clusters to read first: up to the last that ``y`` belongs to or that is likely."""
     most = 0.0
@@ -263,7 +199,7 @@ def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
 
     ``A[:known, :known]`` and what it was made of in ``t_sum`` are there already.
     """
-    gather_columns(table, at, w_at, m, padded(triangle(known)), triangle(n), t_sum)
+    sum_columns(table, at, w_at, m, padded(triangle(known)), triangle(n), t_sum)
     q = triangle(known)
     for r in range(known, n):
         own = weight * y[r]
@@ -360,14 +296,14 @@ def accumulate(labels, offsets, weights, y, S, T, sums):
     outer = np.zeros(T.shape[1])
     s_flat, t_flat = S.ravel(), T.ravel()
     for i in range(labels.shape[0]):
-        m = locate(labels, i, offsets, S.shape[1], T.shape[1], s_at, t_at)
+        m = find_rows(labels, i, offsets, S.shape[1], s_at, T.shape[1], t_at)
         square = 0.0
         for k in range(K):
             d[k] = np.float64(y[i, k])
             square += d[k] * d[k]
         fill_outer(d, K, outer)
-        scatter(s_flat, s_at, m, d, S.shape[1])
-        scatter(t_flat, t_at, m, outer, T.shape[1])
+        add_to_rows(s_flat, s_at, m, d, S.shape[1])
+        add_to_rows(t_flat, t_at, m, outer, T.shape[1])
         weight = weigh(labels, i, m, weights, w_at)
         sums[0] += weight * square
         sums[1] += weight * square * square

@@ -71,7 +71,7 @@ def respond(labels, offsets, table, bias, T, sizes, totals):
             continue
         sum_rows(rows, at, m, scores)
         totals[SCORE] += normalise(scores, bias)
-        add_to_rows(sums, at, m, scores)
+        add_to_rows(sums, at, m, scores, width)
         for k in range(K):
             sizes[k] += scores[k]
         totals[LABELS] += m

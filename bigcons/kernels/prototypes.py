@@ -18,9 +18,9 @@ import numpy as np
 
 from bigcons.kernels._jit import jit
 from bigcons.kernels.agreement import compare_rows
-from bigcons.kernels.all_pairs import gather, locate
 from bigcons.kernels.objective import probability
 from bigcons.kernels.simplex import minimise_on_simplex
+from bigcons.kernels.table_rows import find_rows, sum_rows
 
 # Slots of `totals`.
 OBJECTIVE, MAX_GAP, N_MOVED = 0, 1, 2
@@ -152,7 +152,7 @@ def accumulate(labels, offsets, tables, memberships):
     s = scratch_for(tables, labels.shape[1])
     width = tables.count.shape[1]
     for i in range(labels.shape[0]):
-        m = locate(labels, i, offsets, width, width, s.count_at, s.seen_at)
+        m = find_rows(labels, i, offsets, width, s.count_at, width, s.seen_at)
         if m > 0:
             read_row(memberships, i, s.y)
             add_object(tables, nearest(tables.centres, s.y), m, 1.0, s)
@@ -213,10 +213,10 @@ def nearest(centres, y):
 def gather_object(labels, i, offsets, tables, s):
     """Sum the rows of ``count`` and ``seen`` that object ``i`` points at; return how many labels it has."""
     width = tables.count.shape[1]
-    m = locate(labels, i, offsets, width, width, s.count_at, s.seen_at)
+    m = find_rows(labels, i, offsets, width, s.count_at, width, s.seen_at)
     if m > 0:
-        gather(tables.count.ravel(), s.count_at, m, s.agree)
-        gather(tables.seen.ravel(), s.seen_at, m, s.together)
+        sum_rows(tables.count.ravel(), s.count_at, m, s.agree)
+        sum_rows(tables.seen.ravel(), s.seen_at, m, s.together)
     return m
 
 

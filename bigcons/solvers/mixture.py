@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigcons.kernels.all_pairs import padded
 from bigcons.kernels.assignment import (
     N_TOTALS,
     SCORE,
     respond,
     responsibilities,
 )
+from bigcons.kernels.table_rows import padded
 from bigcons.seeding import SeedLike, generator
 from bigcons.solvers.base import MethodFacts
 from bigcons.solvers.first_partition import first_partition

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from bigcons.kernels.all_pairs import padded
 from bigcons.kernels.assignment import LABELLED, MOVED, N_TOTALS, assign, count_assigned
+from bigcons.kernels.table_rows import padded
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.passes import Record, State, Stats
 
