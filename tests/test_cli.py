@@ -189,7 +189,7 @@ def test_solve__refuses_unknown_methods_and_foreign_options(ensemble, run):
     assert result.exit_code == 2
     assert "choose one of pcc" in result.stderr
     for options, complaint in (
-        ("--divergence kl --n-init 2", "takes no --divergence; it takes --n-init"),
+        ("--divergence kl --n-init 2", "takes no --divergence; it takes --normalize"),
         ("--n-init", "--n-init needs a value"),
         ("--n-init many", "'many' is not a number"),
         ("--normalize sideways", "choose one of 'observed', 'all'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bigcons import PCC, Consensus, Ensemble
+from bigcons import IVC, PCC, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import matching_accuracy
@@ -75,6 +75,18 @@ def test_predict__store_to_store(model: PCC, halves: tuple[np.ndarray, ...], tmp
     np.testing.assert_array_equal(
         Consensus.open(tmp_path / "placed.zarr").memberships, model.predict_proba(halves[1])
     )
+
+
+def test_predict__of_a_method_without_memberships_stores_labels_alone(
+    halves: tuple[np.ndarray, ...], tmp_path
+) -> None:  # type: ignore[no-untyped-def]
+    model, new = IVC(6, random_state=0).fit(halves[0]), halves[1].copy()
+    new[5] = -1
+    labels = model.predict(Ensemble.from_labels(new), out=tmp_path / "placed.zarr")
+    np.testing.assert_array_equal(labels, model.predict(new))
+    assert labels[5] == -1
+    assert not Consensus.open(tmp_path / "placed.zarr").has_memberships
+    assert not hasattr(model, "predict_proba")
 
 
 def test_predict__another_number_of_partitions_is_refused(model: PCC, halves: tuple[np.ndarray, ...]) -> None:

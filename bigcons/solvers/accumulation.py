@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import field
+from typing import cast
 
 import numpy as np
 
@@ -34,15 +36,37 @@ TIES = ("more", "fewer")
 
 
 class EvidenceAccumulation(ConsensusClusterer):
-    """Base of the estimators of evidence accumulation, which give the linkage and the parameters."""
+    """Base of the estimators of evidence accumulation, which give the linkage.
 
-    n_clusters: int | None  # type: ignore[assignment] # None lets the lifetimes choose
-    linkage: str
-    neighbors: int | str = "all"
-    normalize: str
-    criterion: str
-    allow_one: bool
-    tie: str
+    Parameters
+    ----------
+    n_clusters
+        Number of clusters; for criterion="lifetime" the most there may be, None for any number. Objects of
+        equal label rows always stay together, so there are fewer if there are fewer distinct rows.
+    normalize
+        "observed": of the partitions that label both objects, none giving similarity 0; "all": of all.
+    criterion
+        "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
+        the same over the widest range of heights.
+    allow_one
+        For criterion="lifetime", let one cluster live from the last merge to distance 1. Not in the paper.
+    tie
+        Of equal lifetimes take the one of "more" clusters, as the reference implementation did, or "fewer".
+    random_state
+        Seed of the orders of ``neighbors``; nothing else is random.
+    memory
+        Budget, 4 GB by default: refused with the size that would do if the distinct label rows, or their
+        distances where these are needed, do not fit.
+    """
+
+    n_clusters: int | None = field(default=8, kw_only=False)  # type: ignore[assignment]
+    normalize: str = "observed"
+    criterion: str = "n_clusters"
+    allow_one: bool = False
+    tie: str = "more"
+
+    linkage = "average"  # this and the next are parameters of some subclasses only
+    neighbors = cast("int | str", "all")
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()

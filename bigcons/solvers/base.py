@@ -7,6 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +16,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
-from bigcons.seeding import resolve_seed
+from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.solvers.parameters import Parameters
 from bigcons.solvers.recoding import Recoding
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.consensus_writer import ConsensusWriter, Written, fit_results
@@ -49,24 +51,41 @@ class MethodFacts(NamedTuple):
     distributed: bool
 
 
-class ConsensusClusterer(ClusterMixin, BaseEstimator):
+class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
     """Base of the methods that combine an ensemble into one clustering.
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
     columns partitions, so scikit-learn's checks that feed real-valued features do not apply.
-    A method has the parameters ``n_clusters``, ``random_state``, ``memory``, ``out`` and ``client``, and sets
-    ``labels_`` (n_objects,) int32 with -1 for objects that no partition labelled, ``objective_``,
-    ``history_`` and ``n_clusters_``, the number of clusters that win objects; if it is soft,
+    A method sets ``labels_`` (n_objects,) int32 with -1 for objects that no partition labelled,
+    ``objective_``, ``history_`` and ``n_clusters_``, the number of clusters that win objects; if it is soft,
     ``memberships_`` (n_objects, n_clusters) float32.
+
+    Parameters
+    ----------
+    n_clusters
+        The most clusters there can be.
+    random_state
+        Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on
+        any engine.
+    memory
+        Budget such as "2GB" for this process and the Dask workers, if any, of the machine with most of them:
+        refused before the run, with the size that would do, if what is held and the blocks under way do not
+        fit.
+    out
+        Path at which ``fit`` stores the result as a Consensus, block by block; memberships are then not held
+        in memory.
+    client
+        None: the active Dask client if there is one, else threads. Or "serial", "threads" (all cores of this
+        machine), a ``distributed.Client``, or the address of a scheduler such as "tcp://host:8786".
     """
 
     facts: ClassVar[MethodFacts]
 
-    n_clusters: int
-    random_state: Any
-    memory: str | float | None
-    out: str | os.PathLike[str] | None
-    client: object
+    n_clusters: int = field(default=8, kw_only=False)
+    random_state: SeedLike = None
+    memory: str | float | None = None
+    out: str | os.PathLike[str] | None = None
+    client: object = None
 
     def fit(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +11,6 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.incidence import (
     check_overlaps_plan,
@@ -48,8 +46,6 @@ class BEST(ConsensusClusterer):
         centre of a cluster holds, for every base cluster, the share of its objects that lie there.
     random_state
         Not drawn from: the lowest of equally good partitions wins.
-    memory, out, client
-        As of `CSPA`.
 
     Attributes
     ----------
@@ -84,26 +80,9 @@ class BEST(ConsensusClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        criterion: str = "nmi",
-        weighted: bool = True,
-        unlabelled: str = "missing",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.criterion = criterion
-        self.weighted = weighted
-        self.unlabelled = unlabelled
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    criterion: str = "nmi"
+    weighted: bool = True
+    unlabelled: str = "missing"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))

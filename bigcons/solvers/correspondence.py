@@ -7,7 +7,6 @@ filled in.
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
@@ -16,7 +15,7 @@ import numpy as np
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.incidence import (
     check_overlaps_plan,
@@ -48,6 +47,11 @@ class Correspondence(ConsensusClusterer):
     The similarity of base clusters of different partitions is the cosine of their indicator vectors; the
     objective of a grouping is the sum over the base clusters of their mean similarity to those of other
     partitions in the same meta-cluster.
+
+    Parameters
+    ----------
+    n_clusters
+        Meta-clusters, and so clusters of the consensus at the most.
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
@@ -59,7 +63,7 @@ class Correspondence(ConsensusClusterer):
         distributed=True,
     )
 
-    n_init: int
+    n_init: int = 10
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
@@ -118,26 +122,20 @@ class Correspondence(ConsensusClusterer):
 
 
 class _Alternating(Correspondence):
-    """Base of CCC and CCU: from the clusters of one partition, group and judge in turns."""
+    """Base of CCC and CCU: from the clusters of one partition, group and judge in turns.
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 10,
-        max_iter: int = 100,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    Parameters
+    ----------
+    n_init
+        Partitions to start from, whose clusters are the first meta-clusters: those of ``n_clusters`` clusters
+        first, then of more, then of fewer, in random order. The best objective wins.
+    max_iter
+        Sweeps over the partitions in a start, at the most.
+    random_state
+        Seed of the order of the starts.
+    """
+
+    max_iter: int = 100
 
     _one_to_one: ClassVar[bool]
 
@@ -166,20 +164,6 @@ class _Alternating(Correspondence):
 
 class CCC(_Alternating):
     """Match the clusters of each partition one to one with meta-clusters; objects are voted for.
-
-    Parameters
-    ----------
-    n_clusters
-        Meta-clusters, and so clusters of the consensus at the most.
-    n_init
-        Partitions to start from, whose clusters are the first meta-clusters: those of ``n_clusters`` clusters
-        first, then of more, then of fewer, in random order. The best objective wins.
-    max_iter
-        Sweeps over the partitions in a start, at the most.
-    random_state
-        Seed of the order of the starts.
-    memory, out, client
-        As of `CSPA`.
 
     Attributes
     ----------
@@ -216,11 +200,6 @@ class CCU(_Alternating):
 
     Several clusters of one partition may share a meta-cluster.
 
-    Parameters
-    ----------
-    n_clusters, n_init, max_iter, random_state, memory, out, client
-        As of `CCC`.
-
     Attributes
     ----------
     labels_, memberships_, meta_clusters_, objective_, converged_, history_
@@ -252,8 +231,6 @@ class CCSVD(Correspondence):
         Restarts of k-means; the smallest sum of squared distances wins.
     random_state
         Seed of k-means.
-    memory, out, client
-        As of `CSPA`.
 
     Attributes
     ----------
@@ -270,24 +247,7 @@ class CCSVD(Correspondence):
     Boulis and Ostendorf (2004), *Combining multiple clustering systems*, PKDD.
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        grouping: str = "kmeans",
-        n_init: int = 10,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.grouping = grouping
-        self.n_init = n_init
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    grouping: str = "kmeans"
 
     def _check(self) -> None:
         check_choice("grouping", self.grouping, ("kmeans", "argmax"))

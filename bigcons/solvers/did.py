@@ -22,7 +22,7 @@ from bigcons.coassociation.similarity import NORMALIZATIONS
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.spectral import one_thread
 from bigcons.solvers.plan import data_budget
@@ -51,8 +51,6 @@ class DID(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters
-        Number of clusters.
     features
         ``(n_objects, n_features)`` of the objects, which only this method needs: an array, table or path, as
         `bigcons.stores.features.open_features` takes. Distances are Euclidean, so scale them before.
@@ -71,8 +69,6 @@ class DID(ConsensusClusterer):
         Seed of the eigenvectors' start for linkage="spectral"; nothing else is random.
     memory
         Budget, 4 GB by default: refused with the size that would do if the matrix does not fit.
-    out, client
-        As for every method: see PCC.
 
     Attributes
     ----------
@@ -102,36 +98,14 @@ class DID(ConsensusClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        features: Any = None,
-        pairs: str | os.PathLike[str] | PairTable = "all",
-        symmetrize: str = "mean",
-        linkage: str = "average",
-        exclude_self: bool = False,
-        increments: str = "vertex",
-        normalize: str = "all",
-        weights: Any = None,
-        random_state: SeedLike = None,
-        memory: int | str | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.features = features
-        self.pairs = pairs
-        self.symmetrize = symmetrize
-        self.linkage = linkage
-        self.exclude_self = exclude_self
-        self.increments = increments
-        self.normalize = normalize
-        self.weights = weights
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    features: Any = None
+    pairs: str | os.PathLike[str] | PairTable = "all"
+    symmetrize: str = "mean"
+    linkage: str = "average"
+    exclude_self: bool = False
+    increments: str = "vertex"
+    normalize: str = "all"
+    weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()

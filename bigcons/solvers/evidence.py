@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
-from bigcons.seeding import SeedLike
 from bigcons.solvers.accumulation import EvidenceAccumulation
 from bigcons.solvers.base import MethodFacts
 
@@ -18,9 +16,6 @@ class EAC(EvidenceAccumulation):
 
     Parameters
     ----------
-    n_clusters
-        Number of clusters; for criterion="lifetime" the most there may be, None for any number. Objects of
-        equal label rows always stay together, so there are fewer if there are fewer distinct rows.
     linkage
         "average", "single", "complete" or "ward", which takes the distances for Euclidean ones.
     neighbors
@@ -29,21 +24,6 @@ class EAC(EvidenceAccumulation):
         links: exact on the graph of the pairs compared, which are found by sorting the rows in random orders.
         On 5,999 distinct rows the tree was 328 % heavier than the exact one with 8 neighbours, 57 % with 32,
         23 % with 64, 7.8 % with 128 and 2.0 % with 256.
-    normalize
-        "observed": of the partitions that label both objects, none giving similarity 0; "all": of all.
-    criterion
-        "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
-        the same over the widest range of heights.
-    allow_one
-        For criterion="lifetime", let one cluster live from the last merge to distance 1. Not in the paper.
-    tie
-        Of equal lifetimes take the one of "more" clusters, as the reference implementation did, or "fewer".
-    random_state
-        Seed of the orders of ``neighbors``; nothing else is random.
-    memory
-        Budget, 4 GB by default: refused with the size that would do if the distances do not fit.
-    out, client
-        As for every method: see PCC.
 
     Attributes
     ----------
@@ -76,32 +56,8 @@ class EAC(EvidenceAccumulation):
         distributed=False,
     )
 
-    def __init__(
-        self,
-        n_clusters: int | None = 8,
-        *,
-        linkage: str = "average",
-        neighbors: int | str = "all",
-        normalize: str = "observed",
-        criterion: str = "n_clusters",
-        allow_one: bool = False,
-        tie: str = "more",
-        random_state: SeedLike = None,
-        memory: int | str | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.linkage = linkage
-        self.neighbors = neighbors
-        self.normalize = normalize
-        self.criterion = criterion
-        self.allow_one = allow_one
-        self.tie = tie
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    linkage: str = "average"
+    neighbors: int | str = "all"
 
 
 class EACSingle(EvidenceAccumulation):
@@ -109,18 +65,8 @@ class EACSingle(EvidenceAccumulation):
 
     Parameters
     ----------
-    n_clusters
-        Number of clusters, or the most there may be, or None: as for `EAC`.
     neighbors
         "all", or a number of likely neighbours with which each distinct row is compared: as for `EAC`.
-    normalize, criterion, allow_one, tie
-        As for `EAC`.
-    random_state
-        Seed of the orders of ``neighbors``; nothing else is random.
-    memory
-        Budget, 4 GB by default, for the distinct label rows; refused with the size that would do.
-    out, client
-        As for every method: see PCC.
 
     Attributes
     ----------
@@ -139,30 +85,7 @@ class EACSingle(EvidenceAccumulation):
     facts = EAC.facts
     linkage = "single"
 
-    def __init__(
-        self,
-        n_clusters: int | None = 8,
-        *,
-        neighbors: int | str = "all",
-        normalize: str = "observed",
-        criterion: str = "n_clusters",
-        allow_one: bool = False,
-        tie: str = "more",
-        random_state: SeedLike = None,
-        memory: int | str | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.neighbors = neighbors
-        self.normalize = normalize
-        self.criterion = criterion
-        self.allow_one = allow_one
-        self.tie = tie
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    neighbors: int | str = "all"
 
 
 class EACAverage(EvidenceAccumulation):
@@ -170,16 +93,8 @@ class EACAverage(EvidenceAccumulation):
 
     Parameters
     ----------
-    n_clusters
-        Number of clusters, or the most there may be, or None: as for `EAC`.
-    normalize, criterion, allow_one, tie
-        As for `EAC`.
     random_state
         Taken as by every method; nothing is random.
-    memory
-        Budget, 4 GB by default, for the distances of distinct rows; refused with the size that would do.
-    out, client
-        As for every method: see PCC.
 
     Attributes
     ----------
@@ -197,26 +112,3 @@ class EACAverage(EvidenceAccumulation):
 
     facts = EAC.facts
     linkage = "average"
-
-    def __init__(
-        self,
-        n_clusters: int | None = 8,
-        *,
-        normalize: str = "observed",
-        criterion: str = "n_clusters",
-        allow_one: bool = False,
-        tie: str = "more",
-        random_state: SeedLike = None,
-        memory: int | str | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.normalize = normalize
-        self.criterion = criterion
-        self.allow_one = allow_one
-        self.tie = tie
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client

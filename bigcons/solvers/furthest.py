@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -14,7 +13,7 @@ from bigcons.coassociation.similarity import similarity
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.plan import check_plan, data_budget, label_bytes
 from bigcons.solvers.survey import take_survey
@@ -54,8 +53,6 @@ class Furthest(ConsensusClusterer):
         Seed of the sample; nothing else is random.
     memory
         Budget for the distinct rows of init="exact", 4 GB by default; refused if they do not fit.
-    out, client
-        As for every method: see PCC.
 
     Attributes
     ----------
@@ -87,24 +84,8 @@ class Furthest(ConsensusClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str = "exact",
-        criterion: str = "fixed",
-        random_state: SeedLike = None,
-        memory: int | str | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.criterion = criterion
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    init: str = "exact"
+    criterion: str = "fixed"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("init", self.init, STARTS)

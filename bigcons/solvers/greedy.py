@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -18,7 +17,6 @@ from bigcons.memory import Block
 from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables
 from bigcons.progress import progress
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.best import average_criteria, closeness_to_centres
 from bigcons.solvers.hypergraph.incidence import check_overlaps_plan, fold_overlaps, votes_of
@@ -38,8 +36,6 @@ class GreedyANMI(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters
-        The most clusters there can be.
     n_init
         Starts: the base partitions of highest ANMI, one each, in the same sweeps.
     init
@@ -50,8 +46,6 @@ class GreedyANMI(ConsensusClusterer):
         Sweeps at most.
     random_state
         Not drawn from.
-    memory, out, client
-        As of `PCC`.
 
     Attributes
     ----------
@@ -75,26 +69,9 @@ class GreedyANMI(ConsensusClusterer):
         "Strehl & Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=False
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 1,
-        init: Any = "best",
-        max_iter: int = 100,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.init = init
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    n_init: int = 1
+    init: Any = "best"
+    max_iter: int = 100
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_int("n_init", self.n_init)

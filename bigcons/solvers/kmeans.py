@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from bigcons.coassociation import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.assignment import SCORE
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.hypergraph.spectral import one_thread
 from bigcons.solvers.pass_clusterer import PassClusterer
@@ -63,15 +62,14 @@ class LabelKMeans(PassClusterer):
 
     Parameters
     ----------
-    n_clusters, n_init, n_finalists, max_iter, tol
-        As of `IVC`.
     encode
         "integer": labels as numbers, which is what published figures suggest; it cannot take missing labels.
         "onehot": one column a base cluster, the same as `QMI`. "coassoc": the rows of the matrix of c/N,
         after Kuncheva and Vetrov (2006), in O(n^2) memory, by scikit-learn with its meaning of ``tol``;
         ``n_finalists`` and ``resume`` have no use there and stay as they are.
-    random_state, memory, out, resume, client
-        As of `PCC`.
+    n_init
+        Starts of k-means++ for "integer" and "coassoc", from base partitions for "onehot", of which the best
+        objective is kept. They run on 4,096 objects, or on all if these are no more or for "coassoc".
 
     Attributes
     ----------
@@ -97,34 +95,7 @@ class LabelKMeans(PassClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        encode: str = "integer",
-        n_init: int = 10,
-        n_finalists: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            n_finalists=n_finalists,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            resume=resume,
-            client=client,
-        )
-        self.encode = encode
+    encode: str = "integer"
 
     def _make_problem(self, ensemble: Ensemble, survey: Survey) -> TableProblem:
         if self.encode == "onehot":

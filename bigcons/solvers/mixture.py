@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from bigcons.kernels.assignment import (
     responsibilities,
 )
 from bigcons.kernels.table_rows import padded
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.solvers.base import MethodFacts
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.pass_clusterer import SoftPassClusterer
@@ -114,8 +113,6 @@ class MixtureModel(SoftPassClusterer):
 
     Parameters
     ----------
-    n_clusters
-        Components of the mixture.
     background
         Add a component for objects without a clear place, whose label distributions are those of all objects
         together and stay so. Our addition: where a part of the objects is much noisier than the rest, the
@@ -124,17 +121,9 @@ class MixtureModel(SoftPassClusterer):
     n_init
         Starts, of which the highest log-likelihood is kept. They run on 4,096 objects, or on all if these
         are no more.
-    n_finalists
-        The best starts that are then carried on over all objects, in the same passes.
     init
         "partition": responsibilities are nine tenths one base partition (laid over others until there are
         enough clusters), one tenth even. "dirichlet": drawn at random, as the paper's.
-    max_iter
-        Passes at most.
-    tol
-        Relative gain of the log-likelihood at which to stop.
-    random_state, memory, out, resume, client
-        As of `PCC`.
 
     Attributes
     ----------
@@ -160,36 +149,9 @@ class MixtureModel(SoftPassClusterer):
         "Topchy, Jain & Punch 2004", "labels", soft=True, missing="native", out_of_core=True, distributed=True
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 10,
-        n_finalists: int = 1,
-        init: str = "partition",
-        background: bool = True,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            n_finalists=n_finalists,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            resume=resume,
-            client=client,
-        )
-        self.init = init
-        self.background = background
+    init: str = "partition"
+    background: bool = True
+    max_iter: int = 500
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> MixtureProblem:
         check_choice("init", self.init, ("partition", "dirichlet"))

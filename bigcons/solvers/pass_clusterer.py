@@ -2,65 +2,50 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
-from bigcons.execution.engine import Engine, open_engine
+from bigcons.execution.engine import Engine
 from bigcons.execution.loop import as_history
 from bigcons.memory import Block
-from bigcons.seeding import SeedLike
-from bigcons.solvers.base import ConsensusClusterer, Output
+from bigcons.solvers.base import Output
 from bigcons.solvers.passes import SUBSAMPLE, CarriedArrays, Problem, Record, solve_by_passes
 from bigcons.solvers.plan import check_plan, label_bytes
-from bigcons.solvers.recoding import recode
+from bigcons.solvers.predicting import PredictingClusterer, SoftPredictingClusterer
 from bigcons.solvers.survey import Survey, take_survey
 from bigcons.solvers.workspace import open_workspace
-from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
 
-class PassClusterer(ConsensusClusterer):
+class PassClusterer(PredictingClusterer):
     """Base of the methods that repeat passes over the labels until nothing changes.
 
     A subclass gives its `Problem`; its class attribute ``facts.soft`` says whether results are memberships.
+
+    Parameters
+    ----------
+    n_clusters
+        The most clusters there can be; one that loses its last object stays empty.
+    n_init
+        Starts, each from a base partition picked at random (laid over others until there are enough
+        clusters), of which the best objective is kept. They run on 4,096 objects, or on all if these are no
+        more.
+    n_finalists
+        The best starts that are then carried on over all objects, in the same passes.
+    max_iter
+        Passes at most.
+    tol
+        Share of the objects that may still move in the last pass.
     """
 
-    n_init: int
-    n_finalists: int
-    max_iter: int
-    tol: float
-    resume: bool
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 10,
-        n_finalists: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.n_finalists = n_finalists
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.resume = resume
-        self.client = client
+    n_init: int = 10
+    n_finalists: int = 1
+    max_iter: int = 100
+    tol: float = 1e-6
 
     @abstractmethod
     def _make_problem(self, ensemble: Ensemble, survey: Survey) -> Problem:
@@ -135,43 +120,21 @@ class PassClusterer(ConsensusClusterer):
         publish = self._publish if self.facts.soft else self._publish_labels
         publish(ensemble, read, survey.unlabelled, out, engine)
 
-    def predict(self, x: Any) -> np.ndarray:
-        """Return labels (n_objects,) int32 of objects given by their base labels, -1 where these say nothing.
-
-        ``x`` as in ``fit``, with the same partitions; labels that were not seen in ``fit`` count as missing.
-        """
-        parts = []
-        for labels, rows in self._placed(as_ensemble(x)):
-            winners = rows.argmax(axis=1) if self.facts.soft else rows
-            parts.append(np.where((labels >= 0).any(axis=1), winners, -1).astype(np.int32))
-        return np.concatenate(parts)
-
-    def _placed(self, ensemble: Ensemble) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the recoded labels of new objects and what becomes of them, block by block."""
-        check_is_fitted(self, "labels_")
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if not hasattr(self, "_problem"):
             raise InvalidInputError(
                 f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects "
                 "by; predict with another method."
             )
-        tables, problem, state = self._recoding.tables(ensemble), self._problem, self._state
-
-        def place(block: Block) -> tuple[np.ndarray, np.ndarray]:
-            labels = recode(ensemble.read(block.start, block.stop), tables)
-            return labels, problem.results(state, labels, None)
-
-        with open_engine(self.client) as engine:
-            yield from engine.map(place, ensemble.blocks())
+        problem, state = self._problem, self._state
+        return lambda labels: problem.results(state, labels, None)
 
     def _check(self, out: Output | None) -> None:
         check_int("n_init", self.n_init)
         check_int("n_finalists", self.n_finalists)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
-        if self.resume and out is None:
-            raise InvalidInputError(
-                "resume=True without out=; only a solve with out= keeps what it has done."
-            )
+        self._check_resume(out)
 
     def _check_memory(self, ensemble: Ensemble, engine: Engine, problem: Problem, *, in_memory: bool) -> None:
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
@@ -189,16 +152,13 @@ class PassClusterer(ConsensusClusterer):
         )
 
 
-class SoftPassClusterer(PassClusterer):
-    """Base of the methods of passes that give every object memberships."""
+class SoftPassClusterer(PassClusterer, SoftPredictingClusterer):
+    """Base of the methods of passes that give every object memberships.
 
-    def predict_proba(self, x: Any) -> np.ndarray:
-        """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
-
-        See `predict`; objects without any label get uniform memberships.
-        """
-        parts = []
-        for labels, rows in self._placed(as_ensemble(x)):
-            rows[(labels < 0).all(axis=1)] = np.float32(1.0 / self.n_clusters)
-            parts.append(rows)
-        return np.concatenate(parts)
+    Parameters
+    ----------
+    n_clusters
+        Clusters of the consensus; one that no object belongs to most wins none.
+    tol
+        Relative gain of the objective at which to stop.
+    """

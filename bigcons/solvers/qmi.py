@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
 
 from bigcons.kernels.assignment import LABELLED, SCORE
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts
 from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Stats
@@ -56,14 +54,8 @@ class QMI(PassClusterer):
 
     Maximises the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -
     sum_l p(l)^2``, half the quadratic mutual information, by ``sum_j U = M - SSE/n - sum_jl p_j(l)^2``
-    where SSE is the error of k-means on the one-hot matrix.
-
-    Parameters
-    ----------
-    n_clusters, n_init, n_finalists, max_iter, tol
-        As of `IVC`; the optima are of uneven quality, so give it starts.
-    random_state, memory, out, resume, client
-        As of `PCC`.
+    where SSE is the error of k-means on the one-hot matrix. The optima are of uneven quality, so give it
+    starts.
 
     Attributes
     ----------
@@ -101,13 +93,9 @@ class KCC(PassClusterer):
 
     Parameters
     ----------
-    n_clusters, n_init, n_finalists, max_iter, tol
-        As of `IVC`.
     utility
         "uh": entropy (mutual information with the base partitions), by k-means with the Kullback-Leibler
         distance. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
-    random_state, memory, out, resume, client
-        As of `PCC`.
 
     Attributes
     ----------
@@ -128,34 +116,7 @@ class KCC(PassClusterer):
 
     facts: ClassVar[MethodFacts] = QMI.facts._replace(paper="Wu et al. 2015")
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        utility: str = "uh",
-        n_init: int = 10,
-        n_finalists: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            n_finalists=n_finalists,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            resume=resume,
-            client=client,
-        )
-        self.utility = utility
+    utility: str = "uh"
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         check_choice("utility", self.utility, ("uc", "uh"))

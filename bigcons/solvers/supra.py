@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Sequence
 from typing import ClassVar
@@ -13,7 +12,6 @@ import numpy as np
 from bigcons.errors import InvalidInputError, UnlabelledObjectsWarning
 from bigcons.execution.engine import Engine
 from bigcons.metrics.ensemble import anmi
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -26,12 +24,9 @@ class Supra(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters
-        The most clusters there can be, for every method.
     methods
-        Names of `METHODS`, or one text of such names with commas between. Each runs with its defaults.
-    random_state, memory, out, client
-        As of `PCC`; every method gets them.
+        Names of `METHODS`, or one text of such names with commas between. Each runs with its defaults
+        and the ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here.
 
     Attributes
     ----------
@@ -57,22 +52,7 @@ class Supra(ConsensusClusterer):
         "Strehl & Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=True
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        methods: str | Sequence[str] = ("cspa", "hgpa", "mcla"),
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.methods = methods
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    methods: str | Sequence[str] = ("cspa", "hgpa", "mcla")
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         names = self._names()

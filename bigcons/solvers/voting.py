@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.assignment import LABELS, SCORE
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.pairwise_voting import solve_pairwise
 from bigcons.solvers.pass_clusterer import PassClusterer
@@ -66,22 +64,6 @@ class IVC(PassClusterer):
     Every pass takes the majority label of each partition within each cluster as its centre and moves every
     object to the centre that its labels differ from least.
 
-    Parameters
-    ----------
-    n_clusters
-        The most clusters there can be; one that loses its last object stays empty.
-    n_init
-        Starts, each from a base partition picked at random (laid over others until there are enough
-        clusters). They run on 4,096 objects, or on all if these are no more.
-    n_finalists
-        The best starts that are then carried on over all objects, in the same passes.
-    max_iter
-        Passes at most.
-    tol
-        Share of the objects that may still move in the last pass.
-    random_state, memory, out, resume, client
-        As of `PCC`.
-
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
@@ -110,13 +92,6 @@ class IPVC(PassClusterer):
 
     As `IVC`, but the distance of an object to a cluster is its mean distance to all members, itself
     included: ``sum_j 1 - f_j(y_j)`` with the frequencies ``f`` among the members observed.
-
-    Parameters
-    ----------
-    n_clusters, n_init, n_finalists, max_iter, tol
-        As of `IVC`.
-    random_state, memory, out, resume, client
-        As of `PCC`.
 
     Attributes
     ----------
@@ -147,14 +122,10 @@ class IPC(PassClusterer):
 
     Parameters
     ----------
-    n_clusters, n_init, n_finalists, max_iter, tol
-        As of `IVC`.
     normalize
         "observed": similarity c/N, of the partitions that saw both objects. On an incomplete ensemble it is
         taken pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. Without missing labels the
         two are one.
-    random_state, memory, out, resume, client
-        As of `PCC`.
 
     Attributes
     ----------
@@ -174,34 +145,7 @@ class IPC(PassClusterer):
 
     facts: ClassVar[MethodFacts] = _FACTS._replace(missing="c/N or c/M")
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 10,
-        n_finalists: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        normalize: str = "observed",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            n_finalists=n_finalists,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            resume=resume,
-            client=client,
-        )
-        self.normalize = normalize
+    normalize: str = "observed"
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return _IPC("IPC", ensemble.offsets, self.n_clusters)

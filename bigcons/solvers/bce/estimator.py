@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts
 from bigcons.solvers.bce.variational import STARTS, VariationalBCE
 from bigcons.solvers.pass_clusterer import SoftPassClusterer
@@ -23,13 +21,9 @@ class BCE(SoftPassClusterer):
 
     Parameters
     ----------
-    n_clusters
-        Clusters of the consensus.
     n_init
         Starts, of which the highest bound is kept. They run on 4,096 objects, or on all if these are no more.
         Of six planted clusters of unlike sizes between a third and a half of the starts find all, hence 20.
-    n_finalists
-        The best starts that are then carried on over all objects, in the same passes.
     init
         "partition": responsibilities are nine tenths one base partition (laid over others until there are
         enough clusters), one tenth even; alpha is 0.5. "random": alpha and beta drawn as the authors' code
@@ -39,12 +33,6 @@ class BCE(SoftPassClusterer):
         clean ensembles it runs towards 0, where every object belongs to one cluster; it is kept above 0.001.
     lap
         Added to every expected count of labels, so that no probability is zero.
-    max_iter
-        Passes at most.
-    tol
-        Relative gain of the bound at which to stop.
-    random_state, memory, out, resume, client
-        As of `PCC`.
 
     Attributes
     ----------
@@ -74,38 +62,11 @@ class BCE(SoftPassClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 20,
-        n_finalists: int = 1,
-        init: str = "partition",
-        update_alpha: bool = True,
-        lap: float = 1e-6,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            n_finalists=n_finalists,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            resume=resume,
-            client=client,
-        )
-        self.init = init
-        self.update_alpha = update_alpha
-        self.lap = lap
+    n_init: int = 20
+    init: str = "partition"
+    update_alpha: bool = True
+    lap: float = 1e-6
+    max_iter: int = 500
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> VariationalBCE:
         return VariationalBCE(

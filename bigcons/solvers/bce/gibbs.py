@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import closing
 from typing import ClassVar, NamedTuple
@@ -14,7 +13,7 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels import gibbs as kernel
 from bigcons.memory import Block, format_size
 from bigcons.progress import progress
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.plan import check_plan, label_bytes
@@ -63,9 +62,8 @@ class GibbsBCE(ConsensusClusterer):
     init
         "partition": all labels of an object begin in its cluster in one base partition (laid over others
         until there are enough clusters). "random": every label in a random cluster.
-    random_state, memory, out, client
-        As of `PCC`. Labels, clusters and samples are held in memory: more than 4 GB of them only with
-        ``memory``.
+    memory
+        Budget such as "10GB". Labels, clusters and samples are held: more than 4 GB of them only with it.
 
     Attributes
     ----------
@@ -96,32 +94,12 @@ class GibbsBCE(ConsensusClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 4,
-        burn_in: int = 100,
-        n_samples: int = 100,
-        alpha: float = 1.0,
-        omega: float = 1.0,
-        init: str = "partition",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.burn_in = burn_in
-        self.n_samples = n_samples
-        self.alpha = alpha
-        self.omega = omega
-        self.init = init
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    n_init: int = 4
+    burn_in: int = 100
+    n_samples: int = 100
+    alpha: float = 1.0
+    omega: float = 1.0
+    init: str = "partition"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         sampler = self._sampler(seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, Output
 from bigcons.solvers.hypergraph.centres import SAMPLE, KMeansSettings, find_centres
 from bigcons.solvers.hypergraph.spectral import Embedding
@@ -23,17 +21,25 @@ DEFAULT_IMBALANCE = 0.05
 
 
 class GraphClusterer(ConsensusClusterer):
-    """Base of the methods that partition a graph of the objects; they give labels without memberships."""
+    """Base of the methods that partition a graph of the objects; they give labels without memberships.
 
-    partitioner: str
-    imbalance: float | None
-    n_init: int
-    max_iter: int
-    tol: float
-    random_state: SeedLike
-    memory: str | float | None
-    out: str | os.PathLike[str] | None
-    client: object
+    Parameters
+    ----------
+    n_clusters
+        Clusters of the consensus.
+    imbalance
+        With a balanced cut, the share by which the largest cluster may exceed ``n_objects / n_clusters``;
+        None is 0.05.
+    n_init, max_iter, tol
+        Of the k-means of the spectral embedding: restarts on a sample of 20,000 objects, most passes over all
+        objects, and the squared move of the centres, relative to the variance, that ends them. The other
+        partitioners run no k-means and refuse other values than these.
+    """
+
+    imbalance: float | None = None
+    n_init: int = 10
+    max_iter: int = 100
+    tol: float = 1e-4
 
     @property
     def _kmeans(self) -> KMeansSettings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,6 @@ from bigcons.coassociation.dense import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.graph_cuts import BYTES_PER_ENTRY, graph_of, partition_graph
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.hypergraph.centres import SAMPLE
 from bigcons.solvers.hypergraph.clusterer import GraphClusterer
@@ -36,8 +34,6 @@ class CSPA(GraphClusterer):
 
     Parameters
     ----------
-    n_clusters
-        Clusters of the consensus.
     partitioner
         "spectral": the normalised cut by eigenvectors, which never forms the graph and leaves the sizes of
         the clusters free. "metis" (needs pymetis): the paper's balanced cut of the graph of all pairs, for
@@ -47,21 +43,6 @@ class CSPA(GraphClusterer):
         those that label both; "all", as the authors' code does, which takes a missing label for a
         disagreement. The spectral form has ``m_i m_j / M`` for the former, its value when labels miss
         independently of each other, for the exact ratio has no factors. The same if no label is missing.
-    imbalance
-        With "metis", the share by which the largest cluster may exceed ``n_objects / n_clusters``; None is
-        0.05.
-    n_init, max_iter, tol
-        Of the k-means of the spectral embedding: restarts on a sample of 20,000 objects, most passes over all
-        objects, and the squared move of the centres, relative to the variance, that ends them. The other
-        partitioners run no k-means and refuse other values than these.
-    random_state
-        Seed.
-    memory
-        Budget such as "2GB"; a solve that would need more is refused.
-    out
-        Path of a store for the result.
-    client
-        Engine: None or "threads", "serial", the address of a Dask scheduler, or a ``distributed.Client``.
 
     Attributes
     ----------
@@ -96,32 +77,8 @@ class CSPA(GraphClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        partitioner: str = "spectral",
-        normalize: str = "observed",
-        imbalance: float | None = None,
-        n_init: int = 10,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.partitioner = partitioner
-        self.normalize = normalize
-        self.imbalance = imbalance
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    partitioner: str = "spectral"
+    normalize: str = "observed"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
 
 from bigcons.execution.engine import Engine
 from bigcons.graph_cuts import BYTES_PER_ENTRY, Graph, partition_graph
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.hypergraph.centres import SAMPLE
 from bigcons.solvers.hypergraph.clusterer import GraphClusterer
@@ -29,8 +27,6 @@ class HBGF(GraphClusterer):
 
     Parameters
     ----------
-    n_clusters
-        Clusters of the consensus.
     partitioner
         "spectral": singular vectors of the normalised incidence matrix; the sizes of the clusters are free.
         "metis" (needs pymetis): a balanced cut of the graph, which is held in memory; clusters of uneven
@@ -38,8 +34,6 @@ class HBGF(GraphClusterer):
     imbalance
         With "metis", the share by which the largest part may exceed its equal share of the objects and base
         clusters; None is 0.05.
-    n_init, max_iter, tol, random_state, memory, out, client
-        As of `CSPA`.
 
     Attributes
     ----------
@@ -76,30 +70,7 @@ class HBGF(GraphClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        partitioner: str = "spectral",
-        imbalance: float | None = None,
-        n_init: int = 10,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.partitioner = partitioner
-        self.imbalance = imbalance
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    partitioner: str = "spectral"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
 
 from bigcons.execution.engine import Engine
 from bigcons.graph_cuts import BYTES_PER_PIN, has_mtkahypar, partition_hypergraph
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.hypergraph.centres import SAMPLE
 from bigcons.solvers.hypergraph.clusterer import GraphClusterer
@@ -36,8 +34,6 @@ class HGPA(GraphClusterer):
 
     Parameters
     ----------
-    n_clusters
-        Clusters of the consensus.
     partitioner
         "mtkahypar" (needs mtkahypar): a balanced cut of the fewest hyperedges, as in the paper. "spectral":
         not the paper's objective but a relaxation of another, the normalised hypergraph Laplacian of Zhou,
@@ -46,11 +42,6 @@ class HGPA(GraphClusterer):
     edge_weight
         "unit": all hyperedges count the same, as in the paper's text. "size": by their number of objects, as
         in its authors' code.
-    imbalance
-        With "mtkahypar", the share by which the largest cluster may exceed ``n_objects / n_clusters``; None
-        is 0.05.
-    n_init, max_iter, tol, random_state, memory, out, client
-        As of `CSPA`.
 
     Attributes
     ----------
@@ -85,32 +76,8 @@ class HGPA(GraphClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        partitioner: str = "spectral",
-        edge_weight: str = "unit",
-        imbalance: float | None = None,
-        n_init: int = 10,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.partitioner = partitioner
-        self.edge_weight = edge_weight
-        self.imbalance = imbalance
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    partitioner: str = "spectral"
+    edge_weight: str = "unit"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("auto", "mtkahypar", "spectral"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from bigcons.execution.engine import Engine
 from bigcons.graph_cuts import graph_of, partition_graph
 from bigcons.memory import Block
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.clusterer import checked_imbalance, refuse_unused
 from bigcons.solvers.hypergraph.incidence import (
@@ -60,8 +59,6 @@ class MCLA(ConsensusClusterer):
         clusters; None is 0.05.
     random_state
         Seed of METIS, of k-means and of random ties.
-    memory, out, client
-        As of `CSPA`.
 
     Attributes
     ----------
@@ -97,28 +94,10 @@ class MCLA(ConsensusClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        partitioner: str = "spectral",
-        union: str = "all",
-        ties: str = "lowest",
-        imbalance: float | None = None,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.partitioner = partitioner
-        self.union = union
-        self.ties = ties
-        self.imbalance = imbalance
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    partitioner: str = "spectral"
+    union: str = "all"
+    ties: str = "lowest"
+    imbalance: float | None = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "average", "metis"))

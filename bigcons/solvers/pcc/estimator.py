@@ -6,20 +6,18 @@ import hashlib
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from bigcons.coassociation.factorised import Weights
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, InvalidInputError
-from bigcons.execution.engine import Engine, open_engine
-from bigcons.memory import Block, parse_size
-from bigcons.seeding import SeedLike
-from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
+from bigcons.execution.engine import Engine
+from bigcons.memory import parse_size
+from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.pcc.blocked import solve_blocked
 from bigcons.solvers.pcc.extension import extend_subsample
 from bigcons.solvers.pcc.heap import solve_pairs
@@ -32,11 +30,10 @@ from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
 from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_prototypes
 from bigcons.solvers.pcc.weights import check_weights
 from bigcons.solvers.plan import process_bytes
-from bigcons.solvers.recoding import recode
-from bigcons.solvers.survey import Survey, labelled_objects, take_survey
+from bigcons.solvers.predicting import SoftPredictingClusterer
+from bigcons.solvers.survey import Survey, take_survey
 from bigcons.solvers.workspace import Workspace, open_workspace
-from bigcons.stores.consensus import Consensus
-from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_choice, check_int, check_number
 
@@ -49,7 +46,7 @@ DEFAULT_PASSES = 100
 DEFAULT_RESTARTS = 8
 
 
-class PCC(ConsensusClusterer):
+class PCC(SoftPredictingClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
@@ -93,22 +90,6 @@ class PCC(ConsensusClusterer):
         each counts in ``c_ij`` and ``N_ij``, as if it were there that many times. None: all count the same.
         "information": the mutual information of each partition with the consensus of the start's subsample,
         found without weights, their mean 1; the start is then solved again. See Notes.
-    random_state
-        Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on
-        any engine.
-    memory
-        Budget such as "2GB" for this process and the Dask workers, if any, of the machine with most of them:
-        refused before the run, with the size that would do, if what is held and the blocks under way do not
-        fit.
-    out
-        Path at which ``fit`` stores the result as a Consensus, block by block; memberships are then not held
-        in memory, and every pass is committed to ``<out>.partial``.
-    resume
-        Take up the solve that was interrupted on its way to ``out``; it ends with the same bits as an
-        undisturbed one. Without one to take up it starts anew.
-    client
-        None: the active Dask client if there is one, else threads. Or "serial", "threads" (all cores of this
-        machine), a ``distributed.Client``, or the address of a scheduler such as "tcp://host:8786".
 
     Attributes
     ----------
@@ -134,6 +115,9 @@ class PCC(ConsensusClusterer):
     without pairs are placed by the squared divergence over all pairs. The divergence of the generator
     ``|x|^2`` is twice the "l2" here.
 
+    ``predict`` and ``predict_proba`` give each new object its best membership given all fitted ones over all
+    pairs: by the model's own divergence if it was fitted to all pairs, by the squared one if to some.
+
     Weights are our addition: the paper counts all partitions alike, though a coarse or noisy one says less
     than a good one. On planted ensembles of 120,000 objects and 100 partitions (six unbalanced classes, two
     to ten clusters, 10 to 40 % of random labels), "information" raised the adjusted Rand index from .964 to
@@ -155,40 +139,15 @@ class PCC(ConsensusClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        divergence: str | Divergence = "l2",
-        pairs: str | float | os.PathLike[str] | PairTable = "all",
-        solver: str = "auto",
-        max_iter: int | None = None,
-        tol: float = 3e-5,
-        n_init: int | str = "auto",
-        init: Init = "auto",
-        n_prototypes: int | str = "auto",
-        weights: Any = None,
-        random_state: SeedLike = None,
-        memory: int | str | None = None,
-        out: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.divergence = divergence
-        self.pairs = pairs
-        self.solver = solver
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.init = init
-        self.n_prototypes = n_prototypes
-        self.weights = weights
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.resume = resume
-        self.client = client
+    divergence: str | Divergence = "l2"
+    pairs: str | float | os.PathLike[str] | PairTable = "all"
+    solver: str = "auto"
+    max_iter: int | None = None
+    tol: float = 3e-5
+    n_init: int | str = "auto"
+    init: Init = "auto"
+    n_prototypes: int | str = "auto"
+    weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check(out)
@@ -231,47 +190,11 @@ class PCC(ConsensusClusterer):
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             self._publish(ensemble, solution.read, survey.unlabelled, out, engine if share else None)
 
-    def predict_proba(self, x: Any) -> np.ndarray:
-        """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        return partial(self._placing.place, offsets=self._recoding.offsets)
 
-        ``x`` as in ``fit``, with the same partitions. Each object gets its best membership given all fitted
-        ones over all pairs: by the model's own divergence if it was fitted to all pairs, by the squared one
-        if it was fitted to some; labels that were not seen in ``fit`` count as missing,
-        objects without any label get uniform memberships.
-        """
-        check_is_fitted(self, "_placing")
-        return np.concatenate([memberships for _, memberships in self._placed(as_ensemble(x))])
-
-    def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
-        """Return labels (n_objects,) int32 of objects given by their base labels, -1 where these say nothing.
-
-        With ``out``, labels and memberships also go to a Consensus store there, block by block. See
-        `predict_proba`.
-        """
-        check_is_fitted(self, "_placing")
-        ensemble = as_ensemble(x)
-        if out is None:
-            return np.concatenate([labels for labels, _ in self._placed(ensemble)])
-        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
-        with Consensus.create(out, n_objects=n, n_clusters=K, chunk_rows=rows) as writer:
-            for block, (labels, memberships) in zip(ensemble.blocks(), self._placed(ensemble), strict=True):
-                writer.write(block.start, labels, memberships)
-            writer.describe(provenance={"ensemble": ensemble.path or "in memory", "predicted_by": repr(self)})
-        return Consensus.open(out).labels
-
-    def _placed(self, ensemble: Ensemble) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield labels and memberships of new objects, block by block."""
-        tables, offsets, placing = self._recoding.tables(ensemble), self._recoding.offsets, self._placing
-
-        def place(block: Block) -> tuple[np.ndarray, np.ndarray]:
-            labels = recode(ensemble.read(block.start, block.stop), tables)
-            memberships = placing.place(labels, offsets)
-            known = labelled_objects(labels >= 0, placing.weights)
-            winners = np.where(known, memberships.argmax(axis=1), -1)
-            return winners.astype(np.int32), memberships
-
-        with open_engine(self.client) as engine:
-            yield from engine.map(place, ensemble.blocks())
+    def _partition_weights(self) -> np.ndarray | None:
+        return self._placing.weights
 
     def _fingerprint(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in ("init", "weights")}
@@ -279,10 +202,7 @@ class PCC(ConsensusClusterer):
         return {**super()._fingerprint(), **digests}
 
     def _check(self, out: Output | None) -> None:
-        if self.resume and out is None:
-            raise InvalidInputError(
-                "resume=True without out=; only a solve with out= keeps what it has done."
-            )
+        self._check_resume(out)
         check_pairs(self.pairs)
         everything = isinstance(self.pairs, str) and self.pairs == "all"
         if self.resume and not everything and not self._uses_blocks:
