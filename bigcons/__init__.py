@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         MCLA,
         PCC,
         QMI,
+        CumulativeVoting,
         EACAverage,
         EACSingle,
         Furthest,

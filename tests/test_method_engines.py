@@ -21,6 +21,7 @@ SOLVES = {
     **{name: (name, {}) for name in METHODS if METHODS[name].facts.out_of_core},
     "bce finalists": ("bce", {"n_finalists": 2}),
     "best": ("best", {"unlabelled": "nearest"}),
+    "cumulative adaptive": ("cumulative", {"variant": "acv"}),
     "furthest": ("furthest", {"init": "sampled"}),
     "furthest exact": ("furthest", {}),
     "ipc": ("ipc", {"normalize": "all"}),

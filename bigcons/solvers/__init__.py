@@ -27,6 +27,7 @@ _HOMES = {
     "ccc": "bigcons.solvers.correspondence:CCC",
     "ccu": "bigcons.solvers.correspondence:CCU",
     "ccsvd": "bigcons.solvers.correspondence:CCSVD",
+    "cumulative": "bigcons.solvers.cumulative:CumulativeVoting",
     "best": "bigcons.solvers.best:BEST",
     "greedy-anmi": "bigcons.solvers.greedy:GreedyANMI",
     "supra": "bigcons.solvers.supra:Supra",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from bigcons.solvers.bce.gibbs import GibbsBCE
     from bigcons.solvers.best import BEST
     from bigcons.solvers.correspondence import CCC, CCSVD, CCU
+    from bigcons.solvers.cumulative import CumulativeVoting
     from bigcons.solvers.did import DID
     from bigcons.solvers.evidence import EAC, EACAverage, EACSingle
     from bigcons.solvers.furthest import Furthest
