@@ -6,18 +6,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorised import State, add_states, empty_state, state_of_block
+from bigcons.coassociation.factorised import State, add_states, state_of_block
+from bigcons.coassociation.grouped import add_tables, choose_centres, tables_of_block
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
+from bigcons.seeding import generator
 from bigcons.solvers.pcc import prototypes
 from bigcons.solvers.pcc.all_pairs import place_block
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
+from bigcons.solvers.pcc.streamed_prototypes import SAMPLE, default_prototypes
 from bigcons.stores.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
+
+NOBODY = np.empty(0, np.int64)
 
 
 class BySquares(NamedTuple):
@@ -53,23 +58,78 @@ class ByPrototypes(NamedTuple):
         return prototypes.place_block(self.tables, labels, offsets, resolve_divergence(self.divergence))
 
 
+Placing = BySquares | ByPrototypes
+
+
+class Known(NamedTuple):
+    """The objects with memberships that count for others: all but the sorted ``left_out``."""
+
+    ensemble: Ensemble
+    solution: Solution
+    left_out: np.ndarray
+
+    def rows_left_out(self, block: Block) -> np.ndarray:
+        """Return which rows of a block are left out."""
+        first, last = np.searchsorted(self.left_out, (block.start, block.stop))
+        return self.left_out[first:last] - block.start
+
+    def read(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Return labels and memberships of the known objects of a block."""
+        labels, rows = self.ensemble.read(block.start, block.stop), self.rows_left_out(block)
+        memberships = np.ascontiguousarray(self.solution.read(block))
+        if not rows.size:
+            return labels, memberships
+        return np.delete(labels, rows, axis=0), np.delete(memberships, rows, axis=0)
+
+
 def placing_of(
-    ensemble: Ensemble, solution: Solution, divergence: str | Divergence, engine: Engine
-) -> BySquares | ByPrototypes:
-    """Return the way to place further objects: by the tables that the solver left, else by squares."""
+    ensemble: Ensemble,
+    solution: Solution,
+    divergence: str | Divergence,
+    seed: int,
+    engine: Engine,
+    left_out: np.ndarray = NOBODY,
+) -> Placing:
+    """Return the way to place further objects given the known ones, by the divergence of the solution.
+
+    By the tables that the solver left; a solver of listed pairs leaves none, so that they are summed up here,
+    in one pass over the labels: exactly for the squared divergence, by prototypes for any other.
+    """
     if solution.tables is not None:
         return ByPrototypes(solution.tables, divergence)
-    return BySquares(solution.state or state_of_solution(ensemble, solution, engine))
-
-
-def state_of_solution(ensemble: Ensemble, solution: Solution, engine: Engine) -> State:
-    """Return what the found memberships mean to a further object."""
+    if solution.state is not None:
+        return BySquares(solution.state)
+    known, blocks, offsets = Known(ensemble, solution, left_out), ensemble.blocks(), ensemble.offsets
 
     def account(block: Block) -> State:
-        labels = ensemble.read(block.start, block.stop)
-        return state_of_block(labels, ensemble.offsets, np.ascontiguousarray(solution.read(block)))
+        labels, memberships = known.read(block)
+        return state_of_block(labels, offsets, memberships)
 
-    return fold(engine, ensemble.blocks(), account, add_states)
+    if resolve_divergence(divergence).label == "l2":
+        return BySquares(fold(engine, blocks, account, add_states))
+    centres = _centres_of(known, seed, engine)
+
+    def group(block: Block) -> Tables:
+        labels, memberships = known.read(block)
+        return tables_of_block(centres, labels, offsets, memberships)
+
+    return ByPrototypes(fold(engine, blocks, group, add_tables), divergence)
+
+
+def _centres_of(known: Known, seed: int, engine: Engine) -> np.ndarray:
+    """Return prototypes (G, K) of the memberships of a sample of the known objects."""
+    n = known.ensemble.n_objects
+    draw = generator(seed, "pcc.placing.sample")
+    sampled = np.sort(draw.choice(n, SAMPLE, replace=False, shuffle=False)) if n > SAMPLE else np.arange(n)
+    chosen = np.setdiff1d(sampled, known.left_out, assume_unique=True)
+    chosen = chosen if chosen.size else sampled  # a grouping need not be of the objects that it groups
+
+    def rows(block: Block) -> np.ndarray:
+        first, last = np.searchsorted(chosen, (block.start, block.stop))
+        return np.asarray(known.solution.read(block))[chosen[first:last] - block.start]
+
+    memberships = np.concatenate(list(engine.map(rows, known.ensemble.blocks())))
+    return choose_centres(memberships, default_prototypes(memberships.shape[1]))
 
 
 def isolated_objects(pairs: PairTable) -> np.ndarray:
@@ -84,7 +144,8 @@ def place_isolated(
     ensemble: Ensemble,
     isolated: np.ndarray,
     solution: Solution,
-    n_clusters: int,
+    divergence: str | Divergence,
+    seed: int,
     arrays: BlockArrays,
     engine: Engine,
 ) -> Solution:
@@ -96,27 +157,13 @@ def place_isolated(
     generation = (
         solution.memberships.generation + 1 if isinstance(solution.memberships, BlockMemberships) else 0
     )
-
-    def rows_of(block: Block) -> np.ndarray:
-        first, last = np.searchsorted(isolated, (block.start, block.stop))
-        return isolated[first:last] - block.start
-
-    def account(block: Block) -> State:
-        labels = np.delete(ensemble.read(block.start, block.stop), rows_of(block), axis=0)
-        known = np.delete(solution.read(block), rows_of(block), axis=0)
-        if not labels.size:
-            return empty_state(int(offsets[-1]), ensemble.n_partitions, n_clusters)
-        return state_of_block(labels, offsets, known)
-
-    state = fold(engine, ensemble.blocks(), account, add_states)
+    placing = placing_of(ensemble, solution, divergence, seed, engine, isolated)
+    known = Known(ensemble, solution, isolated)
 
     def place(block: Block) -> None:
-        rows, memberships = rows_of(block), np.array(solution.read(block))
+        rows, memberships = known.rows_left_out(block), np.array(solution.read(block))
         if rows.size:
-            labels = ensemble.read(block.start, block.stop)[rows]
-            placed = np.empty((rows.size, n_clusters), np.float32)
-            place_block(state, labels, offsets, placed)
-            memberships[rows] = placed
+            memberships[rows] = placing.place(ensemble.read(block.start, block.stop)[rows], offsets)
         arrays.write(generation, block, memberships)
 
     for _ in engine.map(place, ensemble.blocks()):
