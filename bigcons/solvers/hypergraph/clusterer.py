@@ -12,6 +12,7 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.solvers.base import ConsensusClusterer, Output
 from bigcons.solvers.hypergraph.centres import SAMPLE, KMeansSettings, find_centres
+from bigcons.solvers.hypergraph.incidence import check_overlaps_plan
 from bigcons.solvers.hypergraph.spectral import Embedding
 from bigcons.solvers.survey import Survey, take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -60,6 +61,15 @@ class GraphClusterer(ConsensusClusterer):
         make_embedding: Callable[[], Embedding],
         extra_rows: Callable[[Embedding], np.ndarray],
     ) -> None:
+        check_overlaps_plan(
+            type(self).__name__,
+            ensemble,
+            engine,
+            columns=self.n_clusters,
+            memory=self.memory,
+            in_memory=False,
+            held=SAMPLE * (8 * self.n_clusters + ensemble.n_partitions * ensemble.dtype.itemsize),
+        )
         self._kmeans.check()
         survey = take_survey(ensemble, engine, seed, SAMPLE)
         embedding = make_embedding()

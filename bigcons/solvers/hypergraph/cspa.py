@@ -11,10 +11,8 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.graph_cuts import BYTES_PER_ENTRY, graph_of, partition_graph
 from bigcons.solvers.base import MethodFacts, Output
-from bigcons.solvers.hypergraph.centres import SAMPLE
 from bigcons.solvers.hypergraph.clusterer import GraphClusterer
 from bigcons.solvers.hypergraph.incidence import (
-    check_overlaps_plan,
     fold_overlaps,
     fold_sizes,
     votes_of,
@@ -87,15 +85,6 @@ class CSPA(GraphClusterer):
         if self.partitioner == "metis":
             self._solve_metis(ensemble, engine, seed, out, imbalance)
             return
-        check_overlaps_plan(
-            "CSPA",
-            ensemble,
-            engine,
-            columns=self.n_clusters,
-            memory=self.memory,
-            in_memory=False,
-            held=SAMPLE * (8 * self.n_clusters + ensemble.n_partitions * ensemble.dtype.itemsize),
-        )
 
         def make_embedding() -> Embedding:
             return cut_embedding(ensemble, engine, self.n_clusters, observed=self.normalize == "observed")

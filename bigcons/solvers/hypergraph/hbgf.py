@@ -9,9 +9,8 @@ import numpy as np
 from bigcons.execution.engine import Engine
 from bigcons.graph_cuts import BYTES_PER_ENTRY, Graph, partition_graph
 from bigcons.solvers.base import MethodFacts, Output
-from bigcons.solvers.hypergraph.centres import SAMPLE
 from bigcons.solvers.hypergraph.clusterer import GraphClusterer
-from bigcons.solvers.hypergraph.incidence import check_overlaps_plan, fold_overlaps
+from bigcons.solvers.hypergraph.incidence import fold_overlaps
 from bigcons.solvers.hypergraph.spectral import Embedding, embed
 from bigcons.solvers.plan import check_plan
 from bigcons.solvers.survey import take_survey
@@ -78,15 +77,6 @@ class HBGF(GraphClusterer):
         if self.partitioner == "metis":
             self._solve_metis(ensemble, engine, seed, out, imbalance)
             return
-        check_overlaps_plan(
-            "HBGF",
-            ensemble,
-            engine,
-            columns=self.n_clusters,
-            memory=self.memory,
-            in_memory=False,
-            held=SAMPLE * (8 * self.n_clusters + ensemble.n_partitions * ensemble.dtype.itemsize),
-        )
 
         def make_embedding() -> Embedding:
             return bipartite_embedding(ensemble, engine, self.n_clusters)

@@ -9,11 +9,9 @@ import numpy as np
 from bigcons.execution.engine import Engine
 from bigcons.graph_cuts import BYTES_PER_PIN, has_mtkahypar, partition_hypergraph
 from bigcons.solvers.base import MethodFacts, Output
-from bigcons.solvers.hypergraph.centres import SAMPLE
 from bigcons.solvers.hypergraph.clusterer import GraphClusterer
 from bigcons.solvers.hypergraph.cspa import cut_embedding, no_rows
 from bigcons.solvers.hypergraph.hbgf import bipartite_embedding
-from bigcons.solvers.hypergraph.incidence import check_overlaps_plan
 from bigcons.solvers.hypergraph.spectral import Embedding
 from bigcons.solvers.plan import check_plan
 from bigcons.solvers.survey import take_survey
@@ -89,15 +87,6 @@ class HGPA(GraphClusterer):
         if self.partitioner_ == "mtkahypar":
             self._solve_mtkahypar(ensemble, engine, seed, out, imbalance)
             return
-        check_overlaps_plan(
-            "HGPA",
-            ensemble,
-            engine,
-            columns=self.n_clusters,
-            memory=self.memory,
-            in_memory=False,
-            held=SAMPLE * (8 * self.n_clusters + ensemble.n_partitions * ensemble.dtype.itemsize),
-        )
 
         def make_embedding() -> Embedding:
             if self.edge_weight == "size":
