@@ -7,7 +7,6 @@ was filled in.
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
 from bigcons.progress import progress
-from bigcons.seeding import SeedLike
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.incidence import (
     check_overlaps_plan,
@@ -54,15 +52,15 @@ class CumulativeVoting(ConsensusClusterer):
         of shares, so that large clusters count for more; a reconstruction, for what the paper calls
         un-normalised is not certain.
     prior
-        How likely clusters are before any vote. "sizes": as in the paper, mean votes are the probabilities
-        of the clusters given the object. Where mapped clusters are mixtures, the votes of all objects come
-        close to the sizes of the clusters, and the largest wins most of them. "equal", ours: columns are
-        first divided by their sums over all objects, so that an object goes to the cluster that it votes for
-        more than others do.
+        How likely clusters are before any vote. "sizes", the published method: mean votes are the
+        probabilities of the clusters given the object. Where mapped clusters are mixtures, the votes of all
+        objects come close to the sizes of the clusters, and the largest wins most of them. "equal", ours:
+        columns are first divided by their sums over all objects, so that an object goes to the cluster that
+        it votes for more than others do. On three planted ensembles of noisy partitions the adjusted Rand
+        index with "sizes" was 0.87 to 0.94 for "rcv", 0.18 to 0.36 for "acv" and 0.64 to 0.75 for "urcv";
+        with "equal" it was 0.94 to 0.97 for all three (``benchmarks/methods.py --planted``).
     random_state
         Not drawn from: of partitions of equal entropy the first is first.
-    memory, out, client
-        As of `CSPA`.
 
     Attributes
     ----------
@@ -110,24 +108,8 @@ class CumulativeVoting(ConsensusClusterer):
         distributed=True,
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        variant: str = "rcv",
-        prior: str = "sizes",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.variant = variant
-        self.prior = prior
-        self.random_state = random_state
-        self.memory = memory
-        self.out = out
-        self.client = client
+    variant: str = "rcv"
+    prior: str = "sizes"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("variant", self.variant, ("rcv", "acv", "urcv"))
@@ -230,8 +212,8 @@ def fold_divergences(ensemble: Ensemble, engine: Engine, table: np.ndarray) -> n
     offsets = ensemble.offsets
 
     def sums_of(block: Block) -> tuple[np.ndarray, np.ndarray]:
-        votes, _ = votes_of(ensemble.read(block.start, block.stop), offsets, table)
-        memberships = row_shares(votes)
+        labels = ensemble.read(block.start, block.stop)
+        memberships = row_shares(votes_of(labels, offsets, table)[0])
         return memberships.sum(axis=0), pair_sums(memberships)
 
     with progress("divergences of clusters", ensemble.n_objects) as listener:
