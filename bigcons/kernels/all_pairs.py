@@ -84,10 +84,10 @@ def sweep(labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, thr
         for k in range(K):
             y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
             b[k] = s_sum[k] - weight * y[k]
-        n = K if fresh else n_likely(y, b)
+        n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
         if fresh:
-            y[lightest_vertex(A, b)] = 1.0
+            y[lightest_vertex(A, b, n)] = 1.0
         else:
             lowest, highest = gradient_range(A, b, y, n)
             wider = n_below(lowest, b, n)
@@ -227,10 +227,10 @@ def gradient_range(A, b, y, n):
 
 
 @leaf
-def lightest_vertex(A, b):
-    """Return the best single cluster for an object that has no membership yet."""
+def lightest_vertex(A, b, n):
+    """Return the best single one of the first ``n`` clusters for an object that has no membership yet."""
     best = 0
-    for k in range(1, b.shape[0]):
+    for k in range(1, n):
         if A[k, k] - 2.0 * b[k] < A[best, best] - 2.0 * b[best]:
             best = k
     return best

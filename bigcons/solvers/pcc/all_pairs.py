@@ -73,7 +73,7 @@ def update_block(
 
     Objects whose KKT gap is at most ``threshold`` stay as they are. Cost: see ``kernels.all_pairs.sweep``.
     """
-    order = np.argsort(-state.S[:, : state.n_clusters].sum(axis=0), kind="stable")  # heaviest first
+    order = _heaviest_first(state)
     before = clusters_in_order(state.S, order), triangles_in_order(state.T, order)
     S, T = aligned_copy(before[0]), aligned_copy(before[1])
     totals = np.zeros(kernel.N_TOTALS)
@@ -88,11 +88,23 @@ def update_block(
 
 def place_block(estimate: State, labels: np.ndarray, offsets: np.ndarray, placed: np.ndarray) -> State:
     """Give each object of a block its best membership under an estimate; return the block's own state."""
+    order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
+    S, T = clusters_in_order(estimate.S, order), triangles_in_order(estimate.T, order)
+    S, T, weights = aligned_copy(S), aligned_copy(T), estimate.partition_weights
     state = empty_state(*sizes_of(offsets, labels, placed), estimate.weights)
-    S, T, weights = estimate.S, estimate.T, estimate.partition_weights
-    order, totals = np.arange(placed.shape[1]), np.zeros(kernel.N_TOTALS)
     kernel.sweep(labels, offsets, weights, S, T, state.S, state.T, order, placed, placed, 0.0, True, totals)
-    return state._replace(squares=float(totals[kernel.SQUARES]), quartics=float(totals[kernel.QUARTICS]))
+    back = np.argsort(order)
+    return state._replace(
+        S=clusters_in_order(state.S, back),
+        T=triangles_in_order(state.T, back),
+        squares=float(totals[kernel.SQUARES]),
+        quartics=float(totals[kernel.QUARTICS]),
+    )
+
+
+def _heaviest_first(state: State) -> np.ndarray:
+    """Return the clusters by the memberships they sum, the order in which objects need the fewest of them."""
+    return np.argsort(-state.S[:, : state.n_clusters].sum(axis=0), kind="stable")
 
 
 def add_changes(a: Change, b: Change) -> Change:
