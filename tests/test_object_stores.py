@@ -488,6 +488,16 @@ def test_commands__take_urls(url, tmp_path):
     )  # fmt: skip
 
 
+def test_generate__into_a_bucket_says_that_a_killed_call_starts_anew(url, tmp_path, caplog):
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    with caplog.at_level("INFO", logger="bigcons"):
+        generate.kmeans(points, n_partitions=2, n_clusters=3, out=tmp_path / "e.zarr", random_state=0)
+        assert "starts anew" not in caplog.text
+        generate.kmeans(points, n_partitions=2, n_clusters=3, out=f"{url}/e.zarr", random_state=0)
+    assert f"{url}/e.zarr is in a bucket" in caplog.text
+    assert "starts anew" in caplog.text
+
+
 # Errors
 
 

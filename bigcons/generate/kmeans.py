@@ -75,7 +75,8 @@ def kmeans(
         Replace the store at ``out``.
     resume
         Go on from the partitions that an interrupted call left in ``<out>.partial``; they are refused
-        if its parameters were others. False discards them.
+        if its parameters were others. False discards them. With ``out`` in a bucket a call that is killed
+        leaves none, for partitions are kept in a temporary directory until all are there: it starts anew.
     client
         Engine: None or "threads", "serial", or an Engine. Every task runs on one thread.
 

@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from bigcons.generate.partition import Matrix, PartitionTask, calm_scikit_learn
 from bigcons.generate.plan import Plan, Settings, make_plan
 from bigcons.generate.scaling import Scaling, measure
 from bigcons.generate.schemes import Scheme
-from bigcons.generate.scratch import local_output, open_scratch, replacing
+from bigcons.generate.scratch import Scratch, local_output, open_scratch, replacing
 from bigcons.memory import parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.stores import manifest
 from bigcons.stores.feature_sources import NpyFile
 from bigcons.stores.features import Features, open_features
+from bigcons.stores.place import Place
 from bigcons.stores.places import place_of
 from bigcons.validation import check_choice, check_int, check_number
 from bigcons.version import __version__
@@ -73,8 +74,6 @@ def make_partitions(
     client: object = None,
 ) -> Ensemble:
     """Return the ensemble of ``scheme``; the parameters are those of `bigcons.generate.kmeans`."""
-    from bigcons.stores.ensemble import write_partitions  # imports zarr
-
     clusters = check_clusters(n_clusters)
     settings = Settings(
         n_clusters=clusters or (1, 1),  # "split" is settled when the number of objects is known
@@ -98,35 +97,85 @@ def make_partitions(
         _check_seen(scheme, settings, n_seen, data.n_objects)
         scaling = measure(data, standardize=standardize)
         plan = make_plan(data, len(scaling.kept), scheme, settings, budget, algorithm)
-        parameters = _parameters(scheme, settings, plan, data, scaling, standardize=standardize)
+        job = _Job(data, scaling, scheme, settings, plan, n_partitions, standardize)
         _log.info("%s of %s: %s", scheme.name, data.where, plan.reason)
         if target is None:
-            with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
-                matrix = _scaled_matrix(data, scaling, plan, Path(directory))
-                task = PartitionTask(matrix, scheme, settings, plan, seed, scratch=None)
-                columns = _run(task, plan.limit(engine), range(n_partitions))
-                return in_memory(columns, {**parameters, "seed": seed, "source": data.where})
+            return job.in_memory(seed, engine)
         with (
             local_output(target) as path,
             open_scratch(
-                path, parameters, seed=seed, seed_is_given=random_state is not None, resume=resume
+                path, job.parameters(), seed=seed, seed_is_given=random_state is not None, resume=resume
             ) as scratch,
         ):
-            unfinished = scratch.unfinished(n_partitions)
-            if len(unfinished) < n_partitions:
-                _log.info("%d of %d partitions are finished", n_partitions - len(unfinished), n_partitions)
-            if unfinished:
-                matrix = _scaled_matrix(data, scaling, plan, scratch.directory)
-                task = PartitionTask(matrix, scheme, settings, plan, scratch.seed, scratch)
-                _run(task, plan.limit(engine), unfinished)
-            return write_partitions(
-                str(target),
-                [scratch.partition(u) for u in range(n_partitions)],
-                n_objects=data.n_objects,
-                provenance={**parameters, "seed": scratch.seed, "source": data.where},
-                overwrite=overwrite,
-                memory=budget,
+            job.finish(scratch, engine)
+            return job.store(scratch, target, overwrite=overwrite, memory=budget)
+
+
+class _Job(NamedTuple):
+    """The partitions of one ensemble, still to be made."""
+
+    data: Features
+    scaling: Scaling
+    scheme: Scheme
+    settings: Settings
+    plan: Plan
+    n_partitions: int
+    standardize: bool
+
+    def in_memory(self, seed: int, engine: Engine) -> Ensemble:
+        """Make all partitions; return them as an ensemble in memory."""
+        with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
+            matrix = _scaled_matrix(self.data, self.scaling, self.plan, Path(directory))
+            task = PartitionTask(matrix, self.scheme, self.settings, self.plan, seed, scratch=None)
+            columns = _run(task, self.plan.limit(engine), range(self.n_partitions))
+            return in_memory(columns, self.provenance(seed))
+
+    def finish(self, scratch: Scratch, engine: Engine) -> None:
+        """Make the partitions that are not in ``scratch`` yet."""
+        unfinished = scratch.unfinished(self.n_partitions)
+        if len(unfinished) < self.n_partitions:
+            _log.info(
+                "%d of %d partitions are finished", self.n_partitions - len(unfinished), self.n_partitions
             )
+        if unfinished:
+            matrix = _scaled_matrix(self.data, self.scaling, self.plan, scratch.directory)
+            task = PartitionTask(matrix, self.scheme, self.settings, self.plan, scratch.seed, scratch)
+            _run(task, self.plan.limit(engine), unfinished)
+
+    def store(self, scratch: Scratch, target: Place, *, overwrite: bool, memory: int) -> Ensemble:
+        """Write the finished partitions to ``target``; return the ensemble opened."""
+        from bigcons.stores.ensemble import write_partitions  # imports zarr
+
+        return write_partitions(
+            str(target),
+            [scratch.partition(u) for u in range(self.n_partitions)],
+            n_objects=self.data.n_objects,
+            provenance=self.provenance(scratch.seed),
+            overwrite=overwrite,
+            memory=memory,
+        )
+
+    def provenance(self, seed: int) -> dict[str, Any]:
+        """Return what an ensemble says it was made with."""
+        return {**self.parameters(), "seed": seed, "source": self.data.where}
+
+    def parameters(self) -> dict[str, Any]:
+        """Return all but the seed that decides the labels of a partition; resuming asks for the same."""
+        from sklearn import __version__ as sklearn_version
+
+        kept, checked = self.scaling.kept, self.scaling.mean.tobytes() + self.scaling.scale.tobytes()
+        return {
+            "generator": self.scheme.name,
+            **self.settings._asdict(),
+            **self.scheme.parameters(),
+            "algorithm": self.plan.algorithm,
+            "standardize": self.standardize,
+            "n_objects": self.data.n_objects,
+            "features": [self.data.names[c] for c in kept],
+            "features_checksum": zlib.crc32(checked),
+            "bigcons": __version__,
+            "scikit_learn": sklearn_version,
+        }
 
 
 def in_memory(columns: Sequence[np.ndarray], provenance: dict[str, Any]) -> Ensemble:
@@ -180,23 +229,3 @@ def _run(task: PartitionTask, engine: Engine, partitions: Sequence[int]) -> list
             results.append(result)
             listener.advance(1)
     return results
-
-
-def _parameters(
-    scheme: Scheme, settings: Settings, plan: Plan, data: Features, scaling: Scaling, *, standardize: bool
-) -> dict[str, Any]:
-    """Everything but the seed that decides the labels of a partition, for provenance and for resuming."""
-    from sklearn import __version__ as sklearn_version
-
-    return {
-        "generator": scheme.name,
-        **settings._asdict(),
-        **scheme.parameters(),
-        "algorithm": plan.algorithm,
-        "standardize": standardize,
-        "n_objects": data.n_objects,
-        "features": [data.names[c] for c in scaling.kept],
-        "features_checksum": zlib.crc32(scaling.mean.tobytes() + scaling.scale.tobytes()),
-        "bigcons": __version__,
-        "scikit_learn": sklearn_version,
-    }

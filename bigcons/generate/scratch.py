@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -19,6 +20,8 @@ from bigcons.stores.locks import writer_lock
 from bigcons.stores.manifest import plain_disk_errors
 from bigcons.stores.place import Place
 from bigcons.stores.places import DiskPlace
+
+_log = logging.getLogger(__name__)
 
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
@@ -56,6 +59,7 @@ def local_output(out: Place) -> Iterator[Path]:
         yield out.path
         return
     with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
+        _log.info("%s is in a bucket: partitions wait in %s; a killed call starts anew", out, directory)
         yield Path(directory, "ensemble")
 
 

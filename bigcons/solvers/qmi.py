@@ -70,6 +70,10 @@ class QMI(PassClusterer):
     utility U_c (see `KCC`). Standardising the columns, which the papers mention, means centring them here;
     it does not alter k-means, while dividing by the deviation would change the objective.
 
+    Every partition counts alike, however noisy: where they differ much in noise the optimum can be far from
+    the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the labels
+    missing its adjusted Rand index was .83 to .85 where `MixtureModel`, with its background, reached .98.
+
     References
     ----------
     Topchy, Jain and Punch (2003), *Combining multiple weak clusterings*; (2005), section 3.
@@ -108,6 +112,10 @@ class KCC(PassClusterer):
     -----
     O(n M K) time a pass, O(B K) memory and 4 bytes an object. For "uh" a frequency counts as at least 1e-6,
     so that an object with a label its cluster never had is far away, not infinitely far.
+
+    Every partition counts alike, however noisy: where they differ much in noise the optimum can be far from
+    the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the labels
+    missing its adjusted Rand index was .83 to .85 where `MixtureModel`, with its background, reached .98.
 
     References
     ----------
