@@ -1,5 +1,7 @@
 """Pairs in tiles: where they may lie, how many, uniform, counted right, the same on any engine."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -171,3 +173,15 @@ def test_store_blocks__refuses_parts_that_are_no_table(tmp_path):
     with pytest.raises(ValueError, match="do not make up"):
         PairTable.store_blocks(tmp_path / "p", [part], n_objects=4, counts_dtype=np.dtype(np.uint8))
     assert not list(tmp_path.iterdir())
+
+
+def test_block_graph__of_a_fine_grid_holds_little_more_than_the_graph():
+    """A small budget makes many blocks, and the draws that mix their graph come on top of it."""
+    tracemalloc.start()
+    try:
+        others = tiles.block_graph(600, 8, np.random.default_rng(0))
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(map(len, others)) == 600 * 8
+    assert peak < 2 * held

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ import numpy as np
 from bigcons.coassociation.pair_numbers import distinct_numbers, pairs_of_numbers
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, format_size, rows_within
+from bigcons.memory import Block, format_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.pairs import PairTable
@@ -50,6 +51,7 @@ MIN_CHUNK_BITS, MAX_CHUNK_BITS = 16, 20
 
 # Exchanges of ends for each edge of the graph of blocks, after which the graph is as good as random.
 SWAPS_PER_EDGE = 10
+SWAPS_AT_ONCE = 1024
 
 
 class TilePlan(NamedTuple):
@@ -151,7 +153,7 @@ def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[se
 
 def _switch(others: list[set[int]], rng: np.random.Generator) -> None:
     edges = [(a, b) for a, known in enumerate(others) for b in sorted(known) if a < b]
-    for e, f, turn in rng.integers(2 * len(edges), size=(SWAPS_PER_EDGE * len(edges), 3)).tolist():
+    for e, f, turn in _swaps(len(edges), rng):
         (a, b), (c, d) = edges[e // 2], edges[f // 2]
         if turn % 2:
             c, d = d, c
@@ -162,6 +164,12 @@ def _switch(others: list[set[int]], rng: np.random.Generator) -> None:
             edges[e // 2], edges[f // 2] = (a, d), (c, b)
             _join(others, a, d)
             _join(others, c, b)
+
+
+def _swaps(n_edges: int, rng: np.random.Generator) -> Iterator[list[int]]:
+    """Yield ``(e, f, turn)``, all below ``2 n_edges``; of a fine grid there are millions, so few are held."""
+    for part in row_blocks(SWAPS_PER_EDGE * n_edges, SWAPS_AT_ONCE):
+        yield from rng.integers(2 * n_edges, size=(part.n_rows, 3)).tolist()
 
 
 def _join(others: list[set[int]], a: int, b: int) -> None:
