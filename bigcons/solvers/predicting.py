@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import Block
-from bigcons.solvers.base import ConsensusClusterer, Output
+from bigcons.solvers.base import ConsensusClusterer, Output, Use
 from bigcons.solvers.recoding import recode
 from bigcons.solvers.survey import labelled_objects
 from bigcons.stores.consensus import Consensus
@@ -53,7 +53,7 @@ class PredictingClusterer(ConsensusClusterer):
         check_is_fitted(self, "labels_")
         ensemble = as_ensemble(x)
         if out is None:
-            return np.concatenate([labels for labels, _ in self._placed(ensemble)])
+            return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
         with Consensus.create(
             out,
             n_objects=ensemble.n_objects,
@@ -61,21 +61,27 @@ class PredictingClusterer(ConsensusClusterer):
             chunk_rows=ensemble.chunk_rows,
             memberships=self.facts.soft,
         ) as writer:
-            for block, (labels, memberships) in zip(ensemble.blocks(), self._placed(ensemble), strict=True):
-                writer.write(block.start, labels, memberships)
+            rows = writer.rows
+            for written in self._placed(ensemble, lambda block, *found: rows.write(block.start, *found)):
+                writer.note(written)
             writer.describe(provenance={"ensemble": ensemble.path or "in memory", "predicted_by": repr(self)})
         return Consensus.open(out).labels
 
-    def _placed(self, ensemble: Ensemble) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Yield labels and, if soft, memberships of new objects, block by block."""
+    def _placed(
+        self, ensemble: Ensemble, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]
+    ) -> Iterator[Use]:
+        """Yield ``use(block, labels, memberships)`` of new objects, block by block; it is part of the tasks.
+
+        Memberships are None of a method that is not soft.
+        """
         tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()
         soft, even = self.facts.soft, np.float32(1.0 / self.n_clusters)
 
-        def place_block(block: Block) -> tuple[np.ndarray, np.ndarray | None]:
+        def place_block(block: Block) -> Use:
             labels = recode(ensemble.read(block.start, block.stop), tables)
             found, labelled = place(labels), labelled_objects(labels >= 0, weights)
             winners = np.where(labelled, found.argmax(axis=1) if soft else found, -1).astype(np.int32)
-            return winners, np.where(labelled[:, None], found, even) if soft else None
+            return use(block, winners, np.where(labelled[:, None], found, even) if soft else None)
 
         with open_engine(self.client) as engine:
             yield from engine.map(place_block, ensemble.blocks())
@@ -96,4 +102,4 @@ class SoftPredictingClusterer(PredictingClusterer):
         See `predict`; objects without any label get uniform memberships.
         """
         check_is_fitted(self, "labels_")
-        return np.concatenate([memberships for _, memberships in self._placed(as_ensemble(x))])
+        return np.concatenate(list(self._placed(as_ensemble(x), lambda _, __, memberships: memberships)))
