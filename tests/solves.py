@@ -15,6 +15,8 @@ N_OBJECTS, N_PARTITIONS, CHUNK_ROWS = 3000, 12, 256
 
 SOLVES = ["l2", "kl", "kl of tiles"]
 
+WEIGHTED = ["by information", "by weights"]
+
 
 def store_data(folder: Path) -> None:
     """Store an ensemble of twelve chunks, noisy copies of five groups with gaps, and pairs in tiles of it."""
@@ -31,12 +33,14 @@ def store_data(folder: Path) -> None:
 
 
 def parameters(solve: str, folder: Path) -> dict[str, Any]:
-    """Return the parameters of PCC for one of SOLVES: three passes, from a solved subsample."""
+    """Return the parameters of PCC for one of SOLVES or WEIGHTED: three passes, from a solved subsample."""
     common = {"n_clusters": 5, "n_init": 2, "max_iter": 3, "tol": 0.0, "random_state": 7}
     own = {
         "l2": {},
         "kl": {"divergence": "kl"},
         "kl of tiles": {"divergence": "kl", "pairs": str(folder / "pairs.zarr"), "n_init": 1},
+        "by information": {"weights": "information"},
+        "by weights": {"weights": np.linspace(0.0, 2.0, N_PARTITIONS)},
     }
     return {**common, **own[solve]}
 

@@ -13,7 +13,7 @@ from bigcons.coassociation.factorised import State
 from bigcons.execution.dask_engine import DaskEngine
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block
-from tests.solves import N_OBJECTS, SOLVES, bits, parameters, store_data
+from tests.solves import N_OBJECTS, SOLVES, WEIGHTED, bits, parameters, store_data
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
@@ -42,7 +42,7 @@ def fit(folder):
 @pytest.fixture(scope="module")
 def expected(fit):
     """The bits of every solve on the serial engine."""
-    return {solve: fit(solve, "serial") for solve in SOLVES}
+    return {solve: fit(solve, "serial") for solve in (*SOLVES, *WEIGHTED)}
 
 
 # Every solve with two processes; with one what is different there, and costs a start of a process each time.
@@ -68,7 +68,7 @@ def test_data__have_several_blocks_and_gaps(folder):
     assert len(PairTable.open(folder / "pairs.zarr").blocks()) > 5
 
 
-@pytest.mark.parametrize("solve", SOLVES)
+@pytest.mark.parametrize("solve", [*SOLVES, *WEIGHTED])
 @pytest.mark.parametrize("n_workers", [1, 2, 5])
 def test_fit__threads_give_the_bits_of_serial(solve, fit, expected, n_workers):
     assert fit(solve, ThreadsEngine(n_workers)) == expected[solve]
@@ -79,7 +79,9 @@ def test_fit__threads_give_the_bits_of_serial_from_random_memberships(solve, fit
     assert fit(solve, ThreadsEngine(3), init="dirichlet") == fit(solve, "serial", init="dirichlet")
 
 
-@pytest.mark.parametrize(("client", "solve"), ON_A_CLUSTER, indirect=["client"])
+@pytest.mark.parametrize(
+    ("client", "solve"), [*ON_A_CLUSTER, *((2, solve) for solve in WEIGHTED)], indirect=["client"]
+)
 def test_fit__dask_gives_the_bits_of_serial(solve, fit, expected, client, tmp_path):
     assert fit(solve, client, out=tmp_path / "consensus.zarr") == expected[solve]
 
