@@ -11,11 +11,12 @@ from bigcons.solvers.bce.model import (
     ALPHA_FLOOR,
     Parameters,
     best_alpha,
+    further_probabilities,
     label_probabilities,
     m_step,
     objective,
 )
-from bigcons.solvers.bce.variational import VariationalBCE, partition_start, random_start
+from bigcons.solvers.bce.variational import UNSEEN, VariationalBCE, partition_start, random_start
 from tests.naive import bce as naive
 from tests.strategies import label_matrices
 
@@ -61,17 +62,65 @@ def test_best_alpha__of_one_cluster_stays():
     assert best_alpha(np.array([0.7]), np.zeros(1), 5) == 0.7
 
 
-def test_m_step__is_that_of_the_paper():
-    rng = np.random.default_rng(0)
-    offsets, n = np.array([0, 2, 5]), 30.0
-    counts, log_means = rng.exponential(size=(5, 3)), np.array([-40.0, -50.0, -70.0])
+@st.composite
+def summed_statistics(draw):
+    """Draw parameters, counts and log_means of an M-step over partitions of 2 and 3 labels, and offsets."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    offsets, n = np.array([0, 2, 5]), draw(st.integers(2, 40))
+    counts = rng.exponential(size=(5, 3)) ** draw(st.sampled_from([1, 6])) * n
+    gamma = rng.dirichlet(np.full(3, draw(st.sampled_from([0.05, 1.0]))), n) * 9 + 0.02
+    log_means = (digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))).sum(axis=0)
+    before = Parameters(
+        rng.exponential(size=3) + ALPHA_FLOOR, label_probabilities(rng.random((5, 3)), offsets)
+    )
+    return before, counts, log_means, n, offsets
+
+
+@given(summed_statistics())
+def test_m_step__is_no_lower_than_before_in_any_part(problem):
+    before, counts, log_means, n, offsets = problem
+    found = m_step(*problem, lap=LAP, update_alpha=True)
+    gains = np.add.reduceat((counts + LAP) * np.log(found.beta / before.beta), offsets[:-1])
+    assert (gains >= -1e-9 * (1 + np.abs(counts).sum())).all()
+    values = [naive.alpha_value(alpha, log_means, n) for alpha in (before.alpha, found.alpha)]
+    assert values[1] >= values[0] - 1e-9 * abs(values[0])
+    assert (found.alpha >= ALPHA_FLOOR).all()
+    np.testing.assert_allclose(np.add.reduceat(found.beta, offsets[:-1]), 1)
+
+
+@given(summed_statistics())
+@settings(max_examples=25)
+def test_m_step__stays_at_that_of_the_paper(problem):
+    _, counts, log_means, n, offsets = problem
+    beta, _ = naive.m_step(np.split(counts, [2]), log_means, n, LAP, ALPHA_FLOOR)
+    best = Parameters(best_alpha(np.ones(3), log_means, n), np.concatenate(beta))
+    found = m_step(best, counts, log_means, n, offsets, lap=LAP, update_alpha=True)
+    np.testing.assert_allclose(found.beta, best.beta, rtol=1e-9)
+    np.testing.assert_allclose(found.alpha, best.alpha, rtol=1e-3)
+
+
+@given(summed_statistics())
+def test_further_probabilities__of_the_whole_way_are_the_best_ones(problem):
+    before, counts, _, _, offsets = problem
+    found = further_probabilities(before.beta, counts, offsets, 1.0)
+    np.testing.assert_allclose(found, label_probabilities(counts, offsets), rtol=1e-12)
+
+
+def test_m_step__keeps_alpha_if_told():
     before = Parameters(np.ones(3), np.full((5, 3), 0.5))
-    found = m_step(before, counts, log_means, n, offsets, lap=LAP, update_alpha=True)
-    beta, alpha = naive.m_step(np.split(counts, [2]), log_means, n, LAP, ALPHA_FLOOR)
-    np.testing.assert_allclose(found.beta, np.concatenate(beta))
-    np.testing.assert_allclose(found.alpha, alpha, rtol=1e-4)
-    kept = m_step(before, counts, log_means, n, offsets, lap=LAP, update_alpha=False)
-    np.testing.assert_array_equal(kept.alpha, before.alpha)
+    found = m_step(
+        before, np.ones((5, 3)), np.full(3, -50.0), 30.0, np.array([0, 2, 5]), lap=LAP, update_alpha=False
+    )
+    np.testing.assert_array_equal(found.alpha, before.alpha)
+
+
+def test_for_all__gives_every_cluster_labels_that_the_sample_lacks():
+    problem = VariationalBCE(np.array([0, 2, 5]), 2, init="partition", lap=LAP, update_alpha=True)
+    beta = np.array([[1.0, 0.5], [0.0, 0.5], [0.0, 0.2], [1.0, 0.0], [0.0, 0.8]])
+    found = problem.for_all({"alpha": np.ones(2), "beta": beta})
+    np.testing.assert_allclose(np.add.reduceat(found["beta"], [0, 2]), 1)
+    np.testing.assert_allclose(found["beta"][beta == 0], UNSEEN / np.array([2, 3, 3, 3]))
+    np.testing.assert_array_equal(found["alpha"], np.ones(2))
 
 
 def test_objective__is_the_bound_and_the_prior_of_lap():

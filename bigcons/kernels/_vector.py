@@ -2,9 +2,8 @@
 
 ``load8`` and ``store8`` move eight consecutive entries of a flat float64 array, from an offset in entries;
 ``add8`` adds two vectors, ``add_times8`` a vector times a number, ``add_products8`` one times another, and
-``sum8`` sums the entries. LLVM maps them to whatever the processor
-has (AVX-512, AVX2, SSE, NEON). Offsets are not checked against the array's length: rows are padded to whole
-vectors by the caller.
+``sum8`` sums the entries. LLVM maps them to whatever the processor has (AVX-512, AVX2, SSE, NEON). Offsets
+are not checked against the array's length: rows are padded to whole vectors by the caller.
 """
 
 from __future__ import annotations

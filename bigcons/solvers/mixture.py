@@ -69,6 +69,10 @@ class MixtureProblem:
             np.add.at(T[:, :K], first + labels[seen, u].astype(np.int64), r[seen])
         return self.state(T, sizes), None
 
+    def for_all(self, state: State) -> State:
+        """Return the state itself."""
+        return state
+
     def visit(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> tuple[Stats, None]:
         """Take the E-step of a block."""
         T, sizes = self._zeros()

@@ -50,6 +50,10 @@ class Problem(Protocol):
         """
         ...
 
+    def for_all(self, state: State) -> State:
+        """Return the state to begin passes over all objects from, given where a sample settled."""
+        ...
+
     def visit(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None
     ) -> tuple[Stats, np.ndarray | None]:
@@ -133,7 +137,9 @@ def solve_by_passes(
 
     def begin() -> Finalists:
         finalists, rows = _finalists(problem, sample, n_init, n_finalists, max_passes, tol, seed, engine)
-        if rows is None or sample.shape[0] < ensemble.n_objects:
+        if sample.shape[0] < ensemble.n_objects:
+            return finalists._replace(following=[problem.for_all(state) for state in finalists.following])
+        if rows is None:
             return finalists
         for block in blocks:
             arrays.write(0, block, rows[block.start : block.stop])

@@ -49,6 +49,10 @@ class TableProblem(ABC):
         count_assigned(labels, self.offsets, assigned, T, sizes)
         return self.state(T, sizes), assigned[:, None]
 
+    def for_all(self, state: State) -> State:
+        """Return the state itself."""
+        return state
+
     def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
         """Assign the objects of a block and count their new clusters."""
         rows = labels.shape[0]

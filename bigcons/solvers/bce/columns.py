@@ -18,7 +18,13 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.kernels import bce as kernel
-from bigcons.solvers.bce.model import best_alpha, label_probabilities, log_normaliser
+from bigcons.solvers.bce.model import (
+    RELAXATION,
+    further_alpha,
+    further_probabilities,
+    label_probabilities,
+    log_normaliser,
+)
 from bigcons.solvers.bce.variational import (
     CERTAINTY,
     E_STEP_TOL,
@@ -69,17 +75,26 @@ class ColumnClient:
         values[self._objects, self._partitions] = log_beta[self._base]
         return Message(values, float(self._lap * log_beta.sum()))
 
-    def receive(self, shares: np.ndarray, *, smoothing: float = 0.0) -> None:
-        """Estimate the label probabilities from shares (n, own partitions, K), or (n, K) for all alike."""
+    def receive(self, shares: np.ndarray, *, smoothing: float = 0.0, relaxation: float = 1.0) -> None:
+        """Estimate the label probabilities from shares (n, own partitions, K), or (n, K) for all alike.
+
+        ``relaxation`` as of `further_probabilities`, 1 for the best ones.
+        """
         if shares.ndim == 2:
             shares = np.broadcast_to(shares[:, None, :], (*self._labels.shape, shares.shape[1]))
         counts = np.full((int(self._offsets[-1]), shares.shape[2]), self._lap + smoothing)
         np.add.at(counts, self._base, shares[self._objects, self._partitions])
-        self.beta = label_probabilities(counts, self._offsets)
+        if self.beta is None or relaxation == 1.0:
+            self.beta = label_probabilities(counts, self._offsets)
+        else:
+            self.beta = further_probabilities(self.beta, counts, self._offsets, relaxation)
 
 
 class ColumnServer(Protocol):
     """The model's part: what lies between the clients' messages and their answers."""
+
+    relaxation: float
+    """How far the clients go towards the label probabilities of an answer, see `further_probabilities`."""
 
     def respond(self, messages: Sequence[Message]) -> tuple[list[np.ndarray], Record]:
         """Return the answer to each client, and the record of the parameters that the messages are of."""
@@ -95,6 +110,8 @@ class BCEServer:
 
     Memory O(n M K): the messages themselves.
     """
+
+    relaxation = RELAXATION
 
     def __init__(self, alpha: np.ndarray, *, update_alpha: bool = True) -> None:
         self.alpha = alpha
@@ -131,7 +148,7 @@ class BCEServer:
     def update(self) -> None:
         """Take the M-step of alpha."""
         if self.update_alpha:
-            self.alpha = best_alpha(self.alpha, self._log_means, self._n_labelled)
+            self.alpha = further_alpha(self.alpha, self._log_means, self._n_labelled)
 
     def memberships(self) -> np.ndarray:
         """Return the expected proportions (n, K) float32 after the last messages."""
@@ -146,6 +163,8 @@ class MixtureServer:
     The paper's mixture, without a background. ``smoothing`` is that of the weights. All clients get the same
     responsibilities (n, K).
     """
+
+    relaxation = 1.0
 
     def __init__(self, weights: np.ndarray, *, smoothing: float = 1e-6) -> None:
         self.weights = weights
@@ -213,7 +232,7 @@ def fit_columns(
             break
         server.update()
         for client, answer in zip(clients, answers, strict=True):
-            client.receive(answer)
+            client.receive(answer, relaxation=server.relaxation)
     return ColumnSolution(records, settled)
 
 

@@ -7,7 +7,14 @@ import numpy as np
 from bigcons.kernels import bce as kernel
 from bigcons.kernels.assignment import count_assigned
 from bigcons.seeding import generator
-from bigcons.solvers.bce.model import ALPHA_FLOOR, Parameters, label_probabilities, m_step, objective
+from bigcons.solvers.bce.model import (
+    ALPHA_FLOOR,
+    Parameters,
+    label_probabilities,
+    m_step,
+    objective,
+    sums_by_partition,
+)
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.passes import Record, State, Stats, gains_little
 
@@ -23,6 +30,10 @@ LAST_E_STEPS = 500
 CERTAINTY = 0.9
 SMOOTHING = 0.1
 START_ALPHA = 0.5
+
+# The share of each cluster's labels that is spread evenly over all labels when a start goes from the
+# sample on to all objects: probabilities that the sample has driven to zero take many passes to come back.
+UNSEEN = 0.1
 
 # Keeps the draws of a random start off zero.
 LEAST_PROBABILITY = 1e-6
@@ -51,6 +62,11 @@ class VariationalBCE:
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
         """Return the first state of start ``number``, from rows of labels (rows, M)."""
         return STARTS[self.init](labels, self.offsets, self.n_carried, seed, number), None
+
+    def for_all(self, state: State) -> State:
+        """Return the state with a few labels of each kind in every cluster."""
+        sizes = sums_by_partition(np.ones_like(state["beta"]), self.offsets)
+        return {**state, "beta": (1.0 - UNSEEN) * state["beta"] + UNSEEN / sizes}
 
     def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
         """Return the statistics of a block under ``state``, and its gamma (rows, K) float32."""
