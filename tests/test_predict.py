@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bigcons import IVC, PCC, Consensus, Ensemble
@@ -57,8 +58,29 @@ def test_predict__unseen_labels_are_missing_labels(model: PCC, halves: tuple[np.
     strange = new.copy()
     strange[:, 0] = 77
     without = new.copy()
-    without[1:, 0] = -1  # a partition needs one label at least
-    np.testing.assert_array_equal(model.predict(strange)[1:], model.predict(without)[1:])
+    without[:, 0] = -1
+    np.testing.assert_array_equal(model.predict(strange), model.predict(without))
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_predict__of_one_object_is_that_of_many(halves: tuple[np.ndarray, ...], text: bool) -> None:
+    """An object that some partitions did not see may come alone."""
+    old, new = (
+        np.where(labels < 0, None, np.char.add("c", labels.astype(str)).astype(object)) if text else labels
+        for labels in halves[:2]
+    )
+    model = PCC(6, random_state=0).fit(old)
+    together = model.predict(new[:20])
+    np.testing.assert_array_equal([model.predict(new[i : i + 1])[0] for i in range(20)], together)
+
+
+def test_predict__refuses_partitions_in_another_order(halves: tuple[np.ndarray, ...]) -> None:
+    old, new, _ = halves
+    model = IVC(6, random_state=0).fit(pd.DataFrame(old).add_prefix("run"))
+    turned = pd.DataFrame(new).add_prefix("run").iloc[:, ::-1]
+    with pytest.raises(InvalidInputError, match="'run39' where 'run0' was fitted; give .* the same order"):
+        model.predict(turned)
+    np.testing.assert_array_equal(model.predict(turned.iloc[:, ::-1]), model.predict(new))
 
 
 def test_predict__objects_without_labels_get_minus_one(model: PCC, halves: tuple[np.ndarray, ...]) -> None:

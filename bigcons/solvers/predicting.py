@@ -17,7 +17,7 @@ from bigcons.solvers.base import ConsensusClusterer, Output, Use
 from bigcons.solvers.recoding import recode
 from bigcons.solvers.survey import labelled_objects
 from bigcons.stores.consensus import Consensus
-from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.ensemble import Ensemble
 
 
 class PredictingClusterer(ConsensusClusterer):
@@ -47,11 +47,12 @@ class PredictingClusterer(ConsensusClusterer):
     def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
         """Return labels (n_objects,) int32 of objects given by their base labels, -1 where these say nothing.
 
-        ``x`` as in ``fit``, with the same partitions; labels that were not seen in ``fit`` count as missing.
+        ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
+        labels that were not seen in ``fit`` count as missing.
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self, "labels_")
-        ensemble = as_ensemble(x)
+        ensemble = self._recoding.ensemble(x)
         if out is None:
             return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
         with Consensus.create(
@@ -102,4 +103,6 @@ class SoftPredictingClusterer(PredictingClusterer):
         See `predict`; objects without any label get uniform memberships.
         """
         check_is_fitted(self, "labels_")
-        return np.concatenate(list(self._placed(as_ensemble(x), lambda _, __, memberships: memberships)))
+        return np.concatenate(
+            list(self._placed(self._recoding.ensemble(x), lambda _, __, memberships: memberships))
+        )

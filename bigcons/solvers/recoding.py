@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble import Ensemble, as_ensemble
 
 
 class Recoding:
@@ -19,13 +19,24 @@ class Recoding:
 
     def __init__(self, fitted: Ensemble) -> None:
         self.values = original_values(fitted)
+        self.names = list(fitted.names)
         self.offsets = fitted.offsets
+
+    def ensemble(self, x: Any) -> Ensemble:
+        """Return new labels as an ensemble; a partition that saw none of these objects may be all missing."""
+        return as_ensemble(x, self.values)
 
     def tables(self, new: Ensemble) -> list[np.ndarray]:
         """Return for each partition the fitted code of each code of ``new``, -1 where there is none."""
         if new.n_partitions != len(self.values):
             raise InvalidInputError(
                 f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "
+                "give the same partitions in the same order."
+            )
+        if new.names != self.names and sorted(new.names) == sorted(self.names):
+            u = next(u for u, name in enumerate(self.names) if new.names[u] != name)
+            raise InvalidInputError(
+                f"the new labels have partition {new.names[u]!r} where {self.names[u]!r} was fitted; "
                 "give the same partitions in the same order."
             )
         return [

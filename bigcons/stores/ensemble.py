@@ -54,10 +54,7 @@ class Ensemble:
         negative numbers are missing labels. Raises InvalidInputError for labels that are neither whole
         numbers nor text, for an empty or ragged matrix and for a partition without any label.
         """
-        source = _source_of(x)
-        learnt = learn(source, partition_names(source, names))
-        head = _head(learnt, {"made_by": "from_labels", "source": _describe(x)})
-        return cls(growing.gather(source, learnt), head, [e.categories for e in learnt.encodings])
+        return _in_memory(x, names, None)
 
     @classmethod
     def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
@@ -320,13 +317,29 @@ class Ensemble:
         return rows
 
 
-def as_ensemble(x: Any) -> Ensemble:
-    """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory."""
+def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
+    """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory.
+
+    Labels that are read get the codes of the ``known`` values of each partition, if given, and other values
+    codes behind these; a partition with known values may then be without labels.
+    """
     if isinstance(x, Ensemble):
         return x
     if isinstance(x, (str, os.PathLike)) and manifest.is_store(x):
         return Ensemble.open(x)
-    return Ensemble.from_labels(x)
+    return _in_memory(x, None, known)
+
+
+def _in_memory(x: Any, names: Sequence[str] | None, known: Sequence[np.ndarray] | None) -> Ensemble:
+    source = _source_of(x)
+    if known is not None and source.n_partitions != len(known):
+        raise InvalidInputError(
+            f"the new labels have n_partitions={source.n_partitions} but {len(known)} were fitted; "
+            "give the same partitions in the same order."
+        )
+    learnt = learn(source, partition_names(source, names), known=known)
+    head = _head(learnt, {"made_by": "from_labels", "source": _describe(x)})
+    return Ensemble(growing.gather(source, learnt), head, [e.categories for e in learnt.encodings])
 
 
 def import_labels(
