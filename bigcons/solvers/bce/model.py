@@ -50,7 +50,7 @@ def m_step(
     counts (B, K) are the summed ``phi``, log_means (K,) the summed expectations of log theta (equations for
     the M-step in section 3.2). The paper's Newton iterations for alpha need nothing else of the objects.
     The paper takes the maximum; this goes beyond it where that is still higher than before (over-relaxed,
-    hence generalised, EM). On planted ensembles that saves passes after `VariationalBCE.for_all`, not without.
+    hence generalised, EM). On planted ensembles it saves passes after `VariationalBCE.for_all`, not without.
     """
     alpha, beta = parameters
     if update_alpha:
