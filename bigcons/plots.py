@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = ["coassociation", "convergence", "memberships", "overview"]
+
 # Okabe and Ito (2008) in the order in which neighbours differ most, then four of Tol's muted colours
 PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"),
@@ -70,12 +72,13 @@ def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLik
     return figure
 
 
-def convergence(history: Mapping[str, Sequence[float]]) -> Figure:
+def convergence(consensus: Any) -> Figure:
     """Draw the objective and the optimality gap of a solve by pass (or by step).
 
-    ``history`` is ``history_`` of a fitted clusterer or ``Consensus.history``: lists named ``pass`` or
-    ``step``, ``objective`` and, where the method has one, ``gap``.
+    ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
+    ``pass`` or ``step``, ``objective`` and, where the method has one, ``gap``.
     """
+    history = _history_of(consensus)
     unit = "pass" if "pass" in history else "step"
     if not history.get(unit) or not history.get("objective"):
         raise InvalidInputError(
@@ -182,6 +185,16 @@ def _draw_memberships(axes: Axes, consensus: Any, n_objects: int, random_state: 
     axes.set_yticks(range(n_clusters))
 
 
+def _history_of(consensus: Any) -> Mapping[str, Sequence[float]]:
+    history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
+    if not isinstance(history, Mapping):
+        raise InvalidInputError(
+            f"consensus has type {type(consensus).__name__} and no history; "
+            "pass a Consensus, a fitted clusterer, or its history_."
+        )
+    return history
+
+
 def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], colour: str) -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
@@ -276,3 +289,7 @@ def _matplotlib() -> ModuleType:
             "matplotlib is not installed and figures need it; run pip install 'bigcons[plot]'."
         ) from error
     return matplotlib
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -209,6 +209,29 @@ def test_solve__takes_options_of_the_method_in_any_place(ensemble, run, ran):
     assert parameters["n_init"] == 3
 
 
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("slove e.zarr", "solve?"),
+        ("solve e.zarr -k 3 -o c.zarr --memroy 2GB", "--memory?"),
+        ("solve e.zarr -k 3 -o c.zarr --divergance kl", "--divergence?"),
+        ("solve e.zarr -k 3 -o c.zarr -m hbfg", "hbgf?"),
+        ("methods hbfg", "hbgf?"),
+    ],
+)
+def test_mistyped_words__are_recognised(run, line, word):
+    result = run(line)
+    assert result.exit_code == 2
+    assert f"Did you mean {word}" in " ".join(result.stderr.split())
+
+
+def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):
+    result = run(f"solve {ensemble} -m pcc -k auto -o c.zarr")
+    assert result.exit_code == 2
+    assert "does not find the number of clusters" in result.stderr
+    assert ran(f"solve {ensemble} -m eac --criterion lifetime -k auto -o c.zarr")["n_clusters"] >= 1
+
+
 def test_score__wants_something_to_judge_by(consensus, run):
     assert run(f"score {consensus}").exit_code == 2
 
@@ -349,6 +372,17 @@ def test_warnings__are_one_line(ensemble, run):
 def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
     monkeypatch.setattr(manifest, "read", Mock(side_effect=error))
     assert_fails_in_one_line(run("info e.zarr"), str(error))
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("score consensus.zarr --truth nowhere.npy", "nowhere.npy: No such file"),
+        ("plot consensus.zarr -o labels.csv", "labels.csv: File exists; check the path"),
+    ],
+)
+def test_paths_that_cannot_be__are_named_with_the_reason(consensus, run, line, complaint):
+    assert_fails_in_one_line(run(line), complaint)
 
 
 def test_interrupt__is_one_line_and_status_130(run, monkeypatch):

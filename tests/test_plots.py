@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from bigcons import plots
+from bigcons import PCC, plots
 from bigcons.errors import InvalidInputError
 from bigcons.metrics.geometry import vat_order
 from bigcons.stores.consensus import Consensus
@@ -113,6 +113,21 @@ def test_convergence__draws_objective_and_gap(unit):
     np.testing.assert_array_equal(lower.lines[0].get_ydata(), [1.0, np.nan, 0.1])
     assert lower.get_yscale() == "log"
     assert unit in lower.get_xlabel()
+
+
+def test_convergence__takes_what_memberships_takes(tmp_path):
+    _, labels = three_groups()
+    model = PCC(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
+    for source in (model, Consensus.open(tmp_path / "c.zarr"), model.history_):
+        np.testing.assert_array_equal(
+            plots.convergence(source).axes[0].lines[0].get_ydata(), model.history_["objective"]
+        )
+    with pytest.raises(InvalidInputError, match="type ndarray and no history"):
+        plots.convergence(labels)
+
+
+def test_plots__completion_shows_the_figures_alone():
+    assert dir(plots) == ["coassociation", "convergence", "memberships", "overview"]
 
 
 def test_convergence__leaves_out_a_gap_nobody_measured():

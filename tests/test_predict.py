@@ -78,7 +78,7 @@ def test_predict__refuses_partitions_in_another_order(halves: tuple[np.ndarray, 
     old, new, _ = halves
     model = IVC(6, random_state=0).fit(pd.DataFrame(old).add_prefix("run"))
     turned = pd.DataFrame(new).add_prefix("run").iloc[:, ::-1]
-    with pytest.raises(InvalidInputError, match="'run39' where 'run0' was fitted; give .* the same order"):
+    with pytest.raises(InvalidInputError, match=r"'run39' where 'run0' was fitted; give .* the same order"):
         model.predict(turned)
     np.testing.assert_array_equal(model.predict(turned.iloc[:, ::-1]), model.predict(new))
 

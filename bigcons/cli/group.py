@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import bigcons
-from bigcons.cli.output import emit_error
+from bigcons.cli.output import did_you_mean, emit_error
 from bigcons.cli.progress import progress_on_terminal
 from bigcons.errors import BigconsError, ConvergenceWarning, UnlabelledObjectsWarning
 
@@ -33,18 +33,34 @@ class LazyGroup(click.Group):
         module = "import_" if cmd_name == "import" else cmd_name
         return importlib.import_module(f"bigcons.cli.{module}").command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that ``args`` begin with; name the nearest if there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(error.message + did_you_mean(args[0], COMMANDS), error.ctx) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command with its progress, warnings and errors as lines on standard error."""
         with progress_on_terminal(), _warnings_in_one_line():
             try:
                 return super().invoke(ctx)
             except (BigconsError, OSError, MemoryError) as error:
-                reason = " ".join(str(error).split())
+                reason = " ".join(_reason(error).split())
                 emit_error(ctx, reason)
                 raise click.ClickException(reason) from error
             except KeyboardInterrupt:
                 click.echo("Interrupted: nothing unfinished was left under its final name.", err=True)
                 ctx.exit(INTERRUPTED)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what an error says; of the machine's own, the file and what became of it."""
+    if isinstance(error, OSError) and not isinstance(error, BigconsError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}; check the path, or choose another."
+    return str(error)
 
 
 @contextmanager

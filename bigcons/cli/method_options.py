@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from bigcons.cli.output import did_you_mean
+
 # parameters with an option or argument of their own in every solve, or that a command line cannot give
 _COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
 _WORDS = {"none": None, "true": True, "false": False}
@@ -17,6 +19,15 @@ def parameters_of(method: type) -> dict[str, Any]:
     """Return the defaults of the parameters that belong to ``method`` alone."""
     given = inspect.signature(method).parameters.values()
     return {p.name: p.default for p in given if p.name not in _COMMON}
+
+
+def no_method(name: str) -> click.UsageError:
+    """Return the refusal of a method that there is not."""
+    from bigcons.solvers import METHODS
+
+    return click.UsageError(
+        f"There is no method {name!r}; choose one of {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
+    )
 
 
 def parse_words(name: str, method: type, given: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -68,5 +79,9 @@ def _value(option: str, text: str, default: Any) -> Any:
 
 
 def _foreign(name: str, known: Mapping[str, Any], option: str) -> str:
-    own = ", ".join(f"--{parameter.replace('_', '-')}" for parameter in known)
-    return f"Method {name!r} takes no --{option}; it takes {own or 'no options of its own'}."
+    own = [f"--{parameter.replace('_', '-')}" for parameter in known]
+    common = [word for p in click.get_current_context().command.params for word in p.opts]
+    takes = ", ".join(own) or "no options of its own"
+    return (
+        f"Method {name!r} takes no --{option}; it takes {takes}.{did_you_mean(f'--{option}', own + common)}"
+    )

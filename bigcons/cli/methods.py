@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigcons.cli.method_options import parameters_of
+from bigcons.cli.method_options import no_method, parameters_of
 from bigcons.cli.output import emit, reporting, table
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ def command(name: str | None) -> None:
         emit({"methods": methods}, _table(methods))
         return
     if name not in METHODS:
-        raise click.UsageError(f"There is no method {name!r}; choose one of {', '.join(METHODS)}.")
+        raise no_method(name)
     method = METHODS[name]
     options = "\n".join(
-        f"  --{parameter.replace('_', '-')}  (default: {default})"
+        f"  --{parameter.replace('_', '-')}  (default: {'none' if default is None else default})"
         for parameter, default in parameters_of(method).items()
     )
     emit(
@@ -61,4 +61,4 @@ def _table(methods: dict[str, dict[str, Any]]) -> str:
         }
         for name, entry in methods.items()
     ]
-    return table(list(rows[0]), rows)
+    return table(list(rows[0]), rows, text=("missing labels", "needs", "paper"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -45,17 +46,27 @@ def facts(items: Mapping[str, Any]) -> str:
     return "\n".join(_fact_lines(items, indent=0))
 
 
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
-    """Lay out a table for a terminal: the first column to the left, the others to the right."""
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]], *, text: Sequence[str] = ()) -> str:
+    """Lay out a table for a terminal: the first column and those of ``text`` to the left, others right."""
     lines = [list(columns), *([row.get(column, "") for column in columns] for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
-    return "\n".join(_table_line(cells, widths) for cells in lines)
+    to_the_left = [column in (columns[0], *text) for column in columns]
+    return "\n".join(_table_line(cells, widths, to_the_left) for cells in lines)
 
 
-def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    right = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
-    return "  ".join([cells[0].ljust(widths[0]), *right]).rstrip()
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a sentence that names the ``known`` word nearest to a mistyped one, empty if none is near."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def _table_line(cells: Sequence[str], widths: Sequence[int], to_the_left: Sequence[bool]) -> str:
+    placed = [
+        cell.ljust(width) if left else cell.rjust(width)
+        for cell, width, left in zip(cells, widths, to_the_left, strict=True)
+    ]
+    return "  ".join(placed).rstrip()
 
 
 def _fact_lines(items: Mapping[str, Any], indent: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bigcons.cli.method_options import parse_words
+from bigcons.cli.method_options import no_method, parse_words
 from bigcons.cli.options import ClusterCount, output_option, overwrite_option, random_state_option
 from bigcons.cli.output import emit, facts, reporting
 
@@ -70,7 +70,7 @@ def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[st
     from bigcons.solvers import METHODS
 
     if name not in METHODS:
-        raise click.UsageError(f"There is no method {name!r}; choose one of {', '.join(METHODS)}.")
+        raise no_method(name)
     method = METHODS[name]
     arguments, own = parse_words(name, method, words)
     if len(arguments) != 1:
@@ -84,5 +84,7 @@ def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[st
         options = ", ".join(f"--{parameter.replace('_', '-')}" for parameter in sorted(foreign))
         raise click.UsageError(f"Method {name!r} takes no {options}; leave it out.")
     if given.get("n_clusters") == "auto":
+        if "None" not in str(parameters["n_clusters"].annotation):
+            raise click.UsageError(f"Method {name!r} does not find the number of clusters; give it with -k.")
         given["n_clusters"] = None
     return arguments[0], method(**given, **own)
