@@ -68,6 +68,10 @@ class UnlabelledObjectsWarning(UserWarning):
     """Some objects carry no label in any partition and therefore get none in the consensus."""
 
 
+class SuspectLabelsWarning(UserWarning):
+    """A table of labels that looks like something else: turned by 90 degrees, or with a column of ids."""
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn of the line that called bigcons, however deep in bigcons this is called."""
     level, frame = 1, sys._getframe()

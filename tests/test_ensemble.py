@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.errors import InvalidInputError, StoreNotFoundError
-from bigcons.stores.ensemble import as_ensemble
+from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspectLabelsWarning
+from bigcons.stores.ensemble import as_ensemble, import_labels
 from bigcons.stores.importing import default_chunk_rows, rechunk
 from tests.naive import ensemble as naive
 from tests.stores import values_of
@@ -345,3 +345,22 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
     assert as_ensemble([[0], [1]]).n_objects == 2
     with pytest.raises(StoreNotFoundError, match="does not exist"):
         as_ensemble("missing.zarr")
+
+
+@pytest.mark.parametrize(
+    ("table", "advice"),
+    [
+        (
+            pd.DataFrame({"run": [0, 1] * 100, "id": range(200)}),
+            "'id' has a label of its own .* leave it out",
+        ),
+        (np.tile([0, 1], (2, 100)), r"2 objects \(rows\) in 200 partitions .* transpose it"),
+    ],
+)
+def test_labels_that_look_like_something_else__are_taken_with_a_warning(table, advice, tmp_path):
+    with pytest.warns(SuspectLabelsWarning, match=advice) as caught:
+        read = Ensemble.from_labels(table)
+    assert caught[0].filename == __file__
+    with pytest.warns(SuspectLabelsWarning, match=advice):
+        stored = import_labels(table, tmp_path / "e.zarr")
+    assert values_of(stored) == values_of(read) == np.asarray(table).tolist()

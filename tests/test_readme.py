@@ -45,13 +45,15 @@ def test_readme__shell_lines_run(some_files):
 
 def test_readme__python_lines_run(some_files):
     labels, truth = some_files
-    names = {"labels": labels, "truth": truth}
-    first, stored, in_a_bucket = code_blocks("python")
+    names = {"labels": labels, "truth": truth, "np": np}
+    first, opened, stored, in_a_bucket = code_blocks("python")
     compile(in_a_bucket, str(README), "exec")  # run against a server of S3 in test_object_stores
     exec(compile(first, str(README), "exec"), names)
     assert names["model"].labels_.shape == truth.shape
     Ensemble.open("ensemble.zarr").save("new_objects.zarr")
     exec(compile(stored, str(README), "exec"), names)
+    exec(compile(opened, str(README), "exec"), names)
+    np.testing.assert_array_equal(np.loadtxt("consensus.csv", skiprows=1), names["model"].labels_)
     assert names["model"].memberships_.shape == (400, 10)
     assert Consensus.open("placed.zarr").labels.shape == truth.shape
 

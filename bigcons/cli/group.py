@@ -13,7 +13,7 @@ import click
 import bigcons
 from bigcons.cli.output import did_you_mean, emit_error
 from bigcons.cli.progress import progress_on_terminal
-from bigcons.errors import BigconsError, ConvergenceWarning, UnlabelledObjectsWarning
+from bigcons.errors import BigconsError, ConvergenceWarning, SuspectLabelsWarning, UnlabelledObjectsWarning
 
 COMMANDS = ("demo", "generate", "import", "sample", "solve", "score", "plot", "info", "verify", "methods")
 INTERRUPTED = 130
@@ -71,7 +71,7 @@ def _warnings_in_one_line() -> Iterator[None]:
         click.echo(f"Warning: {message}", err=True)
 
     with warnings.catch_warnings():
-        for category in (ConvergenceWarning, UnlabelledObjectsWarning):
+        for category in (ConvergenceWarning, SuspectLabelsWarning, UnlabelledObjectsWarning):
             warnings.simplefilter("always", category)
         warnings.showwarning = show  # type: ignore[assignment]
         yield

@@ -23,6 +23,7 @@ from bigcons.stores.importing import (
     learn,
     partition_names,
     rows_per_read,
+    warn_of_suspects,
 )
 from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, open_labels
 from bigcons.stores.place import StorePath
@@ -54,7 +55,8 @@ class Ensemble:
         negative numbers are missing labels. Raises InvalidInputError for labels that are neither whole
         numbers nor text, for an empty or ragged matrix and for a partition without any label.
         """
-        return _in_memory(x, names, None)
+        provenance = {"made_by": "from_labels", "source": _describe(x)}
+        return _warned_of(_in_memory(_source_of(x), provenance, names=names))
 
     @classmethod
     def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
@@ -327,19 +329,15 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
         return x
     if isinstance(x, (str, os.PathLike)) and manifest.is_store(x):
         return Ensemble.open(x)
-    return _in_memory(x, None, known)
-
-
-def _in_memory(x: Any, names: Sequence[str] | None, known: Sequence[np.ndarray] | None) -> Ensemble:
+    if known is None:
+        return Ensemble.from_labels(x)
     source = _source_of(x)
-    if known is not None and source.n_partitions != len(known):
+    if source.n_partitions != len(known):
         raise InvalidInputError(
             f"the new labels have n_partitions={source.n_partitions} but {len(known)} were fitted; "
             "give the same partitions in the same order."
         )
-    learnt = learn(source, partition_names(source, names), known=known)
-    head = _head(learnt, {"made_by": "from_labels", "source": _describe(x)})
-    return Ensemble(growing.gather(source, learnt), head, [e.categories for e in learnt.encodings])
+    return _in_memory(source, {"made_by": "from_labels", "source": _describe(x)}, known=known)
 
 
 def import_labels(
@@ -358,7 +356,14 @@ def import_labels(
     """
     manifest.refuse_existing(out, overwrite)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
-    return _import(_source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
+    return _warned_of(
+        _import(_source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
+    )
+
+
+def _warned_of(ensemble: Ensemble) -> Ensemble:
+    warn_of_suspects(ensemble.n_objects, ensemble.names, ensemble.n_clusters)
+    return ensemble
 
 
 def write_partitions(
@@ -397,7 +402,17 @@ def ensemble_of(
     if out is not None:
         manifest.refuse_existing(out, overwrite)
         return _import(source, out, None, provenance, overwrite, parse_size(memory), None)
-    learnt = learn(source, partition_names(source, None))
+    return _in_memory(source, provenance)
+
+
+def _in_memory(
+    source: LabelSource,
+    provenance: dict[str, Any],
+    *,
+    names: Sequence[str] | None = None,
+    known: Sequence[np.ndarray] | None = None,
+) -> Ensemble:
+    learnt = learn(source, partition_names(source, names), known=known)
     labels = growing.gather(source, learnt)
     return Ensemble(labels, _head(learnt, provenance), [e.categories for e in learnt.encodings])
 

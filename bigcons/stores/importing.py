@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspectLabelsWarning, warn_user
 from bigcons.memory import format_size, rows_within
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.stores.relabel import Encoding, Learner, RawColumn
@@ -21,6 +21,10 @@ MIN_CHUNK_ROWS = 1_024
 _N_CHUNKS = 16
 _WORKING_BYTES = 40
 """per row, beside the blocks: columns are encoded one at a time, in 64-bit numbers"""
+
+_SUSPECT_PARTITIONS = 200
+_SUSPECT_IDS = 200
+"""smaller tables may well have as many partitions, or objects that are all apart"""
 
 
 class Learnt(NamedTuple):
@@ -182,4 +186,21 @@ def _check_values_fit(learners: Sequence[Learner], budget: int | None) -> None:
         raise MemoryBudgetError(
             f"memory cannot hold the distinct labels, which take {format_size(needed)} "
             f"of the {format_size(budget)} set apart for them; raise the budget."
+        )
+
+
+def warn_of_suspects(n_objects: int, names: Sequence[str], n_clusters: np.ndarray) -> None:
+    """Warn of labels that look like a turned matrix or like a column of ids."""
+    if len(names) >= max(_SUSPECT_PARTITIONS, 10 * n_objects):
+        warn_user(
+            f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns); "
+            "if it is the other way round, transpose it.",
+            SuspectLabelsWarning,
+        )
+    (ids,) = np.nonzero(n_clusters == max(n_objects, _SUSPECT_IDS))
+    if 0 < ids.size < len(names):  # where all columns are so, none stands out
+        warn_user(
+            f"partition {names[ids[0]]!r} has a label of its own for every object; "
+            "if it holds their ids, leave it out.",
+            SuspectLabelsWarning,
         )
