@@ -53,6 +53,14 @@ def stored(labels, path, chunk_rows):
 # What is reported
 
 
+def test_fit__again_with_other_parameters_keeps_nothing_that_only_the_first_fit_found():
+    labels, _ = planted()
+    model = PCC(3, tol=1e-2, random_state=0).fit(labels)
+    assert hasattr(model, "weights_")
+    again = quiet(model.set_params(pairs="dense"), labels)
+    assert sorted(vars(again)) == sorted(vars(quiet(PCC(3, pairs="dense", tol=1e-2, random_state=0), labels)))
+
+
 @pytest.mark.parametrize("pairs", ["all", "dense"])
 def test_fit__reports_the_gap_and_the_objective_of_what_it_returns(pairs):
     labels, _ = planted()

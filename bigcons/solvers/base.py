@@ -107,6 +107,8 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
             refuse_existing(output.path, output.overwrite)
         ensemble = as_ensemble(x)
         self._check_n_clusters(ensemble.n_objects)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # found by an earlier fit, perhaps with other parameters
         self.n_features_in_ = ensemble.n_partitions
         self._recoding = Recoding(ensemble)
         with open_engine(self.client) as engine:
