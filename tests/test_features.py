@@ -112,6 +112,12 @@ def test_open_features__keeps_names_and_invents_missing_ones(matrix, tmp_path):
     assert open_features(tmp_path / "bare.csv").names == ["f0", "f1", "f2", "f3"]
 
 
+def test_open_features__takes_columns_that_are_numbered(matrix):
+    features = open_features(pd.DataFrame(matrix))
+    assert features.names == ["0", "1", "2", "3"]
+    np.testing.assert_array_equal(features.read(0, len(matrix)), matrix)
+
+
 def test_open_features__encodes_categories_in_sorted_order(table, tmp_path):
     frame = table.to_pandas()
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=99)

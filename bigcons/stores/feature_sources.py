@@ -263,7 +263,8 @@ def to_arrow(piece: Any, schema: pa.Schema | None = None) -> pa.Table:
         return piece.to_arrow()
     if isinstance(piece, (pa.Table, pa.RecordBatch)):
         return piece
-    return pa.Table.from_pandas(piece, schema=schema or pandas_schema(piece), preserve_index=False)
+    named = piece.set_axis(piece.columns.map(str), axis="columns")  # as in the schema
+    return pa.Table.from_pandas(named, schema=schema or pandas_schema(named), preserve_index=False)
 
 
 def check_names(names: Sequence[object], where: str) -> list[str]:
