@@ -84,6 +84,16 @@ def test_progress__draws_on_a_terminal(terminal):
     assert "100%" in terminal.getvalue()
 
 
+def test_progress__draws_what_has_not_moved_yet(terminal, monkeypatch):
+    """Work that compiles first, or whose first step is long, is told of all the same."""
+    monkeypatch.setattr(bars, "QUIET_SECONDS", 0.01)
+    with bars.progress_on_terminal(), progress("counting", 10):
+        deadline = time.monotonic() + 30
+        while "counting" not in terminal.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert "counting (10 rows)" in terminal.getvalue()
+
+
 def test_progress__draws_one_bar_at_a_time(terminal):
     with bars.progress_on_terminal(), progress("outer", 2, "passes") as outer:
         outer.advance(1)

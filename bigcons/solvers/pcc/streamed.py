@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -202,7 +203,13 @@ def solve_subsample(
             threshold = SUBSAMPLE_TOL * mean_weight
         return state, memberships
 
-    return min(engine.map(restart, range(n_init)), key=lambda result: result[0].objective)
+    def restarts(listener: Progress) -> Iterator[tuple[State, np.ndarray]]:
+        for result in engine.map(restart, range(n_init)):
+            listener.advance(1)
+            yield result
+
+    with progress("starts of PCC", n_init, "starts") as listener:
+        return min(restarts(listener), key=lambda result: result[0].objective)
 
 
 def _course(ensemble: Ensemble, state: State, engine: Engine, arrays: BlockArrays, generation: int) -> Course:
