@@ -1,6 +1,7 @@
 """The command line: what each command does, says and returns, on small real files."""
 
 import json
+import logging
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -383,6 +384,15 @@ def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
 )
 def test_paths_that_cannot_be__are_named_with_the_reason(consensus, run, line, complaint):
     assert_fails_in_one_line(run(line), complaint)
+
+
+def test_tracebacks_of_dask__stay_off_the_screen(run, monkeypatch, caplog):
+    log = logging.getLogger("distributed.client")
+    monkeypatch.setattr(manifest, "read", Mock(side_effect=lambda _: log.error("Traceback")))
+    run("info e.zarr")
+    assert caplog.text == ""
+    log.error("as before")
+    assert "as before" in caplog.text
 
 
 def test_interrupt__is_one_line_and_status_130(run, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command with its progress, warnings and errors as lines on standard error."""
-        with progress_on_terminal(), _warnings_in_one_line():
+        with progress_on_terminal(), _warnings_in_one_line(), _without_tracebacks_of_dask():
             try:
                 return super().invoke(ctx)
             except (BigconsError, OSError, MemoryError) as error:
@@ -75,6 +76,20 @@ def _warnings_in_one_line() -> Iterator[None]:
             warnings.simplefilter("always", category)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
+
+
+@contextmanager
+def _without_tracebacks_of_dask() -> Iterator[None]:
+    """Keep back what a Dask client logs of a lost scheduler: our own error says so in a line."""
+    loggers = [logging.getLogger(f"distributed.{name}") for name in ("batched", "client")]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 @click.command(
