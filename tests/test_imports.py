@@ -76,3 +76,9 @@ def test_import__tells_type_checkers_of_every_public_name(package):
 def test_import__refuses_unknown_names(package):
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         package.nothing  # noqa: B018
+
+
+def test_methods__name_the_choice_for_an_unknown_one():
+    with pytest.raises(KeyError, match="no method 'hbfg'; choose one of pcc"):
+        METHODS["hbfg"]
+    assert METHODS.get("hbfg") is None

@@ -76,6 +76,8 @@ class _Methods(Mapping[str, "type[ConsensusClusterer]"]):
     """Classes by name, each imported when it is first asked for."""
 
     def __getitem__(self, name: str) -> type[ConsensusClusterer]:
+        if name not in _HOMES:
+            raise KeyError(f"there is no method {name!r}; choose one of {', '.join(_HOMES)}")
         method: type[ConsensusClusterer] = _load(_HOMES[name])
         return method
 
