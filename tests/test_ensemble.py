@@ -354,7 +354,7 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
             pd.DataFrame({"run": [0, 1] * 100, "id": range(200)}),
             "'id' has a label of its own .* leave it out",
         ),
-        (np.tile([0, 1], (2, 100)), r"2 objects \(rows\) in 200 partitions .* transpose it"),
+        (np.tile([0, 1], (2, 500)), r"2 objects \(rows\) in 1,000 partitions .* transpose it"),
     ],
 )
 def test_labels_that_look_like_something_else__are_taken_with_a_warning(table, advice, tmp_path):

@@ -22,7 +22,7 @@ _N_CHUNKS = 16
 _WORKING_BYTES = 40
 """per row, beside the blocks: columns are encoded one at a time, in 64-bit numbers"""
 
-_SUSPECT_PARTITIONS = 200
+_SUSPECT_PARTITIONS = 1_000
 _SUSPECT_IDS = 200
 """smaller tables may well have as many partitions, or objects that are all apart"""
 
