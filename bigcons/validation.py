@@ -78,8 +78,8 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     if bad.any():
         first = int(np.argmax(bad))
         raise InvalidInputError(
-            f"weights[{first}]={checked[first]:g} is out of range; use finite numbers >= 0, 0 for a partition "
-            "that is not to count."
+            f"weights[{first}]={checked[first]:g} is out of range; use finite numbers >= 0, 0 for a "
+            "partition that is not to count."
         )
     if not checked.any():
         raise InvalidInputError("weights are all 0; give at least one partition a weight > 0.")
