@@ -58,6 +58,12 @@ def test_import__offers_every_public_name():
     assert set(bigcons.__all__) <= set(dir(bigcons))
 
 
+@pytest.mark.parametrize("module", ["generate", "datasets", "metrics", "plots"])
+def test_import__completes_to_public_names_alone(module):
+    found = getattr(bigcons, module)
+    assert dir(found) == sorted(found.__all__)
+
+
 def test_import__offers_the_class_of_every_method_under_a_name_of_its_own():
     classes = [METHODS[name] for name in METHODS]
     assert len({cls.__name__ for cls in classes}) == len(classes)

@@ -28,3 +28,7 @@ __all__ = [
     "planted_features",
     "simulated_soft_partitions",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

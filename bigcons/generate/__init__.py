@@ -17,3 +17,7 @@ __all__ = [
     "object_views",
     "weighted_kmeans",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
