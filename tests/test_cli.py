@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -288,6 +289,12 @@ def test_methods__lists_what_solve_takes(run, ran):
     assert methods["mixture"]["soft"] is True
     lines = run("methods").stdout.splitlines()
     assert [line.split()[0] for line in lines[2:]] == list(methods)
+
+
+def test_methods__writes_authors_in_one_way():
+    one_way = re.compile(r"\w+( et al\.|(, \w+)* and \w+)?( \d{4}|, .+)")
+    papers = {bigcons.METHODS[name].facts.paper for name in bigcons.METHODS}
+    assert [paper for paper in papers if not one_way.fullmatch(paper)] == []
 
 
 def test_methods__tells_all_of_one(run):

@@ -66,7 +66,7 @@ class GreedyANMI(ConsensusClusterer):
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
-        "Strehl & Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=False
+        "Strehl and Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=False
     )
 
     n_init: int = 1

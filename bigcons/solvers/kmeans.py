@@ -87,7 +87,7 @@ class LabelKMeans(PassClusterer):
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
-        "Wang, Shan & Banerjee 2011",
+        "Wang, Shan and Banerjee 2011",
         "labels",
         soft=False,
         missing="refused",

@@ -80,7 +80,7 @@ class QMI(PassClusterer):
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
-        "Topchy, Jain & Punch 2003",
+        "Topchy, Jain and Punch 2003",
         "labels",
         soft=False,
         missing="native",

@@ -49,7 +49,7 @@ class Supra(ConsensusClusterer):
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
-        "Strehl & Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=True
+        "Strehl and Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=True
     )
 
     methods: str | Sequence[str] = ("cspa", "hgpa", "mcla")

@@ -19,7 +19,7 @@ from bigcons.solvers.table_problem import TableProblem, shares
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
-_PAPER = "Nguyen & Caruana 2007"
+_PAPER = "Nguyen and Caruana 2007"
 _FACTS = MethodFacts(_PAPER, "labels", soft=False, missing="native", out_of_core=True, distributed=True)
 
 

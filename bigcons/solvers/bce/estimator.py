@@ -56,7 +56,7 @@ class BCE(SoftPassClusterer):
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
-        paper="Wang, Shan, Banerjee 2009",
+        paper="Wang, Shan and Banerjee 2009",
         needs="labels",
         soft=True,
         missing="native",

@@ -86,7 +86,7 @@ class GibbsBCE(ConsensusClusterer):
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
-        "Wang, Shan & Banerjee 2009",
+        "Wang, Shan and Banerjee 2009",
         "labels",
         soft=True,
         missing="native",
