@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import bigcons
+from bigcons import Consensus
 from bigcons.cli import main
 from bigcons.cli.group import COMMANDS
 from bigcons.stores import manifest
@@ -271,6 +272,13 @@ def test_info_and_verify__know_every_kind(consensus, run, ran, kind):
     assert verified["ok"] is True
     assert f"{N_OBJECTS}" in run(f"info {kind}.zarr").stdout
     assert f"{kind}.zarr is whole." in run(f"verify {kind}.zarr").stdout
+
+
+def test_info__sets_off_thousands_of_sizes_alone(run):
+    provenance = {"features_checksum": 1234567890, "random_state": 12345, "n_seen": 12345}
+    Consensus.write("c.zarr", np.zeros(4, int), None, provenance=provenance)
+    told = dict(line.split() for line in run("info c.zarr").stdout.splitlines() if len(line.split()) == 2)
+    assert [told[name] for name in provenance] == ["1234567890", "12345", "12,345"]
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "consensus"])

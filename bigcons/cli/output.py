@@ -76,8 +76,15 @@ def _fact_lines(items: Mapping[str, Any], indent: int) -> list[str]:
         if isinstance(value, Mapping):
             lines += [f"{' ' * indent}{name}", *_fact_lines(value, indent + 2)]
         else:
-            lines.append(f"{' ' * indent}{str(name).ljust(width)}  {_text(value)}")
+            text = str(value) if _names_something(str(name), value) else _text(value)
+            lines.append(f"{' ' * indent}{str(name).ljust(width)}  {text}")
     return lines
+
+
+def _names_something(name: str, value: Any) -> bool:
+    """Tell a number that is compared or copied, not read as a size."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number and name.endswith(("checksum", "random_state", "seed"))
 
 
 def _text(value: Any) -> str:
