@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -371,6 +372,7 @@ def test_kmeans__a_full_disk_is_one_line_and_keeps_what_is_finished(points, tmp_
 CHILD = """
 import sys
 import numpy as np
+import pyarrow as pa
 from bigcons import generate
 generate.kmeans(sys.argv[1], n_partitions=400, out=sys.argv[2], random_state=0, algorithm=sys.argv[3])
 """
@@ -450,6 +452,18 @@ def test_kmeans__refuses_features_it_cannot_cluster(tmp_path, column, kwargs, me
     with pytest.raises(InvalidInputError, match=message):
         make(np.array([column]).T, out=tmp_path / "e.zarr", **kwargs)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": ["x"] * 50}, "has 1 column, all text of one value; give"),
+        ({"a": ["x"] * 50, "b": [1.0] * 50}, r"has 2 columns, all constant \(1 of them text\); give"),
+    ],
+)
+def test_kmeans__says_that_a_constant_column_is_text(tmp_path, columns, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make(pa.table(columns), out=tmp_path / "e.zarr")
 
 
 # Real data

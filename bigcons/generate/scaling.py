@@ -82,9 +82,7 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
     deviation = np.sqrt(moments.squares / moments.n)
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
     if len(kept) == 0:
-        raise InvalidInputError(
-            f"{features.where} has {features.n_features} columns, all constant; give features that vary."
-        )
+        raise _nothing_varies(features)
     mean = moments.mean[kept]
     scale = deviation[kept] if standardize else np.ones(len(kept))
     farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
@@ -96,6 +94,16 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
             f"{moments.high[column]:g}, too far for float32; rescale or clip it."
         )
     return Scaling(kept, mean, scale)
+
+
+def _nothing_varies(features: Features) -> InvalidInputError:
+    n_columns, n_texts = features.n_features, len(features.categories)
+    constant = "text of one value" if n_texts == n_columns else "constant"
+    some_text = f" ({n_texts} of them text)" if 0 < n_texts < n_columns else ""
+    return InvalidInputError(
+        f"{features.where} has {n_columns} column{'s' if n_columns > 1 else ''}, all {constant}{some_text}; "
+        "give features that vary."
+    )
 
 
 def _moments(features: Features) -> Moments:
