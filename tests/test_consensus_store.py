@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -125,6 +126,16 @@ def test_consensus__shows_itself_in_one_line_and_in_html(stored):
     assert repr(stored).startswith("<Consensus by PCC: 25 objects, 3 clusters")
     assert "<table>" in stored._repr_html_()
     assert "objective" in stored._repr_html_()
+
+
+@pytest.mark.parametrize(("won", "said"), [(3, "3"), (2, "2 of 3 win objects")])
+def test_consensus__says_in_html_each_thing_once_and_briefly(tmp_path, won, said):
+    facts = {"n_clusters": won, "objective": -739145.1697740655, "gap": 1.2963869647090478e-05}
+    parameters = {"method": "PCC", "n_clusters": N_CLUSTERS}
+    shown = Consensus.write(tmp_path / "c.zarr", *a_solution(), results=facts, parameters=parameters)
+    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", shown._repr_html_())
+    assert [value for name, value in rows if "clusters" in name] == [said]
+    assert {("objective", "-739145"), ("gap", "1.29639e-05")} <= set(rows)
 
 
 def test_create__accepts_blocks_in_any_order(tmp_path):

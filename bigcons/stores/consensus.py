@@ -271,14 +271,15 @@ class Consensus:
         return f"<Consensus by {method}: {self.n_objects:,} objects, {self.n_clusters} clusters, {self.path}>"
 
     def _repr_html_(self) -> str:
-        info = self.info()
+        won = self.results.get("n_clusters", self.n_clusters)
         facts = {
             "objects": f"{self.n_objects:,}",
-            "clusters": self.n_clusters,
-            "size": format_size(info["n_bytes"]),
+            "clusters": won if won == self.n_clusters else f"{won} of {self.n_clusters} win objects",
+            "size": format_size(self.info()["n_bytes"]),
             **self.results,
             **self.parameters,
         }
+        facts.pop("n_clusters", None)  # said above
         return facts_table(f"Consensus {self.path}", facts)
 
 

@@ -8,11 +8,15 @@ from typing import Any
 
 
 def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
-    """Return names and values as an HTML table; values that are None are left out."""
+    """Return names and values as an HTML table, numbers to six digits; values that are None are left out."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
-        f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
+        f"<td style='text-align:left'>{html.escape(_text(value))}</td></tr>"
         for name, value in facts.items()
         if value is not None
     )
     return f"<table><caption>{html.escape(caption)}</caption>{rows}</table>"
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
