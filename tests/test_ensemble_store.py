@@ -244,6 +244,30 @@ def test_info__is_json_and_reads_no_labels(tmp_path):
     assert str(tmp_path / "e") in repr(stored)
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_ensemble__is_an_array_of_its_labels(tmp_path, is_stored):
+    ensemble = Ensemble.from_labels(SOME)
+    expected = ensemble.read(0, 4).copy()
+    if is_stored:
+        ensemble = ensemble.save(tmp_path / "e", chunk_rows=2)
+    assert (ensemble.shape, len(ensemble)) == ((4, 3), 4)
+    labels = np.asarray(ensemble)
+    assert (labels.shape, labels.dtype) == (ensemble.shape, ensemble.dtype)
+    np.testing.assert_array_equal(labels, expected)
+    assert np.asarray(ensemble, dtype=np.float64).dtype == np.float64
+    np.array(ensemble)[...] = 7  # a copy
+    np.testing.assert_array_equal(ensemble.read(0, 4), expected)
+
+
+def test_ensemble__as_an_array_without_a_copy(tmp_path):
+    ensemble = Ensemble.from_labels(SOME)
+    assert np.shares_memory(np.asarray(ensemble, copy=False), ensemble.read(0, 4))
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(ensemble)[0, 0] = 7
+    with pytest.raises(ValueError, match="always copied; pass copy=None"):
+        np.asarray(ensemble.save(tmp_path / "e"), copy=False)
+
+
 def test_repr_html__escapes_the_path(tmp_path):
     stored = Ensemble.from_labels(SOME).save(tmp_path / "<script>")
     assert "<script>" not in stored._repr_html_()

@@ -81,6 +81,15 @@ class Ensemble:
         return len(self._head.names)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the label matrix: ``(n_objects, n_partitions)``."""
+        return self.n_objects, self.n_partitions
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return self.n_objects
+
+    @property
     def n_clusters(self) -> np.ndarray:
         """Number of clusters of each partition: ``(n_partitions,)`` int64."""
         return self._head.n_clusters
@@ -182,6 +191,18 @@ class Ensemble:
         while self.chunk_rows % rows:
             rows -= 1
         return row_blocks(self.n_objects, rows)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all labels ``(n_objects, n_partitions)``, so that ``np.asarray(ensemble)`` is the matrix.
+
+        Of a stored ensemble this reads everything into memory: use ``read`` and ``blocks`` if it does not
+        fit. In memory it is a view that cannot be written to, unless a copy is asked for.
+        """
+        if isinstance(self._labels, StoredLabels) and copy is False:
+            raise ValueError(f"{self.path} is on disk, and its labels are always copied; pass copy=None.")
+        labels = self.read(0, self.n_objects).view()
+        labels.flags.writeable = isinstance(self._labels, StoredLabels)
+        return np.array(labels, dtype, copy=copy if self.path is None else None)
 
     def load(self) -> Ensemble:
         """Return the ensemble with its labels in memory, cut into the same blocks."""
