@@ -264,6 +264,17 @@ def test_plot__draws_every_figure(consensus, ran, run):
     assert run(f"plot {consensus} -o figures --overwrite").exit_code == 0
 
 
+def test_export__writes_what_the_library_writes(consensus, run, ran):
+    told = ran(f"export {consensus} -o labels.npy")
+    assert told == {"path": "labels.npy", "n_objects": N_OBJECTS, "memberships": False}
+    np.testing.assert_array_equal(np.load("labels.npy"), Consensus.open(consensus).labels)
+    assert_fails_in_one_line(run(f"export {consensus} -o labels.npy"), "labels.npy exists", "--overwrite")
+    assert ran(f"export {consensus} -o labels.npy --memberships --overwrite")["memberships"] is True
+    assert np.load("labels.npy").dtype.names == ("label", "cluster_0", "cluster_1", "cluster_2")
+    assert_fails_in_one_line(run(f"export {consensus} -o labels.xls"), ".parquet, .csv, .npy")
+    assert_fails_in_one_line(run("export ensemble.zarr -o labels.csv"), "is an ensemble")
+
+
 @pytest.mark.parametrize("kind", ["ensemble", "pairs", "consensus"])
 def test_info_and_verify__know_every_kind(consensus, run, ran, kind):
     assert run("sample ensemble.zarr -o pairs.zarr").exit_code == 0

@@ -53,7 +53,8 @@ def test_readme__python_lines_run(some_files):
     Ensemble.open("ensemble.zarr").save("new_objects.zarr")
     exec(compile(stored, str(README), "exec"), names)
     exec(compile(opened, str(README), "exec"), names)
-    np.testing.assert_array_equal(np.loadtxt("consensus.csv", skiprows=1), names["model"].labels_)
+    exported = pq.read_table("consensus.parquet")
+    np.testing.assert_array_equal(exported["label"].to_numpy(), names["model"].labels_)
     assert names["model"].memberships_.shape == (400, 10)
     assert Consensus.open("placed.zarr").labels.shape == truth.shape
 

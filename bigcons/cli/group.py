@@ -16,7 +16,19 @@ from bigcons.cli.output import did_you_mean, emit_error
 from bigcons.cli.progress import progress_on_terminal
 from bigcons.errors import BigconsError, ConvergenceWarning, SuspectLabelsWarning, UnlabelledObjectsWarning
 
-COMMANDS = ("demo", "generate", "import", "sample", "solve", "score", "plot", "info", "verify", "methods")
+COMMANDS = (
+    "demo",
+    "generate",
+    "import",
+    "sample",
+    "solve",
+    "score",
+    "plot",
+    "export",
+    "info",
+    "verify",
+    "methods",
+)
 INTERRUPTED = 130
 
 

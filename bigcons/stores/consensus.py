@@ -26,6 +26,7 @@ from bigcons.stores.consensus_writer import (
     shape_of,
     specs_of,
 )
+from bigcons.stores.exporting import export_consensus
 from bigcons.stores.facts import facts_table
 from bigcons.stores.place import Place, StorePath
 from bigcons.stores.places import place_of
@@ -198,6 +199,19 @@ class Consensus:
                 "read its labels, or solve by a method with soft output."
             )
         return self._read("memberships", start, stop)
+
+    def export(self, path: StorePath, *, memberships: bool = False, overwrite: bool = False) -> None:
+        """Write the labels to a .parquet, .csv or .npy on a disk, in the order of the objects.
+
+        The column ``label`` is int32, -1 for objects no partition labelled; ``memberships`` adds float32
+        columns ``cluster_0``, ``cluster_1``, ... An .npy is the array of labels ``(n_objects,)``, with
+        memberships one of records with these fields. Memory is that of a few blocks; the file is there as a
+        whole or not at all. One of labels alone can be imported, as an ensemble of one partition.
+
+        Raises InvalidInputError for another suffix and for memberships the consensus has not,
+        StoreExistsError if there is something at ``path``; with ``overwrite`` a file there is replaced.
+        """
+        export_consensus(self, path, memberships=memberships, overwrite=overwrite)
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Cut the objects into blocks of ``rows`` rows, by default one chunk each."""

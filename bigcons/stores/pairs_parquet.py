@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
-from bigcons.stores.manifest import plain_disk_errors
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
+from bigcons.stores.new_file import new_file
 from bigcons.stores.places import local_path
 from bigcons.stores.symmetric import Edges
 from bigcons.validation import check_int
@@ -24,21 +23,8 @@ def write(
     path: str | os.PathLike[str], parts: Iterable[Edges], facts: dict[str, Any], *, overwrite: bool
 ) -> None:
     """Write ``parts`` as row groups of one file, with ``facts`` in its metadata, all or nothing."""
-    target = local_path(path)
-    if target.exists() and not overwrite:
-        raise StoreExistsError(f"{path} exists; pass overwrite=True (--overwrite) or choose another path.")
-    partial = target.parent / f".{target.name}.{os.getpid()}.partial"
-    try:
-        with plain_disk_errors(target):
-            _write_file(partial, parts, facts)
-            partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _write_file(path: Path, parts: Iterable[Edges], facts: dict[str, Any]) -> None:
     writer = None
-    with path.open("wb") as file:
+    with new_file(path, overwrite=overwrite) as file:
         for part in parts:
             table = pa.table(part._asdict())
             if writer is None:
@@ -47,8 +33,6 @@ def _write_file(path: Path, parts: Iterable[Edges], facts: dict[str, Any]) -> No
             writer.write_table(table)
         if writer is not None:
             writer.close()
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def read(path: str | os.PathLike[str], n_objects: int | None) -> tuple[Edges, dict[str, Any]]:

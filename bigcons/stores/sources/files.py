@@ -252,6 +252,8 @@ def _read_header(file: IO[bytes], what: str) -> tuple[tuple[int, int], bool, np.
         raise InvalidInputError(
             f"{what} holds pickled objects, which are never read; save whole numbers or fixed-width text."
         )
+    if len(shape) == 1:  # one partition, as exported
+        shape = (*shape, 1)
     check_two_dimensions(shape)
     if min(shape) < 0:
         raise InvalidInputError(f"{what} has a shape below 0; write it with numpy.save.")

@@ -1,0 +1,30 @@
+"""``bigcons export``: the labels of a consensus as a file for other programs."""
+
+from __future__ import annotations
+
+import click
+
+from bigcons.cli.options import output_option, overwrite_option
+from bigcons.cli.output import emit, reporting
+
+
+@click.command()
+@click.argument("consensus")
+@output_option("Where the labels go: .parquet, .csv or .npy.", name="FILE")
+@click.option("--memberships", is_flag=True, help="Write the memberships too: cluster_0, cluster_1, ...")
+@overwrite_option
+@reporting
+def command(consensus: str, out: str, memberships: bool, overwrite: bool) -> None:
+    """Write the labels of CONSENSUS to a file.
+
+    One row per object, in their order: its label, -1 for objects that no partition labelled.
+    """
+    from bigcons.stores.consensus import Consensus
+
+    solved = Consensus.open(consensus)
+    solved.export(out, memberships=memberships, overwrite=overwrite)
+    what = "labels and memberships" if memberships else "labels"
+    emit(
+        {"path": out, "n_objects": solved.n_objects, "memberships": memberships},
+        f"{out}: {what} of {solved.n_objects:,} objects.",
+    )

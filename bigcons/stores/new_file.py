@@ -1,0 +1,37 @@
+"""A single file that appears under its name when it is whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from bigcons.errors import StoreExistsError
+from bigcons.stores.manifest import plain_disk_errors
+from bigcons.stores.place import StorePath
+from bigcons.stores.places import local_path
+
+
+@contextmanager
+def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    """Yield a file that becomes ``path``, on a disk, when the ``with`` block succeeds, and else is removed.
+
+    Raises StoreExistsError if something is there that may not be replaced, StoreError when the disk is full.
+    """
+    target = local_path(path)
+    if target.is_dir():
+        raise StoreExistsError(f"{path} exists and is a folder; choose another path.")
+    if target.exists() and not overwrite:
+        raise StoreExistsError(f"{path} exists; pass overwrite=True (--overwrite) or choose another path.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with plain_disk_errors(target):
+            with partial.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
