@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -64,12 +64,12 @@ def noisy_problem(n_objects=60, n_clusters=3, seed=0):
     return ensemble.read(0, n_objects), ensemble.offsets, random_memberships(rng, n_objects, n_clusters)
 
 
-def update(problem, state=None, threshold=MOVE_ALL):
+def update(problem, state=None, threshold=MOVE_ALL, relaxation=1.0):
     """Return the change of one sweep over all objects and the memberships it leads to."""
     labels, offsets, Y = problem
     state = state_of_block(labels, offsets, Y) if state is None else state
     updated = np.empty_like(Y)
-    return update_block(state, labels, offsets, Y, updated, threshold), updated
+    return update_block(state, labels, offsets, Y, updated, threshold, relaxation), updated
 
 
 def update_in_blocks(problem, state, rows):
@@ -224,21 +224,37 @@ def test_in_order__is_the_state_of_permuted_memberships(problem):
     np.testing.assert_allclose(triangles_in_order(state.T, order), expected.T, rtol=1e-12)
 
 
-@given(problems())
-def test_update_block__leads_to_memberships_on_the_simplex(problem):
-    _, updated = update(problem)
+RELAXATIONS = st.sampled_from([1.0, 1.5, 1.99])
+
+
+@given(problems(), RELAXATIONS)
+def test_update_block__leads_to_memberships_on_the_simplex(problem, relaxation):
+    _, updated = update(problem, relaxation=relaxation)
     assert updated.dtype == np.float32
     assert (updated >= 0).all()
     np.testing.assert_allclose(updated.sum(axis=1), 1, atol=1e-6)
 
 
-@given(problems())
-def test_update_block__never_raises_the_objective(problem):
+@given(problems(), RELAXATIONS)
+def test_update_block__never_raises_the_objective(problem, relaxation):
     labels, offsets, Y = problem
     for _ in range(4):
         before = brute_force(labels, Y)
-        _, Y = update((labels, offsets, Y))
+        _, Y = update((labels, offsets, Y), relaxation=relaxation)
         assert brute_force(labels, Y) <= before + 1e-6 * (1 + abs(before))
+
+
+@given(problems())
+def test_update_block__relaxed_goes_past_the_minimum_as_far_as_the_simplex_reaches(problem):
+    labels, offsets, Y = problem
+    assume((labels[0] >= 0).any())
+    row = slice(0, 1)
+    state, minimum, beyond = state_of_block(labels, offsets, Y), Y[row].copy(), Y[row].copy()
+    update_block(state, labels[row], offsets, Y[row], minimum, MOVE_ALL)
+    update_block(state, labels[row], offsets, Y[row], beyond, MOVE_ALL, 1.5)
+    step = minimum.astype(np.float64) - Y[row]
+    reach = np.divide(Y[row], -step, out=np.full_like(step, np.inf), where=step < 0)
+    np.testing.assert_allclose(beyond, Y[row] + max(1.0, min(1.5, reach.min())) * step, atol=1e-6)
 
 
 @given(problems())

@@ -2,12 +2,19 @@
 
 import threading
 import time
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import SerialEngine, ThreadsEngine, available_cores, resolve_engine
+from bigcons.execution.engine import (
+    SerialEngine,
+    ThreadsEngine,
+    available_cores,
+    resolve_engine,
+    stop_if_cancelled,
+)
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import as_history, run_passes
 from bigcons.memory import row_blocks
@@ -206,3 +213,25 @@ def test_as_history__has_one_list_for_each_quantity():
         "gap": [0.5, 0.25],
     }
     assert as_history([]) == {}
+
+
+def test_threads__a_task_of_many_steps_ends_when_nobody_waits_for_it():
+    begun, ended = threading.Event(), threading.Event()
+
+    def task(number):
+        if number:
+            begun.set()
+        for _ in range(10_000 * number):
+            try:
+                stop_if_cancelled()
+            except CancelledError:
+                ended.set()
+                raise
+            time.sleep(0.001)
+
+    results = ThreadsEngine(2).map(task, range(2))
+    next(results)
+    assert begun.wait(PATIENCE)
+    results.close()
+    assert ended.is_set()
+    stop_if_cancelled()  # outside of tasks nothing is cancelled

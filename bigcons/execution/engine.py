@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -88,8 +89,8 @@ class ThreadsEngine:
 
         def run(position: int, item: Item) -> Result:
             nonlocal stop_after
-            if position > stop_after:
-                raise CancelledError
+            _running.is_cancelled = lambda: position > stop_after
+            stop_if_cancelled()
             try:
                 return task(item)
             except BaseException:
@@ -107,6 +108,15 @@ class ThreadsEngine:
                     yield waiting.popleft().result()
             finally:
                 stop_after = -1
+
+
+_running = threading.local()
+
+
+def stop_if_cancelled() -> None:
+    """Raise CancelledError in a task of threads whose result nobody waits for; for tasks of many steps."""
+    if getattr(_running, "is_cancelled", bool)():
+        raise CancelledError
 
 
 def available_cores() -> int:

@@ -40,7 +40,9 @@ def triangle(n_clusters):
 
 
 @jit
-def sweep(labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, fresh, totals):
+def sweep(
+    labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals
+):
     """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``totals``.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; weights (M,) float64 or None; S, S_out (B, padded
@@ -50,7 +52,8 @@ def sweep(labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, thr
     labels.
 
     With ``S_out is S`` and ``T_out is T`` later objects see what earlier ones did (Gauss-Seidel). An object
-    whose KKT gap is at most ``threshold`` stays as it is. With ``fresh`` the objects are new: ``y_old`` is
+    whose KKT gap is at most ``threshold`` stays as it is; others go ``relaxation`` >= 1 times as far as their
+    minimum, or as far as the simplex reaches. With ``fresh`` the objects are new: ``y_old`` is
     not read, counts as zero, and nothing of theirs is in S and T yet.
 
     totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 and m|y|^4; totals[MAX_GAP] is the largest
@@ -108,6 +111,8 @@ def sweep(labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, thr
             n = wider
             level = minimise_on_simplex(A, b, y, n, support, work)
             wider = n_below(level, b, n)
+        if relaxation > 1.0:
+            overshoot(order, y_old, i, relaxation, y)
         if record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
             fill_change(y, d, n, t_change)
             add_to_rows(s_out, s_at, m, d, s_width)
@@ -234,6 +239,19 @@ def lightest_vertex(A, b, n):
         if A[k, k] - 2.0 * b[k] < A[best, best] - 2.0 * b[best]:
             best = k
     return best
+
+
+@leaf
+def overshoot(order, y_old, i, step, y):
+    """Take the minimum ``y`` as a step of length 1, and go ``step``, or as far as the simplex reaches."""
+    for k in range(y.shape[0]):
+        old = np.float64(y_old[i, order[k]])
+        if y[k] < old and step * (old - y[k]) > old:
+            step = old / (old - y[k])
+    if step > 1.0:
+        for k in range(y.shape[0]):
+            old = np.float64(y_old[i, order[k]])
+            y[k] = max(old + step * (y[k] - old), 0.0)
 
 
 @leaf

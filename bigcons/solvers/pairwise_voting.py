@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.coassociation import dense
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.passes import Record
 from bigcons.stores.ensemble import Ensemble
@@ -34,6 +34,7 @@ def solve_pairwise(
         assigned = first_partition(labels, n_clusters, seed, number)
         records: list[Record] = []
         while len(records) < max_passes:
+            stop_if_cancelled()
             assigned, record = _move_all(similarity, assigned, labelled, n_clusters)
             records.append(record)
             if record["moved_share"] <= tol:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import Packed, Pass, Record, Stage, run_stages
 from bigcons.memory import Block
@@ -225,6 +225,7 @@ def _go_on(problem: Problem, sample: np.ndarray, start: _Start, max_passes: int,
     """Make passes over the sample until the start has settled or made ``max_passes`` in all."""
     alone, carried, settled = start
     while not settled and len(alone.records[0]) < max_passes:
+        stop_if_cancelled()
         stats, carried = visit_all(problem, alone.following, sample, carried)
         alone, settled = finish_all(problem, alone, stats, tol)
     return _Start(alone, carried, settled)

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels import gibbs as kernel
 from bigcons.memory import Block, format_size
 from bigcons.progress import progress
@@ -171,6 +171,7 @@ class Sampler(NamedTuple):
         sums = np.zeros((n, K), np.float32)
         log_likelihoods = []
         for number_of_sweep in range(self.burn_in + self.n_samples):
+            stop_if_cancelled()
             keep = number_of_sweep >= self.burn_in
             kernel.sweep(
                 labels, offsets, z, by_label, by_partition, self.alpha, self.omega, sums, keep, random

@@ -29,6 +29,14 @@ from bigcons.kernels import all_pairs as kernel
 # quadratic model it then gains at least half of what the best step length would.
 PROMISE_SHARE = 0.3
 
+# Below every gap: all objects move. A near-uniform start has gaps near zero although it is a saddle.
+MOVE_ALL = -1.0
+
+# Objects of a block move one after another, and what is slow to settle settles sooner if each goes on past
+# its minimum (successive over-relaxation: below 2, every step lowers the objective). Of several blocks, which
+# move at once and so go too far as it is, steps would be refused.
+RELAXATION = 1.5
+
 
 class Change(NamedTuple):
     """What one block, or all of them, would change: the statistics of a pass."""
@@ -67,18 +75,35 @@ def update_block(
     memberships: np.ndarray,
     updated: np.ndarray,
     threshold: float,
+    relaxation: float = 1.0,
 ) -> Change:
     """Update each object of a block given all others, and return what that changes; ``updated`` gets the
     result.
 
-    Objects whose KKT gap is at most ``threshold`` stay as they are. Cost: see ``kernels.all_pairs.sweep``.
+    Objects whose KKT gap is at most ``threshold`` stay as they are; the others go ``relaxation`` times as far
+    as their optimum, or as far as they can. Cost: see ``kernels.all_pairs.sweep``.
     """
     order = _heaviest_first(state)
     before = clusters_in_order(state.S, order), triangles_in_order(state.T, order)
     S, T = aligned_copy(before[0]), aligned_copy(before[1])
     totals = np.zeros(kernel.N_TOTALS)
     weights = state.partition_weights
-    kernel.sweep(labels, offsets, weights, S, T, S, T, order, memberships, updated, threshold, False, totals)
+    kernel.sweep(
+        labels,
+        offsets,
+        weights,
+        S,
+        T,
+        S,
+        T,
+        order,
+        memberships,
+        updated,
+        threshold,
+        relaxation,
+        False,
+        totals,
+    )
     back = np.argsort(order)
     change = Change(
         clusters_in_order(S - before[0], back), triangles_in_order(T - before[1], back), totals, 0.0
@@ -92,7 +117,9 @@ def place_block(estimate: State, labels: np.ndarray, offsets: np.ndarray, placed
     S, T = clusters_in_order(estimate.S, order), triangles_in_order(estimate.T, order)
     S, T, weights = aligned_copy(S), aligned_copy(T), estimate.partition_weights
     state = empty_state(*sizes_of(offsets, labels, placed), estimate.weights)
-    kernel.sweep(labels, offsets, weights, S, T, state.S, state.T, order, placed, placed, 0.0, True, totals)
+    kernel.sweep(
+        labels, offsets, weights, S, T, state.S, state.T, order, placed, placed, 0.0, 1.0, True, totals
+    )
     back = np.argsort(order)
     return state._replace(
         S=clusters_in_order(state.S, back),

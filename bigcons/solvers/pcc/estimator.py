@@ -26,8 +26,9 @@ from bigcons.solvers.pcc.placing import isolated_objects, place_isolated, placin
 from bigcons.solvers.pcc.plan import Work, check_memory, chooses_blocks, keeps_labels
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
 from bigcons.solvers.pcc.start import Init
-from bigcons.solvers.pcc.streamed import SUBSAMPLE, solve_all_pairs
+from bigcons.solvers.pcc.streamed import solve_all_pairs
 from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_prototypes
+from bigcons.solvers.pcc.subsample import SUBSAMPLE
 from bigcons.solvers.pcc.weights import check_weights
 from bigcons.solvers.plan import process_bytes
 from bigcons.solvers.predicting import SoftPredictingClusterer

@@ -10,7 +10,7 @@ from bigcons.coassociation.factorised import State
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.solvers.pcc.all_pairs import place_block
-from bigcons.solvers.pcc.streamed import solve_subsample
+from bigcons.solvers.pcc.subsample import solve_subsample
 from bigcons.stores.ensemble import Ensemble
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -15,6 +14,8 @@ from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.all_pairs import (
+    MOVE_ALL,
+    RELAXATION,
     Change,
     Course,
     add_changes,
@@ -28,17 +29,11 @@ from bigcons.solvers.pcc.all_pairs import (
     update_block,
 )
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
+from bigcons.solvers.pcc.subsample import solve_subsample
 from bigcons.solvers.pcc.weights import information_weights
 from bigcons.solvers.survey import Survey, mean_pair_weight
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble
-
-SUBSAMPLE = 2048
-SUBSAMPLE_PASSES = 50
-SUBSAMPLE_TOL = 1e-3
-
-# Below every gap: all objects move. A near-uniform start has gaps near zero although it is a saddle.
-MOVE_ALL = -1.0
 
 # While the largest gap is above the tolerance, objects down to this share of it move too: those just below
 # would otherwise wait at the threshold for one another, pass after pass.
@@ -68,6 +63,7 @@ def solve_all_pairs(
     convergence. With ``snapshots``, every pass is committed, and one that is there already is taken up.
     """
     blocks, offsets = ensemble.blocks(), ensemble.offsets
+    relaxation = RELAXATION if len(blocks) == 1 else 1.0
 
     def one_pass(stage: Stage[State], listener: Progress) -> Pass[State]:
         state, generation = stage.state, stage.generation
@@ -78,7 +74,7 @@ def solve_all_pairs(
             labels = ensemble.read(block.start, block.stop)
             memberships = arrays.read(generation, block)
             updated = np.empty_like(memberships)
-            change = update_block(state, labels, offsets, memberships, updated, threshold)
+            change = update_block(state, labels, offsets, memberships, updated, threshold, relaxation)
             arrays.write(generation + 1, block, updated)
             return change
 
@@ -170,46 +166,6 @@ def _begin(
 
     with progress("start of PCC", ensemble.n_objects) as listener:
         return fold(engine, ensemble.blocks(), first_memberships, add_states, progress=listener)
-
-
-def solve_subsample(
-    labels: np.ndarray,
-    offsets: np.ndarray,
-    n_clusters: int,
-    n_init: int,
-    seed: int,
-    engine: Engine,
-    weights: Weights | None = None,
-) -> tuple[State, np.ndarray]:
-    """Solve a few thousand objects from ``n_init`` random starts; return the best state and memberships.
-
-    Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
-    optimum, which need not be the lowest.
-    """
-    by_partition = None if weights is None else weights.partitions
-    mean_weight = mean_pair_weight(np.count_nonzero(labels >= 0, axis=0), labels.shape[0], by_partition)
-
-    def restart(number: int) -> tuple[State, np.ndarray]:
-        memberships = start.dirichlet(labels.shape[0], n_clusters, seed, number)
-        updated = np.empty_like(memberships)
-        state = state_of_block(labels, offsets, memberships, weights)
-        threshold = MOVE_ALL
-        for _ in range(SUBSAMPLE_PASSES):
-            change = update_block(state, labels, offsets, memberships, updated, threshold)
-            state = apply_change(state, change)
-            memberships, updated = updated, memberships
-            if change.n_moved == 0:
-                break
-            threshold = SUBSAMPLE_TOL * mean_weight
-        return state, memberships
-
-    def restarts(listener: Progress) -> Iterator[tuple[State, np.ndarray]]:
-        for result in engine.map(restart, range(n_init)):
-            listener.advance(1)
-            yield result
-
-    with progress("starts of PCC", n_init, "starts") as listener:
-        return min(restarts(listener), key=lambda result: result[0].objective)
 
 
 def _course(ensemble: Ensemble, state: State, engine: Engine, arrays: BlockArrays, generation: int) -> Course:

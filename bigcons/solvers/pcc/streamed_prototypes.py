@@ -17,6 +17,7 @@ from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.seeding import generator
 from bigcons.solvers.pcc import start
+from bigcons.solvers.pcc.all_pairs import MOVE_ALL
 from bigcons.solvers.pcc.prototypes import (
     Change,
     Evaluation,
@@ -29,7 +30,8 @@ from bigcons.solvers.pcc.prototypes import (
     update_block,
 )
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
-from bigcons.solvers.pcc.streamed import MOVE_ALL, MOVE_SHARE, solve_subsample
+from bigcons.solvers.pcc.streamed import MOVE_SHARE
+from bigcons.solvers.pcc.subsample import solve_subsample
 from bigcons.solvers.survey import Survey
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble

@@ -1,0 +1,76 @@
+"""The start of PCC: a few thousand objects are solved over all their pairs, from several random starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.factorised import State, Weights, state_of_block
+from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.progress import Progress, progress
+from bigcons.solvers.pcc import start
+from bigcons.solvers.pcc.all_pairs import MOVE_ALL, RELAXATION, apply_change, update_block
+from bigcons.solvers.survey import mean_pair_weight
+
+SUBSAMPLE = 2048
+
+# Every start goes so far, which tells them apart.
+SHORT_PASSES = 50
+SHORT_TOL = 1e-3
+
+# The best of them goes on: what it lacks here, passes over all objects would have to make up for.
+LONG_PASSES = 200
+LONG_TOL = 1e-4
+
+
+class _Start(NamedTuple):
+    """Memberships (n, K) float32 of a start on its way, and their state."""
+
+    state: State
+    memberships: np.ndarray
+
+
+def solve_subsample(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    seed: int,
+    engine: Engine,
+    weights: Weights | None = None,
+) -> tuple[State, np.ndarray]:
+    """Solve a few thousand objects from ``n_init`` random starts; return the best state and memberships.
+
+    Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
+    optimum, which need not be the lowest.
+    """
+    by_partition = None if weights is None else weights.partitions
+    mean_weight = mean_pair_weight(np.count_nonzero(labels >= 0, axis=0), labels.shape[0], by_partition)
+
+    def go_on(found: _Start, max_passes: int, tol: float) -> _Start:
+        state, memberships = found
+        updated = np.empty_like(memberships)
+        for _ in range(max_passes):
+            stop_if_cancelled()
+            change = update_block(state, labels, offsets, memberships, updated, tol * mean_weight, RELAXATION)
+            state = apply_change(state, change)
+            memberships, updated = updated, memberships
+            if change.n_moved == 0:
+                break
+        return _Start(state, memberships)
+
+    def begin(number: int) -> _Start:
+        memberships = start.dirichlet(labels.shape[0], n_clusters, seed, number)
+        found = _Start(state_of_block(labels, offsets, memberships, weights), memberships)
+        return go_on(go_on(found, 1, MOVE_ALL), SHORT_PASSES - 1, SHORT_TOL)
+
+    def begun(listener: Progress) -> Iterator[_Start]:
+        for found in engine.map(begin, range(n_init)):
+            listener.advance(1)
+            yield found
+
+    with progress("starts of PCC", n_init, "starts") as listener:
+        best = min(begun(listener), key=lambda found: found.state.objective)
+    return go_on(best, LONG_PASSES, LONG_TOL)
