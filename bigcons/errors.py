@@ -69,7 +69,7 @@ class UnlabelledObjectsWarning(UserWarning):
 
 
 class SuspectLabelsWarning(UserWarning):
-    """A table of labels that looks like something else: turned by 90 degrees, or with a column of ids."""
+    """A table that looks like something else: turned by 90 degrees, with a column of ids, with names of numbers."""
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

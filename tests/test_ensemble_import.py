@@ -21,8 +21,10 @@ from bigcons.errors import (
     MemoryBudgetError,
     StoreExistsError,
     StoreNotFoundError,
+    SuspectLabelsWarning,
 )
 from bigcons.stores.ensemble import import_labels, write_partitions
+from bigcons.stores.features import open_features
 from bigcons.stores.importing import encode, learn
 from bigcons.stores.sources import open_source
 from tests.stores import names_in, values_of
@@ -133,7 +135,11 @@ def test_import_labels__numbers_in_csv_are_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("text", "names", "n_objects"),
     [
-        ("0,1,2\n0,0,1\n", ["0", "1", "2"], 1),
+        ("0,1\n0,0\n", ["p0", "p1"], 2),
+        ("a,1\nb,2\n", ["p0", "p1"], 2),
+        ("3,a\n3,b\n", ["p0", "p1"], 2),
+        (",1,1\n0,0,1\n", ["p0", "p1", "p2"], 2),
+        ("NA,\n0,0\n", ["p0", "p1"], 2),
         ("0,1,1\n0,0,1\n", ["p0", "p1", "p2"], 2),
         ('"a, b",c\n0,0\n', ["a, b", "c"], 1),
         ("\ufeffa,b\n0,0\n", ["a", "b"], 1),
@@ -147,10 +153,20 @@ def test_import_labels__tells_names_from_labels_in_csv(tmp_path, text, names, n_
     assert (ensemble.names, ensemble.n_objects) == (names, n_objects)
 
 
+@pytest.mark.parametrize("line", ["0,1,2", "1,2,3", "a,0,1,2"])
+def test_import_labels__says_that_numbers_are_no_names(tmp_path, line):
+    (tmp_path / "l.csv").write_text(f"{line}\n{line}\n")
+    with pytest.warns(SuspectLabelsWarning, match=f"begins with the line {line}, taken for an object"):
+        assert Ensemble.from_labels(tmp_path / "l.csv").n_objects == 2
+    with pytest.warns(SuspectLabelsWarning, match="if it names the columns"):
+        assert open_features(tmp_path / "l.csv").n_objects == 2
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (",a\n0,1\n1,0\n", "no name over column 0"),
+        (",0,1,2\n0,1,1,1\n", "no name over column 0"),
         ("a,b\n1.5,0\n", "partition 'a' has label 1.5"),
         ("a,b\n1,0\n1\n", "no table of labels"),
         ("a,b\n,\n", "partition 'a' has no labels"),

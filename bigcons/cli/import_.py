@@ -21,7 +21,8 @@ def command(labels: str, out: str, chunk_rows: int | None, memory: str, overwrit
     """Store a table of LABELS as an ensemble.
 
     LABELS is a .parquet, .csv, .npy, .npz or .zarr of one row per object and one column per partition;
-    missing labels are empty, NaN or negative. The table is streamed: it need not fit in memory.
+    missing labels are empty, NaN or negative. The first line of a .csv names the columns, unless it holds a
+    number: then it is an object. The table is streamed: it need not fit in memory.
     """
     from bigcons.stores.ensemble import import_labels
 

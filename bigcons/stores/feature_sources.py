@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
+from bigcons.stores.csv_header import is_header
 from bigcons.stores.place import Place, StorePath
 from bigcons.stores.places import DiskPlace, place_of
 
@@ -372,7 +373,7 @@ class ParquetSource(PartedSource):
 class CsvSource(PartedSource):
     """A CSV file, plain or gzipped, read as a stream: reading from the middle parses all before it.
 
-    The first row is the header, unless one of its cells is a number: then columns are f0, f1, ...
+    The first line names the columns if `is_header` says so, else they are f0, f1, ...
     Types are taken from the first megabytes: a column is a number, a boolean or text.
     """
 
@@ -385,7 +386,7 @@ class CsvSource(PartedSource):
         self._read_options = csv.ReadOptions(block_size=_CSV_BLOCK)
         self._types: dict[str, pa.DataType] = {}
         schema = self._peek()
-        if any(_is_number(name) for name in schema.names):
+        if not is_header(schema.names, self.where):
             self._read_options.autogenerate_column_names = True
             schema = self._peek()
         self._types = {field.name: _csv_type(field.type) for field in schema}
@@ -431,14 +432,6 @@ def _csv_type(inferred: pa.DataType) -> pa.DataType:
     """The type to read a column as: whole numbers may turn out to have fractions further down."""
     numeric = pa.types.is_integer(inferred) or pa.types.is_null(inferred)
     return pa.float64() if numeric else inferred
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 class DaskSource(PartedSource):

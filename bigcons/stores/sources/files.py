@@ -15,6 +15,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.memory import row_blocks
+from bigcons.stores.csv_header import MISSING_WORDS, counts_up, is_header
 from bigcons.stores.place import Place
 from bigcons.stores.places import DiskPlace, place_of
 from bigcons.stores.relabel import RawColumn
@@ -26,7 +27,6 @@ _BLOCK_BYTES = 1 << 20
 _PARQUET_PAGE_BYTES = 1 << 20
 _PAGES_PER_COLUMN = 3
 """compressed, plain and decoded: what a Parquet reader holds of every column"""
-_CSV_MISSING = ["", "NA", "N/A", "<NA>", "NaN", "nan", "None", "none", "NULL", "null", "#N/A"]
 
 
 class NpySource(LabelSource):
@@ -73,8 +73,7 @@ class NpySource(LabelSource):
 class CsvSource(LabelSource):
     """A table of comma separated values, with or without a line of names.
 
-    The first line is taken for names if it has something other than numbers, or counts 0, 1, 2, ...
-    through at least three columns, as tables without names are often written.
+    The first line names the columns if `is_header` says so.
     """
 
     untyped = True
@@ -83,7 +82,8 @@ class CsvSource(LabelSource):
         self._path = path
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             cells = [cell.strip() for cell in next(csv.reader(file), [])]
-        headed = _is_header(cells)
+        looks_like_index = not "".join(cells[:1]) and counts_up(cells)
+        headed = looks_like_index or is_header(cells, str(path))
         if headed and "" in cells:
             raise InvalidInputError(
                 f"{path} has no name over column {cells.index('')} (an index of rows?); "
@@ -110,7 +110,7 @@ class CsvSource(LabelSource):
                 ),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.large_string()),
-                    null_values=_CSV_MISSING,
+                    null_values=list(MISSING_WORDS),
                     strings_can_be_null=True,
                 ),
             )
@@ -258,20 +258,6 @@ def _read_header(file: IO[bytes], what: str) -> tuple[tuple[int, int], bool, np.
     if min(shape) < 0:
         raise InvalidInputError(f"{what} has a shape below 0; write it with numpy.save.")
     return (shape[0], shape[1]), fortran, dtype
-
-
-def _is_header(cells: list[str]) -> bool:
-    counts = len(cells) >= 3 and cells == [str(u) for u in range(len(cells))]
-    index = len(cells) > 1 and not cells[0]
-    return counts or index or not all(_is_number_or_missing(cell) for cell in cells)
-
-
-def _is_number_or_missing(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return cell in _CSV_MISSING
-    return True
 
 
 def _by_numbers(path: Path) -> list[tuple[int, str]]:

@@ -1,0 +1,44 @@
+"""Whether the first line of a CSV file names its columns: one rule for labels and features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bigcons.errors import SuspectLabelsWarning, warn_user
+
+MISSING_WORDS = ("", "NA", "N/A", "<NA>", "NaN", "nan", "None", "none", "NULL", "null", "#N/A")
+"""What stands for a missing cell."""
+
+
+def is_header(cells: Sequence[str], where: str) -> bool:
+    """Return whether the first line of the file ``where`` has names: no number, and not missing cells alone.
+
+    A line with a number is the first object; warns if its numbers count up like the names that are written
+    for columns without any.
+    """
+    if any(_is_number(cell) for cell in cells):
+        if counts_up(cells):
+            line = ",".join(cells[:4] if len(cells) <= 4 else [*cells[:4], "..."])
+            warn_user(
+                f"{where} begins with the line {line}, taken for an object; if it names the columns, "
+                "write names that are no numbers, or leave it out.",
+                SuspectLabelsWarning,
+            )
+        return False
+    return not all(cell in MISSING_WORDS for cell in cells)
+
+
+def counts_up(cells: Sequence[str]) -> bool:
+    """Return whether the numbers among the cells are 0, 1, 2, ... or 1, 2, 3, ..., and three at least."""
+    numbers = [cell for cell in cells if _is_number(cell)]
+    return len(numbers) >= 3 and any(
+        numbers == [str(first + u) for u in range(len(numbers))] for first in (0, 1)
+    )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
