@@ -69,7 +69,7 @@ class UnlabelledObjectsWarning(UserWarning):
 
 
 class SuspectLabelsWarning(UserWarning):
-    """A table that looks like something else: turned by 90 degrees, with a column of ids, with names of numbers."""
+    """A table that looks like something else: turned, with a column of ids, or with numbers for names."""
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
