@@ -301,6 +301,17 @@ def test_kmeans__an_interrupt_leaves_the_finished_partitions(interrupted):
     assert len(list(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))) == 2
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])
+@pytest.mark.parametrize("n_finished", [0, 2])
+def test_kmeans__that_fails_says_what_is_kept(points, tmp_path, caplog, error, n_finished):
+    with pytest.raises(type(error)):
+        make(points, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(n_finished, error))
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    place = tmp_path / "e.zarr.partial"
+    expected = f"2 finished partitions are kept in {place}; run again with the same parameters to go on."
+    assert told == ([expected] if n_finished else [])
+
+
 @pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
 def test_kmeans__goes_on_with_what_is_unfinished(points, interrupted, seed):
     recorder = Recorder()

@@ -56,11 +56,33 @@ class Scratch:
 def local_output(out: Place) -> Iterator[Path]:
     """Yield the path of ``out``, or for one in a bucket a temporary path: a kill loses what is there."""
     if isinstance(out, DiskPlace):
-        yield out.path
+        with _telling_what_is_kept(out.path):
+            yield out.path
         return
     with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
         _log.info("%s is in a bucket: partitions wait in %s; a killed call starts anew", out, directory)
         yield Path(directory, "ensemble")
+
+
+@contextmanager
+def _telling_what_is_kept(out: Path) -> Iterator[None]:
+    """Tell how to go on when partitions are finished and the ``with`` block fails or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        directory = _directory(out)
+        n_finished = len(list(directory.glob("partition-*.npy")))
+        if n_finished:
+            _log.warning(
+                "%d finished partitions are kept in %s; run again with the same parameters to go on.",
+                n_finished,
+                directory,
+            )
+        raise
+
+
+def _directory(out: Path) -> Path:
+    return out.with_name(f"{out.name}.partial")
 
 
 @contextmanager
@@ -74,7 +96,7 @@ def open_scratch(
     discards what it holds. Raises StoreError if it was made with other parameters, LockedStoreError
     if another process works on it.
     """
-    directory = out.with_name(f"{out.name}.partial")
+    directory = _directory(out)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with writer_lock(directory):
         if not resume:

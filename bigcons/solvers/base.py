@@ -6,7 +6,7 @@ import html
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -105,15 +105,20 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
         output = Output(path, overwrite) if path is not None else None
         if output is not None:
             refuse_existing(output.path, output.overwrite)
-        ensemble = as_ensemble(x)
-        self._check_n_clusters(ensemble.n_objects)
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # found by an earlier fit, perhaps with other parameters
-        self.n_features_in_ = ensemble.n_partitions
-        self._recoding = Recoding(ensemble)
-        with open_engine(self.client) as engine:
-            self._solve(ensemble, engine, resolve_seed(self.random_state), output)
+        with self._undertaking(output):
+            ensemble = as_ensemble(x)
+            self._check_n_clusters(ensemble.n_objects)
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                delattr(self, name)  # found by an earlier fit, perhaps with other parameters
+            self.n_features_in_ = ensemble.n_partitions
+            self._recoding = Recoding(ensemble)
+            with open_engine(self.client) as engine:
+                self._solve(ensemble, engine, resolve_seed(self.random_state), output)
         return self
+
+    def _undertaking(self, out: Output | None) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Return what ``fit`` does its work in; a method that keeps what is done tells so when it fails."""
+        return nullcontext()
 
     def _check_n_clusters(self, n_objects: int) -> None:
         n_clusters = check_int("n_clusters", self.n_clusters)

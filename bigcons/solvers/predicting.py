@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bigcons.memory import Block
 from bigcons.solvers.base import ConsensusClusterer, Output, Use
 from bigcons.solvers.recoding import recode
 from bigcons.solvers.survey import labelled_objects
+from bigcons.solvers.workspace import telling_what_is_kept
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble import Ensemble
 
@@ -32,6 +34,9 @@ class PredictingClusterer(ConsensusClusterer):
     """
 
     resume: bool = False
+
+    def _undertaking(self, out: Output | None) -> AbstractContextManager[None]:
+        return telling_what_is_kept(out.path) if self.resume and out is not None else nullcontext()
 
     @abstractmethod
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:

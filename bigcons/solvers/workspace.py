@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from bigcons.execution.engine import Engine
@@ -50,14 +50,22 @@ def open_workspace(
     folder = partial_folder(out)
     if not resume:
         folder.remove()
-    snapshots = Snapshots(folder, fingerprint)
+    # of a solve that is resumed `fit` tells, for there is something to keep before the workspace is open
+    with nullcontext() if resume else telling_what_is_kept(out):
+        yield Workspace(FileBlocks(folder, n_columns, dtype), Snapshots(folder, fingerprint))
+    folder.remove()
+
+
+@contextmanager
+def telling_what_is_kept(out: str | os.PathLike[str]) -> Iterator[None]:
+    """Tell how to go on when the ``with`` block fails or is interrupted, if a solve can go on."""
+    folder = partial_folder(out)
     try:
-        yield Workspace(FileBlocks(folder, n_columns, dtype), snapshots)
+        yield
     except BaseException:
-        if snapshots.exists():
+        if Snapshots(folder, {}).exists():
             logger.warning("What is done is kept in %s; run again with resume=True (--resume).", folder)
         raise
-    folder.remove()
 
 
 def partial_folder(out: str | os.PathLike[str]) -> Place:

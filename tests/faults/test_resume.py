@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,13 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
+from bigcons.stores.places import DiskPlace
 from tests.solves import SOLVES, bits, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
@@ -172,3 +175,46 @@ def test_interrupt__says_how_to_go_on(stored: Path, tmp_path: Path, monkeypatch,
     with pytest.raises(KeyboardInterrupt):
         PCC(**PARAMETERS).fit(stored, out=tmp_path / "consensus.zarr")
     assert "resume=True" in caplog.text
+
+
+def kept(caplog: pytest.LogCaptureFixture) -> int:
+    """How often it was told since the last time that something is kept, and where."""
+    n_told = caplog.text.count("consensus.zarr.partial; run again with resume=True")
+    caplog.clear()
+    return n_told
+
+
+def full_disk(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "full")
+
+
+@pytest.mark.parametrize("failure", ["interrupt before the first pass", "full disk", "refusal"])
+def test_resume__that_fails_says_once_how_to_go_on(
+    stored: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: str,
+) -> None:
+    out = tmp_path / "consensus.zarr"
+    die("snapshot", 2, stored, out)
+    model = PCC(**PARAMETERS, resume=True)
+    if failure == "refusal":
+        model.set_params(tol=1e-3)
+    elif failure == "full disk":
+        monkeypatch.setattr(DiskPlace, "write", full_disk)
+    else:
+        monkeypatch.setattr("bigcons.solvers.base.Recoding", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises((KeyboardInterrupt, StoreError, InvalidInputError)):
+        model.fit(stored, out=out)
+    assert kept(caplog) == 1
+
+
+def test_solve__that_fails_with_nothing_kept_says_nothing(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(DiskPlace, "write", full_disk)
+    for resume in (False, True):
+        with pytest.raises(StoreError, match="No space left"):
+            PCC(**PARAMETERS, resume=resume).fit(stored, out=tmp_path / "consensus.zarr")
+        assert kept(caplog) == 0
