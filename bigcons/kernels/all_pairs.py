@@ -32,6 +32,10 @@ N_STEP_SUMS = 6
 # Clusters with at least this share of an object's largest ``b`` are read at once: others seldom attract it.
 LIKELY_SHARE = 0.125
 
+# From a face of more clusters than this, such as a random start's, it is shorter to the optimum by way of a
+# vertex: leaving a face of K takes K rounds of K^3, while few objects end in more than a handful.
+WIDE_FACE = 32
+
 
 @leaf
 def triangle(n_clusters):
@@ -89,9 +93,7 @@ def sweep(
             b[k] = s_sum[k] - weight * y[k]
         n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
-        if fresh:
-            y[lightest_vertex(A, b, n)] = 1.0
-        else:
+        if not fresh:
             lowest, highest = gradient_range(A, b, y, n)
             wider = n_below(lowest, b, n)
             if wider > n:
@@ -104,6 +106,9 @@ def sweep(
                 for k in range(K):
                     y_new[i, k] = y_old[i, k]
                 continue
+        if fresh or n_positive(y, n) > WIDE_FACE:
+            y[:n] = 0.0
+            y[lightest_vertex(A, b, n)] = 1.0
         level = minimise_on_simplex(A, b, y, n, support, work)
         wider = n_below(level, b, n)
         while wider > n:
@@ -229,6 +234,15 @@ def gradient_range(A, b, y, n):
         if y[k] > 0.0:
             highest = max(highest, g)
     return lowest, highest
+
+
+@leaf
+def n_positive(y, n):
+    """Return to how many of the first ``n`` clusters ``y`` belongs."""
+    found = 0
+    for k in range(n):
+        found += y[k] > 0.0
+    return found
 
 
 @leaf

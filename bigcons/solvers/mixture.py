@@ -150,7 +150,12 @@ class MixtureModel(SoftPassClusterer):
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
-        "Topchy, Jain and Punch 2004", "labels", soft=True, missing="native", out_of_core=True, distributed=True
+        "Topchy, Jain and Punch 2004",
+        "labels",
+        soft=True,
+        missing="native",
+        out_of_core=True,
+        distributed=True,
     )
 
     init: str = "partition"

@@ -111,9 +111,8 @@ class PCC(SoftPredictingClusterer):
     Notes
     -----
     pairs="all": O(n M K + n K^2 M) time a pass, memory 8 n K bytes for memberships. Before the first, its
-    starts make up to 50 n_init + 200 passes over 2,048 of the objects, few as they are: beyond some hundred
-    clusters that takes minutes and grows faster than K^2, so ask for no more than there may be. With G
-    prototypes O(n G (M + K^2)) and up to 12 n K bytes. Heap: O(l (K + log n)) a
+    starts make up to 50 n_init + 200 passes over 2,048 of the objects, which is most of the time where there
+    are few objects and many clusters. With G prototypes O(n G (M + K^2)) and up to 12 n K bytes. Heap: O(l (K + log n)) a
     step for l pairs an object; 24 bytes a pair and 24 n K bytes. The divergence of the generator
     ``|x|^2`` is twice the "l2" here.
 
