@@ -58,7 +58,11 @@ def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
-    kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, **options)(function)
+    # Each kernel is whole, with what it calls inside: a call would be bound to whichever copy of the callee
+    # the process met first, compiled among other neighbours, and so perhaps to other last bits.
+    kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, forceinline=True, **options)(
+        function
+    )
     if os.environ.get("BIGCONS_JIT_CACHE") != "0" and not numba.config.DISABLE_JIT:
         keep_on_disk(kernel)
     return kernel

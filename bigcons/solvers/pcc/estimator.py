@@ -112,9 +112,9 @@ class PCC(SoftPredictingClusterer):
     -----
     pairs="all": O(n M K + n K^2 M) time a pass, memory 8 n K bytes for memberships. Before the first, its
     starts make up to 50 n_init + 200 passes over 2,048 of the objects, which is most of the time where there
-    are few objects and many clusters. With G prototypes O(n G (M + K^2)) and up to 12 n K bytes. Heap: O(l (K + log n)) a
-    step for l pairs an object; 24 bytes a pair and 24 n K bytes. The divergence of the generator
-    ``|x|^2`` is twice the "l2" here.
+    are few objects and many clusters. With G prototypes O(n G (M + K^2)) and up to 12 n K bytes. Heap:
+    O(l (K + log n)) a step for l pairs an object; 24 bytes a pair and 24 n K bytes. The divergence of the
+    generator ``|x|^2`` is twice the "l2" here.
 
     ``predict`` and ``predict_proba`` give each new object its best membership given all fitted ones over all
     pairs, by the model's own divergence: "l2" exactly, others by prototypes. Objects that a table of pairs
