@@ -36,7 +36,7 @@ from bigcons.kernels._vector import (
     sum8,
     zero8,
 )
-from bigcons.kernels.table_rows import find_rows
+from bigcons.kernels.table_rows import find_rows, padded
 
 # Arguments are moved up by this much, to where few terms of the asymptotic series give 2e-13.
 SHIFT = 6.0
@@ -128,7 +128,7 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     """
     n_rows, M = labels.shape
     B, K = beta.shape
-    width = (K + WIDTH - 1) // WIDTH * WIDTH
+    width = padded(K)
     padded_beta = np.zeros((B, width))
     padded_beta[:, :K] = beta
     table = padded_beta.ravel()
