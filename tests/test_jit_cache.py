@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,18 @@ beta, alpha = draw.dirichlet(np.ones(5), (30, 5)).transpose(0, 2, 1).reshape(150
 gamma, sums = np.full((2000, 5), 3.3, np.float32), np.zeros(5)
 bound, _ = e_step(labels, np.arange(31) * 5, beta, alpha, gamma, gamma, np.zeros((150, 5)), sums, 1e-4, 100)
 print(bound.hex(), *map(float.hex, sums))
+"""
+
+
+# As after an edit of a kernel: the same code under another hash of the sources.
+EDITED = "from bigcons.kernels import _cache; _cache._sources = lambda: 'f' * 64\n"
+COUNT = """
+import sys
+import numpy as np
+from bigcons.kernels.agreement import count_tile
+labels, counts = np.zeros((1, 2), sys.argv[1]), np.zeros((2, 1, 1), np.int32)
+count_tile(labels, labels, *counts)
+print(sum(count_tile.stats.cache_hits.values()))
 """
 
 
@@ -106,6 +119,39 @@ def test_keep_on_disk__entries_of_another_python_are_compiled_anew(filled: Path)
 
 def test_keep_on_disk__leaves_no_temporary_files(filled: Path) -> None:
     assert not list(filled.rglob("*.tmp"))
+
+
+def make_old(entries: list[Path], days: float) -> None:
+    for entry in entries:
+        os.utime(entry, (time.time() - days * 86400,) * 2)
+
+
+def test_keep_on_disk__entries_of_older_sources_go_when_unused_for_a_day(tmp_path: Path) -> None:
+    for process in [start(tmp_path, dtype, COUNT) for dtype in ("int8", "int16")]:
+        hits(process)
+    make_old(list(tmp_path.rglob("*.nbc")), days=2)
+    assert hits(start(tmp_path, "int8", COUNT)) == [1]  # which is a use
+    for process in [start(tmp_path, dtype, EDITED + COUNT) for dtype in ("int8", "int16", "int16")]:
+        hits(process)
+    assert hits(start(tmp_path, "int8", COUNT)) == [1]
+    assert hits(start(tmp_path, "int16", EDITED + COUNT)) == [1]
+    assert hits(start(tmp_path, "int16", COUNT)) == [0]
+
+
+def test_keep_on_disk__entries_of_other_kernels_and_versions_stay_however_old(tmp_path: Path) -> None:
+    hits(start(tmp_path, code=COUNT))
+    (entry,) = tmp_path.rglob("*-count_tile-*.nbc")
+    elsewhere = [
+        entry.with_name(f"bigcons-count_tile-{'0' * 32}-{'0' * 32}.nbc"),  # of another numba, say
+        entry.with_name(entry.name.replace("count_tile", "count")),
+        entry.with_name("another.pyc"),
+    ]
+    torn = entry.with_name(f"{entry.stem}-abcdefgh.tmp")
+    for path in (*elsewhere, torn):
+        path.touch()
+    make_old([*elsewhere, torn, entry], days=400)
+    hits(start(tmp_path, code=EDITED + COUNT))
+    assert [path for path in (*elsewhere, torn, entry) if path.exists()] == elsewhere
 
 
 def test_keep_on_disk__a_users_function_is_never_kept(tmp_path: Path) -> None:

@@ -3,8 +3,12 @@
 Numba's own ``cache=True`` numbers its files through an index that processes overwrite for each other, so that
 a process may load the machine code of another signature; it does not notice changes in the kernels that a
 kernel calls; and it never finds a kernel again that takes a function. Here every entry is one file, written
-under a temporary name and renamed, and named by a hash of all that it depends on: nothing is shared, so
+under a temporary name and renamed, and named by hashes of all that it depends on: nothing is shared, so
 nothing can race. Where a part of numba that this rests on is missing, every process compiles, as without it.
+
+Who writes an entry removes those of the same kernel, types, versions and processor that were compiled from
+other sources, once they have not been used for a day. An entry is read whole or not at all, so that one
+removed too early costs a compilation, no more.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import os
 import pickle
 import sys
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +28,8 @@ from typing import Any
 import numba
 from numba import types
 from numba.core.caching import FunctionCache
+
+KEPT_SECONDS = 24 * 3600  # after the last use of an entry of other sources: someone may be going to and fro
 
 
 class KernelCache(FunctionCache):
@@ -39,6 +47,8 @@ class KernelCache(FunctionCache):
             content = path.read_bytes()
         except OSError:
             return None
+        with contextlib.suppress(OSError):  # a file of another's
+            os.utime(path)  # as used now
         digest, content = content[:32], content[32:]
         if hashlib.sha256(content).digest() != digest:
             return None
@@ -55,9 +65,12 @@ class KernelCache(FunctionCache):
         content = self._cache_file._dump(self._impl.reduce(data))
         with contextlib.suppress(OSError):  # a full or read-only disk costs a compilation, no more
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+            with tempfile.NamedTemporaryFile(
+                dir=path.parent, prefix=f"{path.stem}-", suffix=".tmp", delete=False
+            ) as file:
                 file.write(hashlib.sha256(content).digest() + content)
             Path(file.name).replace(path)
+            _remove_superseded(path)
 
     def _entry(self, sig: Any, codegen: Any) -> Path:
         parts = [
@@ -66,10 +79,21 @@ class KernelCache(FunctionCache):
             str(sys.implementation.cache_tag),
             *map(_stable_type, sig),
             str(codegen.magic_tuple()),
-            _sources(),
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-        return Path(self._cache_path) / f"bigcons-{self._kernel_name.rpartition('.')[2][:40]}-{digest}.nbc"
+        kernel = f"bigcons-{self._kernel_name.rpartition('.')[2][:40]}-{digest}"
+        return Path(self._cache_path) / f"{kernel}-{_sources()[:32]}.nbc"
+
+
+def _remove_superseded(path: Path) -> None:
+    """Remove what differs from an entry in its sources alone, and what killed processes left half written."""
+    kernel = path.stem.rpartition("-")[0]
+    for other in path.parent.iterdir():
+        if other == path or not other.name.startswith(f"{kernel}-"):
+            continue
+        with contextlib.suppress(OSError):  # removed by another, or open where that forbids it
+            if other.stat().st_mtime < time.time() - KEPT_SECONDS:
+                other.unlink()
 
 
 def keep_on_disk(kernel: Any) -> None:
