@@ -27,11 +27,12 @@ from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import Pass, Record, Stage, as_history, run_stages
+from bigcons.execution.loop import Pass, Record, Stage, run_stages
 from bigcons.memory import Block, format_size
 from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
-from bigcons.solvers.pcc.solution import BlockMemberships, Solution
+from bigcons.solvers.pcc.solution import Solution, solution_at
+from bigcons.solvers.pcc.steps import threshold_after
 from bigcons.solvers.pcc.stretch import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
 from bigcons.stores.checkpoint import BlockArrays, MemoryBlocks, Snapshots
 from bigcons.stores.pairs import PairTable
@@ -40,10 +41,6 @@ logger = logging.getLogger("bigcons")
 
 Init = start.Init | Callable[[Block], np.ndarray]
 """A start by name, memberships of all objects, or a function that returns those of a block."""
-
-# While the largest gap is above the tolerance, objects down to this share of it move too: those just below
-# would otherwise wait at the threshold for one another, pass after pass.
-MOVE_SHARE = 0.25
 
 # Bytes of a task for each end of a pair: counts, place, place in the task, share, weight, and their making.
 BYTES_PER_END = 28
@@ -70,6 +67,11 @@ class Problem(NamedTuple):
     """For each block the pass in which it begins to move."""
     divergence: Divergence
     arrays: BlockArrays
+
+    def rounds(self) -> list[list[Block]]:
+        """Return the blocks of each colour, which share no pair and move at once."""
+        colours = self.colours
+        return [[b for b in self.blocks if colours[b.index] == colour] for colour in sorted(set(colours))]
 
 
 def solve_blocked(
@@ -107,7 +109,7 @@ def solve_blocked(
     spread = isinstance(init, str)
     first_passes = first_moves(borders.neighbours, colours) if spread else [1] * len(blocks)
     problem = Problem(pairs, blocks, borders.neighbours, colours, first_passes, divergence, arrays)
-    rounds = [[b for b in blocks if colours[b.index] == colour] for colour in sorted(set(colours))]
+    rounds = problem.rounds()
     alone = len(rounds) == 1
 
     def one_pass(stage: Stage[None], listener: Progress) -> Pass[None]:
@@ -132,14 +134,7 @@ def solve_blocked(
         arrays=arrays,
         snapshots=snapshots,
     )
-    return Solution(
-        BlockMemberships(arrays, last.generation, blocks),
-        last.records[-1]["objective"],
-        last.records[-1]["gap"],
-        last.is_settled,
-        len(last.records),
-        as_history(last.records),
-    )
+    return solution_at(last, arrays, blocks)
 
 
 def _threshold(records: list[Record], init: Init, tol: float, *, alone: bool) -> float:
@@ -148,7 +143,7 @@ def _threshold(records: list[Record], init: Init, tol: float, *, alone: bool) ->
     Blocks without neighbours, ``alone``, know the gap at the end of a pass.
     """
     if records:
-        return tol * (1.0 if alone or records[-1]["gap"] <= tol else MOVE_SHARE)
+        return tol if alone else threshold_after(records[-1]["gap"], tol)
     # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
     return 0.0 if isinstance(init, str) else tol
 

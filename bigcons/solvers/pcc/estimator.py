@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ import numpy as np
 
 from bigcons.coassociation.factorised import Weights
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.errors import ConvergenceWarning, InvalidInputError
+from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
 from bigcons.solvers.base import MethodFacts, Output
@@ -160,39 +159,41 @@ class PCC(SoftPredictingClusterer):
         in_memory = out is None and engine.shares_memory
         work = Work(self.n_clusters, prototypes, self.pairs, self._uses_blocks, in_memory)
         check_memory(ensemble, engine, work, self.memory)
-        everything = isinstance(self.pairs, str) and self.pairs == "all"
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
-        sample_size = SUBSAMPLE if everything or self._uses_blocks else 0
+        sample_size = SUBSAMPLE if self._takes_all_pairs or self._uses_blocks else 0
         given = weights.partitions if isinstance(weights, Weights) else None
         survey = take_survey(labels, engine, seed, sample_size, given)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
         path = out.path if out is not None else None
         with open_workspace(path, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
-            if everything:
+            if self._takes_all_pairs:
                 solution = self._solve_all(labels, survey, engine, seed, workspace, weights)
             else:
                 solution = self._solve_pairs(labels, survey, engine, seed, workspace)
-            if self.tol > 0 and not solution.converged:
-                warnings.warn(
-                    f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g} > tol={self.tol:g}; "
-                    "raise max_iter or tol if the labels still change.",
-                    ConvergenceWarning,
-                    stacklevel=3,
-                )
-            self.objective_ = solution.objective
-            self.gap_ = solution.gap
-            self.n_passes_ = solution.n_passes
-            self.converged_ = solution.converged
-            self.history_ = solution.history
-            if self._uses_prototypes:
-                self.approximation_error_ = solution.history["error"][-1]
-            if solution.state is not None:
-                given = solution.state.partition_weights
-                self.weights_ = np.ones(ensemble.n_partitions) if given is None else given
+            self._keep(solution, ensemble.n_partitions)
             self._placing = placing_of(labels, solution, self.divergence, seed, engine)
             # in memory the rows would only travel
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             self._publish(ensemble, solution.read, survey.unlabelled, out, engine if share else None)
+
+    def _keep(self, solution: Solution, n_partitions: int) -> None:
+        """Set what was found besides labels and memberships, and warn if it is not settled."""
+        if self.tol > 0 and not solution.converged:
+            warn_user(
+                f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g} > tol={self.tol:g}; "
+                "raise max_iter or tol if the labels still change.",
+                ConvergenceWarning,
+            )
+        self.objective_ = solution.objective
+        self.gap_ = solution.gap
+        self.n_passes_ = solution.n_passes
+        self.converged_ = solution.converged
+        self.history_ = solution.history
+        if self._uses_prototypes:
+            self.approximation_error_ = solution.history["error"][-1]
+        if solution.state is not None:
+            given = solution.state.partition_weights
+            self.weights_ = np.ones(n_partitions) if given is None else given
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         return partial(self._placing.place, offsets=self._recoding.offsets)
@@ -208,8 +209,7 @@ class PCC(SoftPredictingClusterer):
     def _check(self, out: Output | None) -> None:
         self._check_resume(out)
         check_pairs(self.pairs)
-        everything = isinstance(self.pairs, str) and self.pairs == "all"
-        if self.resume and not everything and not self._uses_blocks:
+        if self.resume and not self._takes_all_pairs and not self._uses_blocks:
             raise InvalidInputError(
                 f"resume=True with pairs={self.pairs!r}; pairs='all' and solver='blocked' can be resumed."
             )
@@ -222,7 +222,13 @@ class PCC(SoftPredictingClusterer):
             check_int("n_init", self.n_init)
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
-        if self.solver in (("heap", "blocked") if everything else ("all",)):
+        if self.n_prototypes != "auto":
+            check_int("n_prototypes", self.n_prototypes)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse parameters that do not go together, though each by itself may be."""
+        if self.solver in (("heap", "blocked") if self._takes_all_pairs else ("all",)):
             raise InvalidInputError(
                 f"solver={self.solver!r} does not go with pairs={self.pairs!r}; "
                 "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
@@ -231,23 +237,20 @@ class PCC(SoftPredictingClusterer):
             raise InvalidInputError(
                 f"n_init={self.n_init} with solver='blocked', which has one start; use n_init=1."
             )
-        if self.n_prototypes != "auto":
-            check_int("n_prototypes", self.n_prototypes)
-            if not self._uses_prototypes:
-                raise InvalidInputError(
-                    f"n_prototypes={self.n_prototypes} with pairs={self.pairs!r}, divergence="
-                    f"{self.divergence!r}; it goes with pairs='all' and a divergence other than 'l2'."
-                )
+        if self.n_prototypes != "auto" and not self._uses_prototypes:
+            raise InvalidInputError(
+                f"n_prototypes={self.n_prototypes} with pairs={self.pairs!r}, divergence="
+                f"{self.divergence!r}; it goes with pairs='all' and a divergence other than 'l2'."
+            )
         from_subsample = isinstance(self.init, str) and self.init == "subsample"
-        if from_subsample and not everything and self.solver != "blocked":
+        if from_subsample and not self._takes_all_pairs and self.solver != "blocked":
             raise InvalidInputError(
                 "init='subsample' goes with pairs='all' and solver='blocked'; use 'uniform' or 'dirichlet'."
             )
 
     def _check_weights(self, offsets: np.ndarray) -> Weights | str | None:
         weights = check_weights(self.weights, offsets)
-        everything = isinstance(self.pairs, str) and self.pairs == "all"
-        if self.weights is not None and (not everything or self._uses_prototypes):
+        if self.weights is not None and (not self._takes_all_pairs or self._uses_prototypes):
             label = resolve_divergence(self.divergence).label
             raise InvalidInputError(
                 f"weights with pairs={self.pairs!r}, divergence={label!r}; "
@@ -256,9 +259,12 @@ class PCC(SoftPredictingClusterer):
         return weights
 
     @property
+    def _takes_all_pairs(self) -> bool:
+        return isinstance(self.pairs, str) and self.pairs == "all"
+
+    @property
     def _uses_prototypes(self) -> bool:
-        everything = isinstance(self.pairs, str) and self.pairs == "all"
-        return everything and resolve_divergence(self.divergence).label != "l2"
+        return self._takes_all_pairs and resolve_divergence(self.divergence).label != "l2"
 
     @property
     def _prototypes(self) -> int:
@@ -297,11 +303,12 @@ class PCC(SoftPredictingClusterer):
         self, ensemble: Ensemble, survey: Survey, engine: Engine, seed: int, workspace: Workspace
     ) -> Solution:
         pairs = resolve_pairs(self.pairs, ensemble, seed, engine)
-        solve = self._solve_blocked if self._uses_blocks else self._solve_heap
-        logger.info(
-            "PCC on %d pairs, %s", pairs.n_pairs, "block by block" if self._uses_blocks else "by a heap"
-        )
-        solution = solve(ensemble, pairs, survey, engine, seed, workspace)
+        by_blocks = self._uses_blocks
+        logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
+        if by_blocks:
+            solution = self._solve_blocked(ensemble, pairs, survey, engine, seed, workspace)
+        else:
+            solution = self._solve_heap(pairs, seed)
         isolated = isolated_objects(pairs)
         if isolated.size:
             logger.info("%d objects are in no sampled pair; placed by all pairs", isolated.size)
@@ -310,17 +317,9 @@ class PCC(SoftPredictingClusterer):
             )
         return solution
 
-    def _solve_heap(
-        self,
-        ensemble: Ensemble,
-        pairs: PairTable,
-        _survey: Survey,
-        _engine: Engine,
-        seed: int,
-        _workspace: Workspace,
-    ) -> Solution:
+    def _solve_heap(self, pairs: PairTable, seed: int) -> Solution:
         dense = isinstance(self.pairs, str) and self.pairs == "dense"
-        steps = ensemble.n_objects * self.n_clusters * (10 if dense else 1)
+        steps = pairs.n_objects * self.n_clusters * (10 if dense else 1)
         return solve_pairs(
             pairs,
             self.n_clusters,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorised import State
-from bigcons.execution.loop import History
+from bigcons.execution.loop import History, Stage, as_history
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.stores.checkpoint import BlockArrays
@@ -53,3 +53,24 @@ class Solution(NamedTuple):
         if isinstance(self.memberships, BlockMemberships):
             return self.memberships.read(block)
         return self.memberships[block.start : block.stop]
+
+
+def solution_at(
+    stage: Stage[Any],
+    arrays: BlockArrays,
+    blocks: list[Block] | None = None,
+    *,
+    state: State | None = None,
+    tables: Tables | None = None,
+) -> Solution:
+    """Return the solution at the stage where the passes ended; see `BlockMemberships` for ``blocks``."""
+    return Solution(
+        BlockMemberships(arrays, stage.generation, blocks),
+        stage.records[-1]["objective"],
+        stage.records[-1]["gap"],
+        stage.is_settled,
+        len(stage.records),
+        as_history(stage.records),
+        state,
+        tables,
+    )

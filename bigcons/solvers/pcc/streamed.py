@@ -9,7 +9,7 @@ import numpy as np
 from bigcons.coassociation.factorised import State, Weights, add_states, state_of_block
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import Packed, Pass, Record, Stage, as_history, run_stages
+from bigcons.execution.loop import Packed, Pass, Record, Stage, run_stages
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
@@ -28,16 +28,13 @@ from bigcons.solvers.pcc.all_pairs import (
     place_block,
     update_block,
 )
-from bigcons.solvers.pcc.solution import BlockMemberships, Solution
+from bigcons.solvers.pcc.solution import Solution, solution_at
+from bigcons.solvers.pcc.steps import shorten, threshold_after
 from bigcons.solvers.pcc.subsample import solve_subsample
 from bigcons.solvers.pcc.weights import information_weights
 from bigcons.solvers.survey import Survey, mean_pair_weight
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble
-
-# While the largest gap is above the tolerance, objects down to this share of it move too: those just below
-# would otherwise wait at the threshold for one another, pass after pass.
-MOVE_SHARE = 0.25
 
 
 def solve_all_pairs(
@@ -62,15 +59,47 @@ def solve_all_pairs(
     nothing, so the gap it reports is that of the memberships returned, exactly; only such a pass counts as
     convergence. With ``snapshots``, every pass is committed, and one that is there already is taken up.
     """
-    blocks, offsets = ensemble.blocks(), ensemble.offsets
-    relaxation = RELAXATION if len(blocks) == 1 else 1.0
+    passes = _Passes(ensemble, engine, arrays)
 
     def one_pass(stage: Stage[State], listener: Progress) -> Pass[State]:
-        state, generation = stage.state, stage.generation
-        mean_weight = mean_pair_weight(survey.n_seen, survey.n_objects, state.partition_weights)
+        mean_weight = mean_pair_weight(survey.n_seen, survey.n_objects, stage.state.partition_weights)
         threshold = _threshold(stage.records, init, tol) * mean_weight
+        reached, change, step = passes.advance(stage.state, stage.generation, threshold, listener)
+        record = {
+            "objective": reached.objective,
+            "gap": change.gap / mean_weight,
+            "moved": change.n_moved,
+            "step_length": step,
+        }
+        return Pass(reached, stage.generation + (1 if step == 1.0 else 2), record, change.n_moved == 0)
 
-        def update(block: Block) -> Change:
+    last = run_stages(
+        partial(_begin, ensemble, survey, n_clusters, init, n_init, seed, engine, arrays, weights),
+        one_pass,
+        pack=_pack,
+        unpack=partial(_unpack, n_clusters, ensemble.offsets),
+        max_passes=max_passes,
+        n_objects=ensemble.n_objects,
+        what="all-pairs PCC",
+        arrays=arrays,
+        snapshots=snapshots,
+    )
+    return solution_at(last, arrays, state=last.state)
+
+
+class _Passes:
+    """The folds over the blocks of one ensemble."""
+
+    def __init__(self, ensemble: Ensemble, engine: Engine, arrays: BlockArrays) -> None:
+        self.ensemble, self.engine, self.arrays = ensemble, engine, arrays
+        self.blocks, self.offsets = ensemble.blocks(), ensemble.offsets
+
+    def update(self, state: State, generation: int, threshold: float, listener: Progress) -> Change:
+        """Update every object; write the next generation."""
+        ensemble, offsets, arrays = self.ensemble, self.offsets, self.arrays
+        relaxation = RELAXATION if len(self.blocks) == 1 else 1.0
+
+        def task(block: Block) -> Change:
             labels = ensemble.read(block.start, block.stop)
             memberships = arrays.read(generation, block)
             updated = np.empty_like(memberships)
@@ -78,48 +107,40 @@ def solve_all_pairs(
             arrays.write(generation + 1, block, updated)
             return change
 
-        change = fold(engine, blocks, update, add_changes, progress=listener)
-        step, reached = 1.0, apply_change(state, change)
-        if len(blocks) > 1 and change.n_moved and not keeps_promise(state, change):
-            course = _course(ensemble, state, engine, arrays, generation)
+        return fold(self.engine, self.blocks, task, add_changes, progress=listener)
+
+    def course(self, state: State, generation: int) -> Course:
+        """Return what a line search from a generation to the next one needs; reads the labels once."""
+        ensemble, offsets, arrays = self.ensemble, self.offsets, self.arrays
+
+        def task(block: Block) -> Course:
+            labels = ensemble.read(block.start, block.stop)
+            before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
+            return course_of_block(state, labels, offsets, before, after)
+
+        return fold(self.engine, self.blocks, task, add_courses)
+
+    def advance(
+        self, state: State, generation: int, threshold: float, listener: Progress
+    ) -> tuple[State, Change, float]:
+        """Make one pass from a generation; return where it leads, its full change, and the step taken.
+
+        A full step leads to the next generation, a shorter one to that after it.
+        """
+        change = self.update(state, generation, threshold, listener)
+        if len(self.blocks) > 1 and change.n_moved and not keeps_promise(state, change):
+            course = self.course(state, generation)
             step = line_search(state, change, course)[0]
             if step < 1.0:
-                reached = apply_part(state, change, course, step)
-                _shorten(engine, blocks, arrays, generation, step)
-        record = {
-            "objective": reached.objective,
-            "gap": change.gap / mean_weight,
-            "moved": change.n_moved,
-            "step_length": step,
-        }
-        return Pass(reached, generation + (1 if step == 1.0 else 2), record, change.n_moved == 0)
-
-    last = run_stages(
-        partial(_begin, ensemble, survey, n_clusters, init, n_init, seed, engine, arrays, weights),
-        one_pass,
-        pack=_pack,
-        unpack=partial(_unpack, n_clusters, offsets),
-        max_passes=max_passes,
-        n_objects=ensemble.n_objects,
-        what="all-pairs PCC",
-        arrays=arrays,
-        snapshots=snapshots,
-    )
-    return Solution(
-        BlockMemberships(arrays, last.generation),
-        last.state.objective,
-        last.records[-1]["gap"],
-        last.is_settled,
-        len(last.records),
-        as_history(last.records),
-        last.state,
-    )
+                shorten(self.engine, self.blocks, self.arrays, generation, step)
+                return apply_part(state, change, course, step), change, step
+        return apply_change(state, change), change, 1.0
 
 
 def _threshold(records: list[Record], init: start.Init, tol: float) -> float:
     """Return the relative gap up to which objects stay as they are in the next pass."""
     if records:
-        return tol * (1.0 if records[-1]["gap"] <= tol else MOVE_SHARE)
+        return threshold_after(records[-1]["gap"], tol)
     if isinstance(init, str):
         return 0.0 if init == "subsample" else MOVE_ALL
     return tol  # memberships that meet the tolerance stay as they are
@@ -166,28 +187,6 @@ def _begin(
 
     with progress("start of PCC", ensemble.n_objects) as listener:
         return fold(engine, ensemble.blocks(), first_memberships, add_states, progress=listener)
-
-
-def _course(ensemble: Ensemble, state: State, engine: Engine, arrays: BlockArrays, generation: int) -> Course:
-    """Return what a line search from a generation to the next one needs; reads the labels once."""
-
-    def measure(block: Block) -> Course:
-        labels = ensemble.read(block.start, block.stop)
-        before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
-        return course_of_block(state, labels, ensemble.offsets, before, after)
-
-    return fold(engine, ensemble.blocks(), measure, add_courses)
-
-
-def _shorten(engine: Engine, blocks: list[Block], arrays: BlockArrays, generation: int, step: float) -> None:
-    """Write two generations ahead what lies at ``step`` of the way to the next one."""
-
-    def blend(block: Block) -> None:
-        before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
-        arrays.write(generation + 2, block, before + np.float32(step) * (after - before))
-
-    for _ in engine.map(blend, blocks):
-        pass
 
 
 def _pack(state: State) -> Packed:

@@ -11,7 +11,7 @@ from bigcons.coassociation.grouped import add_tables, choose_centres, tables_of_
 from bigcons.divergences import Divergence
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import Packed, Pass, Record, Stage, as_history, run_stages
+from bigcons.execution.loop import Packed, Pass, Record, Stage, run_stages
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
@@ -29,8 +29,8 @@ from bigcons.solvers.pcc.prototypes import (
     place_block,
     update_block,
 )
-from bigcons.solvers.pcc.solution import BlockMemberships, Solution
-from bigcons.solvers.pcc.streamed import MOVE_SHARE
+from bigcons.solvers.pcc.solution import Solution, solution_at
+from bigcons.solvers.pcc.steps import shorten, threshold_after
 from bigcons.solvers.pcc.subsample import solve_subsample
 from bigcons.solvers.survey import Survey
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
@@ -99,8 +99,7 @@ def solve_prototypes(
     passes = _Passes(ensemble, divergence, engine, arrays, seed)
 
     def one_pass(stage: Stage[Point], listener: Progress) -> Pass[Point]:
-        relative_gap = stage.state.gap / survey.mean_weight
-        threshold = tol * (1.0 if relative_gap <= tol else MOVE_SHARE)
+        threshold = threshold_after(stage.state.gap / survey.mean_weight, tol)
         if not stage.records and isinstance(init, str) and init != "subsample":
             threshold = MOVE_ALL
         reached, generation, record = passes.advance(
@@ -121,15 +120,7 @@ def solve_prototypes(
         arrays=arrays,
         snapshots=snapshots,
     )
-    return Solution(
-        BlockMemberships(arrays, last.generation),
-        last.state.objective,
-        last.records[-1]["gap"],
-        last.is_settled,
-        len(last.records),
-        as_history(last.records),
-        tables=last.state.tables,
-    )
+    return solution_at(last, arrays, tables=last.state.tables)
 
 
 class _Passes:
@@ -193,17 +184,6 @@ class _Passes:
 
         return np.concatenate(list(self.engine.map(task, self.blocks)))
 
-    def blend(self, generation: int, step: float) -> None:
-        """Write two generations ahead what lies at ``step`` of the way to the next one."""
-        arrays = self.arrays
-
-        def task(block: Block) -> None:
-            before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
-            arrays.write(generation + 2, block, before + np.float32(step) * (after - before))
-
-        for _ in self.engine.map(task, self.blocks):
-            pass
-
     def advance(
         self, point: Point, generation: int, threshold: float, n_prototypes: int
     ) -> tuple[Point, int, Record]:
@@ -213,7 +193,7 @@ class _Passes:
             if step == 1.0:
                 reached, tables = generation + 1, apply_change(point.tables, change)
             else:
-                self.blend(generation, step)
+                shorten(self.engine, self.blocks, self.arrays, generation, step)
                 reached = generation + 2
                 tables = self.group(point.tables.centres, reached)
             found = self.evaluate(tables, reached)
