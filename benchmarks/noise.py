@@ -2,8 +2,8 @@
 
 500 objects in 10 balanced clusters; 8 copies of that clustering, in each of which a share of the labels is
 random and the clusters are renumbered. Reports the normalised mutual information of each consensus with the
-original, the mean over several originals; beside it, where there is one, what an independent prototype of the
-method found in one run.
+original, the mean over several originals and how far single ones are from it (standard deviation); beside it,
+where there is one, what an independent prototype of the method found in one run.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def noisy(noise: float, seed: int) -> tuple[np.ndarray, Ensemble]:
     return truth, noisy_copies(truth, n_partitions=N_COPIES, noise=noise, random_state=seed)
 
 
-def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> float:
-    """Return the mean NMI with the original of what a method makes of its noisy copies."""
+def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> list[float]:
+    """Return the NMI with each original of what a method makes of its noisy copies."""
     values = []
     for seed in seeds:
         truth, ensemble = noisy(noise, seed)
@@ -78,7 +78,7 @@ def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             values.append(nmi(truth, model.fit(ensemble).labels_))
-    return float(np.mean(values))
+    return values
 
 
 def row_of(name: str, seeds: Sequence[int]) -> dict[str, Any]:
@@ -86,15 +86,18 @@ def row_of(name: str, seeds: Sequence[int]) -> dict[str, Any]:
     tried, began = TRIED[name], time.process_time()
     found = {noise: recovered(tried, noise, seeds) for noise in NOISE}
     cells = (
-        f"{value:.3f} ({tried.prototype[noise]:.3f})" if noise in tried.prototype else f"{value:.3f}"
-        for noise, value in found.items()
+        f"{np.mean(values):.3f} ({tried.prototype[noise]:.3f})"
+        if noise in tried.prototype
+        else f"{np.mean(values):.3f}"
+        for noise, values in found.items()
     )
     print(f"{name:19}" + "".join(f"{cell:15}" for cell in cells), flush=True)
     return {
         "name": name,
         "method": tried.method,
         "parameters": dict(tried.parameters),
-        "nmi": {str(noise): round(value, 4) for noise, value in found.items()},
+        "nmi": {str(noise): round(float(np.mean(values)), 4) for noise, values in found.items()},
+        "nmi_sd": {str(noise): round(float(np.std(values)), 4) for noise, values in found.items()},
         "prototype": {str(noise): value for noise, value in tried.prototype.items()},
         "cpu_seconds_per_fit": round((time.process_time() - began) / (len(seeds) * len(NOISE)), 3),
     }
