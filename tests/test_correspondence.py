@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabelledObjectsWarning
 from bigcons.execution.engine import SerialEngine
-from bigcons.solvers.correspondence import (
-    CCC,
-    CCSVD,
-    CCU,
+from bigcons.solvers.correspondence import CCC, CCSVD, CCU
+from bigcons.solvers.grouping import (
     cosines,
     first_groups,
     mean_similarity,
