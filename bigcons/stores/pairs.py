@@ -13,29 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.schema import PAIRS
-from bigcons.stores import manifest
 from bigcons.stores.facts import facts_table
-from bigcons.stores.pair_columns import ColumnWriter, checksum, poison
-from bigcons.stores.place import Place, StorePath
+from bigcons.stores.pair_columns import checksum, poison
+from bigcons.stores.pair_store import KIND, RESTORE, open_pairs, write_pairs
+from bigcons.stores.place import StorePath
 from bigcons.stores.places import place_of
 from bigcons.stores.symmetric import (
-    MAX_OBJECTS,
     Edges,
     Rows,
     ascending_pairs,
     checked_counts,
+    fault_of,
+    imbalance,
+    row_of_entries,
     symmetric_rows,
 )
-from bigcons.validation import check_choice, check_int
 
-KIND = "pairs"
 CHUNK_ENTRIES = 1 << 20
 ENTRIES_PER_BLOCK = 1 << 22
-
-_RESTORE = "sample or import the pairs again, or restore the store."
 
 
 class PairTable:
@@ -102,9 +99,7 @@ class PairTable:
         manifest describes.
         """
         place = place_of(path)
-        data, body, _ = manifest.load(place, KIND)
-        expected = _expected(place, body)
-        arrays = {name: _open_array(data / name, expected[name]) for name in PAIRS}
+        arrays, body = open_pairs(place)
         return cls(**arrays, path=str(place), provenance=body["provenance"], stored=body)
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
@@ -138,37 +133,12 @@ class PairTable:
         Each part is as ``read`` returns it. No more than a part and a chunk are held. The parts together must
         hold ``n_objects`` rows, and every pair at both of its ends.
         """
-        from bigcons.stores.zarr_arrays import create_group
-
-        chunk_entries = chunk_entries or CHUNK_ENTRIES
-        dtypes = dict.fromkeys(PAIRS, counts_dtype) | {
-            "indptr": np.dtype(np.int64),
-            "indices": np.dtype(np.int32),
+        facts = {
+            "n_objects": n_objects,
+            "rows_per_block": rows_per_block,
+            "provenance": dict(provenance or {}),
         }
-        with manifest.new_store(path, overwrite) as directory:
-            create_group(directory)
-            columns = {name: ColumnWriter(directory, name, dtypes[name], chunk_entries) for name in PAIRS}
-            n_entries = 0
-            columns["indptr"].append(np.zeros(1, np.int64))
-            for part in parts:
-                columns["indptr"].append(part.indptr[1:] + n_entries)
-                for name in ("indices", "n_agree", "n_seen"):
-                    columns[name].append(getattr(part, name))
-                n_entries += len(part.indices)
-            for column in columns.values():
-                column.close()
-            if columns["indptr"].n_entries != n_objects + 1 or n_entries % 2:
-                raise ValueError("the parts do not make up a table of pairs")
-            body = {
-                "n_objects": n_objects,
-                "n_pairs": n_entries // 2,
-                "counts_dtype": str(np.dtype(counts_dtype)),
-                "chunk_entries": chunk_entries,
-                "rows_per_block": rows_per_block,
-                "checksums": {name: column.checksums for name, column in columns.items()},
-                "provenance": dict(provenance or {}),
-            }
-            manifest.commit(directory, KIND, body)
+        write_pairs(path, parts, counts_dtype, chunk_entries or CHUNK_ENTRIES, facts, overwrite=overwrite)
         return cls.open(path)
 
     @cached_property
@@ -275,9 +245,11 @@ class PairTable:
         balance = 0
         for block in blocks:
             rows = table.read(block.start, block.stop)
-            if (rows.n_agree > rows.n_seen).any():
-                raise table._corrupt("n_agree", "is more than n_seen for some pair")
-            balance += table._imbalance(block.start, rows)
+            i = row_of_entries(block.start, rows)
+            fault = fault_of(i, rows)
+            if fault is not None:
+                raise table._corrupt(*fault)
+            balance += imbalance(i, rows, table.n_objects)
         if balance % 2**64 != 0:
             raise table._corrupt("indices", "does not hold every pair at both ends")
         return {
@@ -293,18 +265,6 @@ class PairTable:
             for chunk, expected in zip(self._chunks(name), checksums, strict=True):
                 if checksum(self._part(name, chunk.start, chunk.stop)) != expected:
                     raise self._corrupt(name, f"differs from its checksum in chunk {chunk.index}")
-
-    def _imbalance(self, start: int, rows: Rows) -> int:
-        """Return the fingerprints of the entries above the diagonal minus those below: in all, 0."""
-        i = start + np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
-        number = np.minimum(i, rows.indices) * np.int64(self.n_objects) + np.maximum(i, rows.indices)
-        same_row = i[1:] == i[:-1]
-        if (i == rows.indices).any() or (np.diff(rows.indices)[same_row] <= 0).any():
-            raise self._corrupt("indices", "has a row that does not ascend or holds its own object")
-        counts = rows.n_agree.astype(np.uint64) << np.uint64(16) | rows.n_seen.astype(np.uint64)
-        marks = _scramble(_scramble(number.astype(np.uint64)) ^ counts)
-        above = i < rows.indices
-        return int(marks[above].sum(dtype=np.uint64)) - int(marks[~above].sum(dtype=np.uint64))
 
     def _check(self, name: str, part: np.ndarray) -> np.ndarray:
         """Refuse what no table can hold: places out of range, and the fill value of a lost chunk."""
@@ -347,7 +307,7 @@ class PairTable:
         return row_blocks(getattr(self._columns, name).shape[0], self._stored["chunk_entries"])
 
     def _corrupt(self, name: str, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {_RESTORE}")
+        return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {RESTORE}")
 
     def __getstate__(self) -> Any:
         """Send a stored table to another process as its path."""
@@ -370,45 +330,3 @@ class PairTable:
             **self.provenance,
         }
         return facts_table(f"PairTable {self.path or 'in memory'}", facts)
-
-
-def _scramble(x: np.ndarray) -> np.ndarray:
-    """Mix 64-bit numbers so that sums of them are as good as random (the finalizer of splitmix64)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-def _expected(path: Place, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return shape and type of each array from the manifest's body."""
-    try:
-        n_objects = check_int("n_objects", body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
-        n_entries = 2 * check_int("n_pairs", body["n_pairs"], at_least=0)
-        counts = check_choice("counts_dtype", body["counts_dtype"], PAIRS["n_seen"].dtypes)
-        chunk_entries = check_int("chunk_entries", body["chunk_entries"])
-        if body.get("rows_per_block") is not None:
-            check_int("rows_per_block", body["rows_per_block"])
-        n_checksums = {name: len(body["checksums"][name]) for name in PAIRS}
-        dict(body["provenance"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptStoreError(
-            f"{path} has a manifest that does not add up ({error}); {_RESTORE}"
-        ) from error
-    lengths = {"indptr": n_objects + 1, "indices": n_entries, "n_agree": n_entries, "n_seen": n_entries}
-    if n_checksums != {name: -(-length // chunk_entries) for name, length in lengths.items()}:
-        raise CorruptStoreError(f"{path} has a manifest with too few or too many checksums; {_RESTORE}")
-    dtypes = {"indptr": "int64", "indices": "int32", "n_agree": counts, "n_seen": counts}
-    return {name: ((lengths[name],), dtypes[name]) for name in PAIRS}
-
-
-def _open_array(path: Place, expected: tuple[tuple[int, ...], str]) -> Any:
-    from bigcons.stores.zarr_arrays import open_array
-
-    try:
-        array = open_array(path)
-    except StoreNotFoundError as error:
-        raise CorruptStoreError(f"{path} is gone; {_RESTORE}") from error
-    found = (array.shape, str(array.dtype))
-    if found != expected:
-        raise CorruptStoreError(f"{path} has shape and type {found}, not {expected}; {_RESTORE}")
-    return array

@@ -1,4 +1,7 @@
-"""From columns of pairs, in any order, to compressed sparse rows that hold every pair at both ends."""
+"""From columns of pairs, in any order, to compressed sparse rows that hold every pair at both ends.
+
+And whether rows that were read are such.
+"""
 
 from __future__ import annotations
 
@@ -159,3 +162,38 @@ def counts_dtype(largest: int) -> np.dtype:
             f"pairs can be seen by {largest:,} partitions, more than {MAX_SEEN:,}; use fewer partitions."
         )
     return np.dtype(np.uint8 if largest < np.iinfo(np.uint8).max else np.uint16)
+
+
+def row_of_entries(start: int, rows: Rows) -> np.ndarray:
+    """Return the object (entries,) int64 in whose row each entry is, of rows from that of ``start`` on."""
+    return start + np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
+
+
+def fault_of(i: np.ndarray, rows: Rows) -> tuple[str, str] | None:
+    """Return the name of an array that no table has, and what is wrong; ``i`` as of `row_of_entries`."""
+    if (rows.n_agree > rows.n_seen).any():
+        return "n_agree", "is more than n_seen for some pair"
+    same_row = i[1:] == i[:-1]
+    if (i == rows.indices).any() or (np.diff(rows.indices)[same_row] <= 0).any():
+        return "indices", "has a row that does not ascend or holds its own object"
+    return None
+
+
+def imbalance(i: np.ndarray, rows: Rows, n_objects: int) -> int:
+    """Return the fingerprints of the entries above the diagonal minus those below.
+
+    Over all rows that is 0 modulo 2^64 if every pair lies at both ends, with the same counts, and else
+    almost never. ``i`` as `row_of_entries`.
+    """
+    number = np.minimum(i, rows.indices) * np.int64(n_objects) + np.maximum(i, rows.indices)
+    counts = rows.n_agree.astype(np.uint64) << np.uint64(16) | rows.n_seen.astype(np.uint64)
+    marks = _scramble(_scramble(number.astype(np.uint64)) ^ counts)
+    above = i < rows.indices
+    return int(marks[above].sum(dtype=np.uint64)) - int(marks[~above].sum(dtype=np.uint64))
+
+
+def _scramble(x: np.ndarray) -> np.ndarray:
+    """Mix 64-bit numbers so that sums of them are as good as random (the finalizer of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
