@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError, UnlabelledObjectsWarning
-from bigcons.metrics import adjusted_rand
+from bigcons.generate import noisy_copies
+from bigcons.metrics import adjusted_rand, nmi
 from bigcons.solvers import IPC, IPVC, IVC, KCC, QMI, LabelKMeans
+from bigcons.solvers.first_partition import first_partition
+from bigcons.solvers.qmi import EntropyUtility
 from tests.naive import agreement
 from tests.naive import table_methods as naive
 from tests.strategies import label_matrices
@@ -155,6 +158,32 @@ def test_kcc__with_the_category_utility_is_qmi():
     kcc = quietly_fit(KCC(5, utility="uc", random_state=1), ensemble)
     np.testing.assert_array_equal(qmi.labels_, kcc.labels_)
     assert qmi.objective_ == kcc.objective_
+
+
+def test_kcc__leaves_the_partition_that_it_starts_from():
+    """No noisy copy is as near the original as their consensus; a start that is sure of one would stay there."""
+    truth = np.arange(300) % 5
+    copies = noisy_copies(truth, n_partitions=6, noise=0.3, random_state=0)
+    model = quietly_fit(KCC(5, random_state=0), copies)
+    best = max(nmi(truth, copy) for copy in copies.read(0, 300).T)
+    assert nmi(truth, model.labels_) > best + 0.2
+
+
+@given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5))
+@settings(max_examples=40)
+def test_kcc__start_is_nine_tenths_a_partition_and_even_where_that_is_undecided(labels, k, seed):
+    labels = dense_codes(labels)
+    offsets = np.append(0, np.cumsum(labels.max(axis=0) + 1))
+    problem = EntropyUtility("KCC", offsets, k)
+    state, carried = problem.start(labels, seed, 0)
+    clusters = first_partition(labels, k, seed, 0)
+    believed = np.where(clusters[:, None] == np.arange(k), 0.9, 0.0)
+    believed += (1 - believed.sum(axis=1, keepdims=True)) / k
+    for u, first in enumerate(offsets[:-1]):
+        for label in range(offsets[u + 1] - first):
+            share = believed[labels[:, u] == label].sum(axis=0) / believed[labels[:, u] >= 0].sum(axis=0)
+            np.testing.assert_allclose(np.exp(state["table"][first + label, :k]), share, rtol=1e-9)
+    assert (carried == -1).all()
 
 
 @pytest.mark.peers

@@ -93,4 +93,4 @@ def shares(T: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     ``j`` labelled, 0 where it labelled none.
     """
     observed = np.add.reduceat(T, offsets[:-1], axis=0)
-    return T / np.repeat(np.maximum(observed, 1.0), np.diff(offsets), axis=0)
+    return T / np.repeat(np.where(observed > 0, observed, 1.0), np.diff(offsets), axis=0)
