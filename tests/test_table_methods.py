@@ -161,7 +161,7 @@ def test_kcc__with_the_category_utility_is_qmi():
 
 
 def test_kcc__leaves_the_partition_that_it_starts_from():
-    """No noisy copy is as near the original as their consensus; a start that is sure of one would stay there."""
+    """No noisy copy is as near the original as their consensus; a start sure of one would stay there."""
     truth = np.arange(300) % 5
     copies = noisy_copies(truth, n_partitions=6, noise=0.3, random_state=0)
     model = quietly_fit(KCC(5, random_state=0), copies)
