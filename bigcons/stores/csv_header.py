@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bigcons.errors import SuspectLabelsWarning, warn_user
+from bigcons.errors import InvalidInputError, SuspectLabelsWarning, warn_user
 
 MISSING_WORDS = ("", "NA", "N/A", "<NA>", "NaN", "nan", "None", "none", "NULL", "null", "#N/A")
 """What stands for a missing cell."""
@@ -17,7 +17,7 @@ def is_header(cells: Sequence[str], where: str) -> bool:
     for columns without any.
     """
     if any(_is_number(cell) for cell in cells):
-        if counts_up(cells):
+        if _counts_up(cells):
             line = ",".join(cells[:4] if len(cells) <= 4 else [*cells[:4], "..."])
             warn_user(
                 f"{where} begins with the line {line}, taken for an object; if it names the columns, "
@@ -28,7 +28,24 @@ def is_header(cells: Sequence[str], where: str) -> bool:
     return not all(cell in MISSING_WORDS for cell in cells)
 
 
-def counts_up(cells: Sequence[str]) -> bool:
+def label_names(cells: Sequence[str], where: str) -> list[str] | None:
+    """Return the names of the partitions if the first line has them; refuse a column without one.
+
+    An empty cell before numbers that count up is no object but what stands over an index of rows: labels
+    may be missing, so that this line, too, could be read as one.
+    """
+    over_an_index = list(cells[:1]) == [""] and _counts_up(cells)
+    if not over_an_index and not is_header(cells, where):
+        return None
+    if "" in cells:
+        raise InvalidInputError(
+            f"{where} has no name over column {list(cells).index('')} (an index of rows?); "
+            "write it without the index, or name the column."
+        )
+    return list(cells)
+
+
+def _counts_up(cells: Sequence[str]) -> bool:
     """Return whether the numbers among the cells are 0, 1, 2, ... or 1, 2, 3, ..., and three at least."""
     numbers = [cell for cell in cells if _is_number(cell)]
     return len(numbers) >= 3 and any(

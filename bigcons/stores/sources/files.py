@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.memory import row_blocks
-from bigcons.stores.csv_header import MISSING_WORDS, counts_up, is_header
+from bigcons.stores.csv_header import MISSING_WORDS, label_names
 from bigcons.stores.place import Place
 from bigcons.stores.places import DiskPlace, place_of
 from bigcons.stores.relabel import RawColumn
@@ -73,7 +73,7 @@ class NpySource(LabelSource):
 class CsvSource(LabelSource):
     """A table of comma separated values, with or without a line of names.
 
-    The first line names the columns if `is_header` says so.
+    The first line names the columns if `label_names` says so.
     """
 
     untyped = True
@@ -82,14 +82,7 @@ class CsvSource(LabelSource):
         self._path = path
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             cells = [cell.strip() for cell in next(csv.reader(file), [])]
-        looks_like_index = not "".join(cells[:1]) and counts_up(cells)
-        headed = looks_like_index or is_header(cells, str(path))
-        if headed and "" in cells:
-            raise InvalidInputError(
-                f"{path} has no name over column {cells.index('')} (an index of rows?); "
-                "write it without the index, or name the column."
-            )
-        self.names = cells if headed else None
+        self.names = label_names(cells, str(path))
         self.n_partitions = len(cells)
         self.row_bytes = 64.0 * self.n_partitions
 
