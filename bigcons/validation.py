@@ -12,6 +12,9 @@ from bigcons.errors import InvalidInputError
 
 _LONGEST_SHOWN = 80
 
+# Sums of products of weights neither vanish beside rounding nor overflow as long as the largest is within.
+_LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-50, 1e50
+
 
 def check_int(name: str, value: object, *, at_least: int = 1, at_most: int | None = None) -> int:
     """Return ``value`` as int if it is a whole number in ``[at_least, at_most]``."""
@@ -61,7 +64,8 @@ def check_flag(name: str, value: object) -> bool:
 def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     """Return how much each partition counts (n_partitions,) float64: finite numbers >= 0, not all of them 0.
 
-    A partition of weight 0 does not count, as if it were not there: what only it labels is unlabelled.
+    A partition of weight 0 does not count, as if it were not there: what only it labels is unlabelled. Only
+    ratios decide who belongs together, so the largest weight is asked to be of ordinary size.
     """
     try:
         checked = np.array(weights, dtype=np.float64)
@@ -83,6 +87,11 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
         )
     if not checked.any():
         raise InvalidInputError("weights are all 0; give at least one partition a weight > 0.")
+    if not _LEAST_WEIGHT <= checked.max() <= _GREATEST_WEIGHT:
+        raise InvalidInputError(
+            f"the largest of weights is {checked.max():g}, out of range; only their ratios decide: scale them "
+            f"to make it one from {_LEAST_WEIGHT:g} to {_GREATEST_WEIGHT:g}."
+        )
     return checked
 
 

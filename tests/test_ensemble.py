@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspectLabelsWarning
@@ -60,6 +61,17 @@ def test_from_labels__knows_every_way_to_say_missing(column):
     frame = pd.DataFrame({"a": column})
     for x in (frame, np.asarray(frame, dtype=object), frame.to_numpy().tolist()):
         assert Ensemble.from_labels(x).read(0, 4)[:, 0].tolist() == [0, -1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint8", "uint64", "float32", "bool", "U5", "O"])
+def test_from_labels__takes_what_a_mask_hides_for_missing(kind):
+    values = np.array([[1, 0], [0, 1], [1, 1]])
+    labels = np.ma.array(values.astype(kind), mask=[[0, 0], [1, 0], [0, 1]])
+    ensemble = Ensemble.from_labels(labels).append_partitions(labels[:, 0])
+    expected = [[1, 0, 1], [None, 1, None], [1, None, 1]]
+    assert values_of(ensemble) == [
+        [v if v is None else str(v) if kind == "U5" else v for v in row] for row in expected
+    ]
 
 
 @pytest.mark.parametrize("unsigned", ["uint8", "uint16", "uint32", "uint64", "bool"])
@@ -136,6 +148,7 @@ def test_from_labels__takes_tables(frame):
         (pl.DataFrame({"l": [[1]]}), "partition 'l' has labels of type"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "names has 'a' twice"),
         (np.array([[b"\xff"]]), "partition 'p0' has bytes that are not UTF-8"),
+        (csr_array(np.eye(2, dtype=int)), "labels has type csr_array"),
         ({"a": 1}, "labels has type dict"),
         (3, "labels has type int"),
     ],

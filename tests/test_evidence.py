@@ -175,6 +175,12 @@ def test_eac__of_one_distinct_row_is_one_cluster():
     assert EACSingle(2, neighbors=3).fit(np.zeros((4, 3), int)).n_clusters_ == 1
 
 
+@given(labels=label_matrices(min_objects=2, max_objects=12))
+def test_eac__with_as_many_neighbours_as_there_are_rows_compares_all(labels):
+    expected, model = EACSingle(2).fit(labels), EACSingle(2, neighbors=10**12).fit(labels)
+    np.testing.assert_array_equal(model.linkage_, expected.linkage_)
+
+
 def test_eac__normalize_decides_what_a_missing_label_means():
     labels = np.array([[0, -1, -1], [0, 1, 1], [0, 0, 0], [0, 0, 0]])
     observed, over_all = (EACSingle(3, normalize=n).fit(labels) for n in ("observed", "all"))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons.errors import InvalidInputError
-from bigcons.validation import check_choice, check_flag, check_int, check_number
+from bigcons.validation import check_choice, check_flag, check_int, check_number, check_partition_weights
 
 
 @given(st.integers(-5, 5), st.integers(-3, 3), st.integers(0, 3))
@@ -65,3 +65,17 @@ def test_check_choice__names_the_choices(value):
     assert check_choice("mode", "a", ("r", "a")) == "a"
     with pytest.raises(InvalidInputError, match=r"is unknown; choose one of 'r', 'a'\.$"):
         check_choice("mode", value, ("r", "a"))
+
+
+@pytest.mark.parametrize("largest", [1e-51, 1e-300, 1e51, 1e300])
+def test_check_partition_weights__refuses_sizes_at_which_products_vanish_or_overflow(largest):
+    with pytest.raises(
+        InvalidInputError, match=r"the largest of weights is .*: scale them to make it one from "
+    ):
+        check_partition_weights([0.0, largest, largest / 2], 3)
+
+
+@pytest.mark.parametrize("largest", [1e-50, 1.0, 1e50])
+def test_check_partition_weights__leaves_others_as_they_are(largest):
+    weights = [0.0, largest, largest * 1e-200]
+    assert check_partition_weights(weights, 3).tolist() == weights

@@ -103,11 +103,11 @@ class EvidenceAccumulation(ConsensusClusterer):
     def _merge(self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int) -> Merges:
         """Choose between the three roads: a tree without distances, likely neighbours, all distances."""
         held = rows.row_of_object.nbytes + rows.labels.nbytes
-        if self.neighbors != "all":
+        if self.neighbors != "all" and int(self.neighbors) < len(rows.labels) - 1:
             needed = held + len(rows.labels) * BYTES_PER_ROW + 2 * rows.labels.nbytes
             self._refuse_above(budget, needed, len(rows.labels), "neighbours", "use pcc")
             return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
-        if self.linkage == "single":
+        if self.linkage == "single":  # also of as many neighbours as there are rows, and then sooner
             return _tree_merges(rows.labels, self.normalize)
         needed = held + condensed_bytes(len(rows.labels), engine)
         self._refuse_above(budget, needed, len(rows.labels), "distances", "use eac-single or pcc")

@@ -51,9 +51,9 @@ class Ensemble:
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table, a
         dask array or dataframe, another ensemble, or a path to one or to .npy, .npz, .csv, .parquet or
-        .zarr. NaN, None, pd.NA and
-        negative numbers are missing labels. Raises InvalidInputError for labels that are neither whole
-        numbers nor text, for an empty or ragged matrix and for a partition without any label.
+        .zarr. NaN, None, pd.NA, negative numbers and what a mask of numpy hides are missing labels. Raises
+        InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged matrix
+        and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
         return _warned_of(_in_memory(_source_of(x), provenance, names=names))
@@ -482,7 +482,7 @@ def _describe(x: Any) -> str:
 def _as_matrix(labels: Any) -> Any:
     """Return one column ``(n_objects,)`` as a matrix, and anything else as it is."""
     if len(getattr(labels, "shape", (0, 0))) == 1:
-        return np.asarray(labels).reshape(-1, 1)
+        return np.asanyarray(labels).reshape(-1, 1)
     if (
         isinstance(labels, (list, tuple))
         and labels

@@ -211,6 +211,7 @@ def plain_column(raw: RawColumn, name: str) -> Any:
     """
     if not isinstance(raw, np.ndarray):
         return _plain_arrow(raw, name)
+    raw = unmasked(raw)
     if raw.dtype.kind == "f":
         return _whole_numbers(raw, name)
     if raw.dtype == np.uint64:
@@ -218,6 +219,13 @@ def plain_column(raw: RawColumn, name: str) -> Any:
     if raw.dtype.kind in "biu":
         return raw.astype(np.result_type(raw.dtype, np.int8), copy=False)
     return _plain_arrow(_to_arrow(raw, name), name)
+
+
+def unmasked(array: np.ndarray) -> np.ndarray:
+    """Return an array with None for what a mask of numpy hides: labels behind it are missing."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    return np.where(np.ma.getmaskarray(array), None, array.data.astype(object))
 
 
 def _no_label(column: Any) -> bool:

@@ -41,7 +41,7 @@ def open_source(x: Any) -> LabelSource:
         return FrameSource(x)
     if hasattr(x, "n_partitions") and hasattr(x, "categories"):
         return EnsembleSource(x)
-    if all(hasattr(x, name) for name in ("shape", "ndim", "dtype", "__getitem__")):
+    if home != "scipy" and all(hasattr(x, name) for name in ("shape", "ndim", "dtype", "__getitem__")):
         return ArraySource(x)
     raise InvalidInputError(
         f"labels has type {type(x).__name__}; give an array, a list of rows, a pandas, polars or Arrow "

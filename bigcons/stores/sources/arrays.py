@@ -29,7 +29,7 @@ class ArraySource(LabelSource):
         """Yield all rows in order, as columns of ``rows`` rows rounded to whole chunks."""
         rows = max(rows - rows % self.least_rows, self.least_rows)
         for block in row_blocks(self._n_rows, rows):
-            yield columns_of(np.asarray(self._array[block.start : block.stop]))
+            yield columns_of(np.asanyarray(self._array[block.start : block.stop]))  # masks stay
             release_pages(self._array)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.stores.relabel import RawColumn
+from bigcons.stores.relabel import RawColumn, unmasked
 
 
 class LabelSource(ABC):
@@ -34,7 +34,7 @@ class LabelSource(ABC):
 
 def columns_of(block: np.ndarray) -> list[np.ndarray]:
     """Return the columns of ``(n_rows, n_partitions)`` as contiguous arrays."""
-    return list(np.ascontiguousarray(block.T))
+    return list(np.ascontiguousarray(unmasked(block).T))
 
 
 def frame_columns(frame: Any, start: int, stop: int) -> list[RawColumn]:
