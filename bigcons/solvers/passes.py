@@ -133,7 +133,6 @@ def solve_by_passes(
     """Run ``n_init`` starts on the ``sample`` of rows (all rows, if it has as many), the best
     ``n_finalists`` of them on all objects in the same passes, and return the best of these.
     """
-    blocks = ensemble.blocks()
 
     def begin() -> Finalists:
         finalists, rows = _finalists(problem, sample, n_init, n_finalists, max_passes, tol, seed, engine)
@@ -141,25 +140,15 @@ def solve_by_passes(
             return finalists._replace(following=[problem.for_all(state) for state in finalists.following])
         if rows is None:
             return finalists
-        for block in blocks:
+        for block in ensemble.blocks():
             arrays.write(0, block, rows[block.start : block.stop])
         return finalists._replace(carries=True)
 
     def one_pass(stage: Stage[Finalists], listener: Progress) -> Pass[Finalists]:
-        generation, states, carries = stage.generation, stage.state.following, stage.state.carries
-
-        def visit(block: Block) -> list[Stats]:
-            labels = ensemble.read(block.start, block.stop)
-            before = arrays.read(generation, block) if carries else None
-            stats, after = visit_all(problem, states, labels, before)
-            if after is not None:
-                arrays.write(generation + 1, block, after)
-            return stats
-
-        stats = fold(engine, blocks, visit, add_all, progress=listener)
+        stats = _visit_blocks(problem, ensemble, engine, arrays, stage, listener)
         finalists, settled = finish_all(problem, stage.state, stats, tol)
         record = finalists.records[_best(problem, finalists)][-1]
-        return Pass(finalists, generation + 1, record, settled)
+        return Pass(finalists, stage.generation + 1, record, settled)
 
     stage = run_stages(
         begin,
@@ -176,6 +165,28 @@ def solve_by_passes(
     columns = slice(best * problem.n_carried, (best + 1) * problem.n_carried)
     carried = CarriedArrays(arrays, stage.generation, columns)
     return Solution(finalists.judged[best], carried, finalists.records[best], stage.is_settled)
+
+
+def _visit_blocks(
+    problem: Problem,
+    ensemble: Ensemble,
+    engine: Engine,
+    arrays: BlockArrays,
+    stage: Stage[Finalists],
+    listener: Progress,
+) -> list[Stats]:
+    """Visit every block under the states of a stage; return their statistics, write what objects carry on."""
+    generation, states, carries = stage.generation, stage.state.following, stage.state.carries
+
+    def visit(block: Block) -> list[Stats]:
+        labels = ensemble.read(block.start, block.stop)
+        before = arrays.read(generation, block) if carries else None
+        stats, after = visit_all(problem, states, labels, before)
+        if after is not None:
+            arrays.write(generation + 1, block, after)
+        return stats
+
+    return fold(engine, ensemble.blocks(), visit, add_all, progress=listener)
 
 
 def _finalists(
