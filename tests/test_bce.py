@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_wine
 
 from bigcons.datasets import ce_8d5k, planted_ensemble
-from bigcons.errors import InvalidInputError
-from bigcons.generate import feature_views
-from bigcons.metrics import adjusted_rand, nmi
+from bigcons.errors import InvalidInputError, UnlabelledObjectsWarning
+from bigcons.generate import delete_labels, feature_views
+from bigcons.metrics import adjusted_rand, micro_precision, nmi
 from bigcons.solvers.bce.estimator import BCE
 
 SIX_CLASSES = 6
@@ -41,6 +43,33 @@ def test_fit__of_views_of_8d5k_is_better_than_any_of_them():
         best.append(max(of_views))
         assert found[-1] > np.mean(of_views)
     assert np.mean(found) > np.mean(best)
+
+
+@pytest.fixture(scope="module")
+def wine_of_few_labels():
+    """Return k-means labels of wine of which nine tenths are deleted, and its classes."""
+    features, classes = load_wine(return_X_y=True)
+    labels = [KMeans(3, init="random", n_init=1, random_state=u).fit(features).labels_ for u in range(20)]
+    return delete_labels(np.stack(labels, axis=1), share=0.9, random_state=0), classes
+
+
+def micro_precision_and_bound(wine_of_few_labels, init, seed):
+    ensemble, classes = wine_of_few_labels
+    with pytest.warns(UnlabelledObjectsWarning):
+        model = BCE(3, n_init=1, init=init, random_state=seed).fit(ensemble)
+    seen = model.labels_ >= 0
+    return micro_precision(classes[seen], model.labels_[seen]), model.objective_
+
+
+def test_fit__from_partitions_stands_missing_labels_that_a_random_start_does_not(wine_of_few_labels):
+    scores = {
+        init: [micro_precision_and_bound(wine_of_few_labels, init, seed) for seed in range(8)]
+        for init in ("partition", "random")
+    }
+    mean = {init: np.mean([score for score, _ in runs]) for init, runs in scores.items()}
+    of_best_bound = max(scores["partition"], key=lambda run: run[1])[0]
+    assert mean["partition"] > mean["random"] + 0.05
+    assert of_best_bound >= mean["partition"] - 0.03
 
 
 def test_fit__more_starts_reach_a_higher_bound(small):

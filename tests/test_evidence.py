@@ -133,6 +133,13 @@ def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, l
         assert height == pytest.approx(least)
 
 
+def test_similarities__of_six_items_are_those_of_the_paper():
+    """With 3/4 for the first and the last, which the printed table has lost."""
+    distances = condensed_distances(SIX_ITEMS, "observed", SerialEngine())
+    expected = [0.5, 0.5, 0.5, 0.5, 0.75, 0.5, 0.5, 0, 0.25, 0, 0.5, 0.75, 0.5, 0.25, 0.75]
+    np.testing.assert_allclose(1 - distances, expected, atol=1e-7)
+
+
 def test_eac_average__of_six_items_is_that_of_the_paper():
     model = EACAverage(2).fit(SIX_ITEMS)
     assert model.labels_.tolist() == [0, 1, 0, 1, 0, 0]

@@ -10,7 +10,8 @@ from sklearn.preprocessing import StandardScaler
 from bigcons import datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
 from bigcons.generate.schemes import RandomFeatures, ZipfWeights
-from bigcons.metrics import matching_accuracy
+from bigcons.metrics import matching_accuracy, relative_nmi
+from bigcons.solvers import CSPA, MCLA, MixtureModel
 
 N_OBJECTS = 9000
 
@@ -199,6 +200,19 @@ def test_object_views__find_the_clusters_of_8d5k():
     )
     for column in ensemble.read(0, 1000).T:
         assert matching_accuracy(classes[column >= 0], column[column >= 0]) > 0.97
+
+
+# Strehl and Ghosh (2002) state that 16 partitions of an eighth of the objects each keep 90 % of the quality.
+@pytest.mark.parametrize("method", [MCLA, CSPA, MixtureModel])
+@pytest.mark.parametrize("make", [datasets.ce_2d2k, datasets.ce_8d5k])
+def test_object_views__sixteen_of_an_eighth_keep_nine_tenths_of_the_quality(make, method):
+    features, classes = make(0)
+    k = classes.max() + 1
+    settings = {"n_clusters": k, "random_state": 0, "init": "k-means++", "n_init": 5}
+    views = generate.object_views(features, n_partitions=16, repetition=2, **settings)
+    whole = generate.kmeans(features, n_partitions=1, sample=1.0, **settings).read(0, len(classes))[:, 0]
+    found = method(k, random_state=0).fit(views).labels_
+    assert relative_nmi(classes, found, whole) >= 0.9
 
 
 # Errors

@@ -136,6 +136,17 @@ def test_matchings__greedy_at_most_hungarian_at_most_majority(pair):
 
 @settings(deadline=None)
 @given(pair=clusterings())
+def test_matchings__by_majority_are_no_worse_than_one_cluster(pair):
+    """Hence the published values below the share of the largest class are of another matching."""
+    table = contingency(*map(with_none, pair))
+    largest = table.sum(axis=1).max() / table.sum()
+    assert micro_precision(*map(with_none, pair), mode="majority") >= largest - 1e-12
+    if table.shape == (2, 2):
+        assert micro_precision(*map(with_none, pair), mode="hungarian") >= 0.5
+
+
+@settings(deadline=None)
+@given(pair=clusterings())
 def test_matchings__have_one_definition_under_several_names(pair):
     assert consistency_index(*pair) == matching_accuracy(*pair) == micro_precision(*pair, mode="hungarian")
     assert consistency_index(*pair, matching="greedy") == micro_precision(*pair)
