@@ -10,29 +10,19 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import Block, format_size, parse_size, row_blocks
-from bigcons.schema import FORMAT_VERSION
+from bigcons.memory import parse_size
 from bigcons.stores import growing, manifest
-from bigcons.stores.facts import facts_table
-from bigcons.stores.importing import (
-    Learnt,
-    chunk_rows_within,
-    default_chunk_rows,
-    encode,
-    label_dtype,
-    learn,
-    partition_names,
-    rows_per_read,
-    warn_of_suspects,
-)
-from bigcons.stores.label_store import KIND, Categories, Head, StoredLabels, open_labels
+from bigcons.stores.described import Described
+from bigcons.stores.importing import warn_of_suspects
+from bigcons.stores.label_store import Categories, Head, StoredLabels, open_labels
+from bigcons.stores.making import read_labels, store_labels
 from bigcons.stores.place import StorePath
 from bigcons.stores.places import place_of
 from bigcons.stores.sources import ColumnsSource, LabelSource, open_source
 from bigcons.validation import check_choice, check_int
 
 
-class Ensemble:
+class Ensemble(Described):
     """Partitions of the same objects: dense labels ``(n_objects, n_partitions)``, -1 where missing.
 
     Make one with ``from_labels``, ``open`` or ``import_labels``. Labels ``0 .. n_clusters[u] - 1`` of
@@ -56,7 +46,7 @@ class Ensemble:
         and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
-        return _warned_of(_in_memory(_source_of(x), provenance, names=names))
+        return _warned_of(Ensemble(*read_labels(_source_of(x), provenance, names=names)))
 
     @classmethod
     def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
@@ -71,79 +61,12 @@ class Ensemble:
         return ensemble
 
     @property
-    def n_objects(self) -> int:
-        """Number of objects."""
-        return self._head.n_objects
-
-    @property
-    def n_partitions(self) -> int:
-        """Number of partitions."""
-        return len(self._head.names)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape of the label matrix: ``(n_objects, n_partitions)``."""
-        return self.n_objects, self.n_partitions
-
-    def __len__(self) -> int:
-        """Return the number of objects."""
-        return self.n_objects
-
-    @property
-    def n_clusters(self) -> np.ndarray:
-        """Number of clusters of each partition: ``(n_partitions,)`` int64."""
-        return self._head.n_clusters
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where the base clusters of each partition begin: ``(n_partitions + 1,)`` int64.
-
-        The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
-        """
-        return np.concatenate([[0], np.cumsum(self._head.n_clusters)])
-
-    @property
-    def n_base_clusters(self) -> int:
-        """Number of clusters of all partitions together."""
-        return int(self._head.n_clusters.sum())
-
-    @property
-    def missing_share(self) -> float:
-        """Share of the labels that are missing, counted when they were written."""
-        return 1.0 - int(self._head.n_labelled.sum()) / (self.n_objects * self.n_partitions)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the labels: the smallest signed integer that holds them."""
-        return self._labels.dtype
-
-    @property
-    def chunk_rows(self) -> int:
-        """Rows per chunk of the store; in memory those that ``save`` would choose."""
-        return self._head.chunk_rows
-
-    @property
-    def path(self) -> str | None:
-        """Where the ensemble is stored, None in memory."""
-        return str(self._labels.path) if isinstance(self._labels, StoredLabels) else None
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the partitions."""
-        return list(self._head.names)
-
-    @property
     def categories(self) -> Categories:
         """Original value of each dense label, per partition; None where the labels were 0 .. k-1 already."""
         if self._categories is None:
             assert isinstance(self._labels, StoredLabels)  # noqa: S101 - in memory they are always set
             self._categories = self._labels.categories()
         return list(self._categories)
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """What made the ensemble, from what and with which parameters."""
-        return dict(self._head.provenance)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of objects ``start`` to ``stop``: ``(stop - start, n_partitions)``, C order.
@@ -178,19 +101,6 @@ class Ensemble:
         if isinstance(self._labels, np.ndarray):
             return self._labels[indices]
         return self._gather_rows(indices)
-
-    def blocks(self, rows: int | None = None) -> list[Block]:
-        """Cut the objects into blocks of about ``rows`` rows, never more (unless below one chunk row).
-
-        ``rows`` is rounded down to a multiple or a divisor of ``chunk_rows``, so that no chunk is
-        touched by two blocks in part; by default it is ``chunk_rows``.
-        """
-        rows = self.chunk_rows if rows is None else check_int("rows", rows)
-        if rows >= self.chunk_rows:
-            return row_blocks(self.n_objects, rows - rows % self.chunk_rows)
-        while self.chunk_rows % rows:
-            rows -= 1
-        return row_blocks(self.n_objects, rows)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all labels ``(n_objects, n_partitions)``, so that ``np.asarray(ensemble)`` is the matrix.
@@ -254,27 +164,6 @@ class Ensemble:
                 growing.store_partitions(room, source, names)
         return self
 
-    def info(self) -> dict[str, Any]:
-        """Return what is known without reading labels, as JSON values; sizes in bytes."""
-        clusters = self.n_clusters
-        return {
-            "kind": KIND,
-            "path": self.path,
-            "format_version": FORMAT_VERSION,
-            "n_objects": self.n_objects,
-            "n_partitions": self.n_partitions,
-            "n_base_clusters": self.n_base_clusters,
-            "clusters_min": int(clusters.min()),
-            "clusters_median": float(np.median(clusters)),
-            "clusters_max": int(clusters.max()),
-            "missing_share": self.missing_share,
-            "dtype": self.dtype.name,
-            "chunk_rows": self.chunk_rows,
-            "n_chunks": len(self.blocks()),
-            "n_bytes": self._n_bytes,
-            "provenance": self.provenance,
-        }
-
     def verify(self) -> dict[str, Any]:
         """Read every label and compare it with what the manifest promises.
 
@@ -284,37 +173,10 @@ class Ensemble:
         n_chunks = self._labels.verify() if isinstance(self._labels, StoredLabels) else 0
         return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
 
-    def __repr__(self) -> str:
-        low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
-        where = f"{self.path!r}" if self.path else "in memory"
-        return (
-            f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} partitions of "
-            f"{low}-{high} clusters, {self.missing_share:.1%} missing, {format_size(self._n_bytes)} {where})"
-        )
-
-    def _repr_html_(self) -> str:
-        info = self.info()
-        where = "on disk" if self.path else "in memory"
-        facts = {
-            "objects": f"{self.n_objects:,}",
-            "partitions": f"{self.n_partitions:,}",
-            "missing labels": f"{self.missing_share:.1%}",
-            "clusters per partition (min / median / max)": (
-                f"{info['clusters_min']} / {info['clusters_median']:g} / {info['clusters_max']}"
-            ),
-            "size": f"{format_size(info['n_bytes'])} {where}, {info['dtype']}",
-            "chunks": f"{info['n_chunks']:,} of {self.chunk_rows:,} rows",
-        }
-        return facts_table(f"Ensemble {self.path or 'in memory'}", facts)
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
             return Ensemble.open, (self.path, self._mode)
         return Ensemble, (self._labels, self._head, self._categories)
-
-    @property
-    def _n_bytes(self) -> int:
-        return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
 
     @contextmanager
     def _writing(self) -> Iterator[growing.Room]:
@@ -358,7 +220,8 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
             f"the new labels have n_partitions={source.n_partitions} but {len(known)} were fitted; "
             "give the same partitions in the same order."
         )
-    return _in_memory(source, {"made_by": "from_labels", "source": _describe(x)}, known=known)
+    provenance = {"made_by": "from_labels", "source": _describe(x)}
+    return Ensemble(*read_labels(source, provenance, known=known))
 
 
 def import_labels(
@@ -377,9 +240,8 @@ def import_labels(
     """
     manifest.refuse_existing(out, overwrite)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
-    return _warned_of(
-        _import(_source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
-    )
+    store_labels(_source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
+    return _warned_of(Ensemble.open(out))
 
 
 def _warned_of(ensemble: Ensemble) -> Ensemble:
@@ -405,7 +267,8 @@ def write_partitions(
     manifest.refuse_existing(out, overwrite)
     source = ColumnsSource(columns, check_int("n_objects", n_objects))
     made_by = {"made_by": "write_partitions"} if provenance is None else provenance
-    return _import(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
+    store_labels(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
+    return Ensemble.open(out)
 
 
 def ensemble_of(
@@ -422,57 +285,14 @@ def ensemble_of(
     """
     if out is not None:
         manifest.refuse_existing(out, overwrite)
-        return _import(source, out, None, provenance, overwrite, parse_size(memory), None)
-    return _in_memory(source, provenance)
-
-
-def _in_memory(
-    source: LabelSource,
-    provenance: dict[str, Any],
-    *,
-    names: Sequence[str] | None = None,
-    known: Sequence[np.ndarray] | None = None,
-) -> Ensemble:
-    learnt = learn(source, partition_names(source, names), known=known)
-    labels = growing.gather(source, learnt)
-    return Ensemble(labels, _head(learnt, provenance), [e.categories for e in learnt.encodings])
-
-
-def _import(
-    source: LabelSource,
-    out: StorePath,
-    names: Sequence[str] | None,
-    provenance: dict[str, Any],
-    overwrite: bool,
-    budget: int,
-    chunk_rows: int | None,
-) -> Ensemble:
-    rows = rows_per_read(source, budget)
-    learnt = learn(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
-    dtype = label_dtype([len(encoding.values) for encoding in learnt.encodings])
-    if chunk_rows is None:
-        chunk_rows = chunk_rows_within(learnt.n_objects, dtype.itemsize * source.n_partitions, budget)
-    head = _head(learnt, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
-    categories = [encoding.categories for encoding in learnt.encodings]
-    blocks = encode(source, learnt.encodings, dtype, rows)
-    growing.write_store(out, blocks, head, categories, dtype, overwrite)
-    return Ensemble.open(out)
+        store_labels(source, out, None, provenance, overwrite, parse_size(memory), None)
+        return Ensemble.open(out)
+    return Ensemble(*read_labels(source, provenance))
 
 
 def _source_of(x: Any) -> LabelSource:
     is_stored = isinstance(x, (str, os.PathLike)) and manifest.is_store(x)
     return open_source(Ensemble.open(x) if is_stored else x)
-
-
-def _head(learnt: Learnt, provenance: dict[str, Any]) -> Head:
-    return Head(
-        learnt.n_objects,
-        [encoding.name for encoding in learnt.encodings],
-        np.array([len(encoding.values) for encoding in learnt.encodings], np.int64),
-        np.array([encoding.n_labelled for encoding in learnt.encodings], np.int64),
-        default_chunk_rows(learnt.n_objects),
-        provenance,
-    )
 
 
 def _describe(x: Any) -> str:
