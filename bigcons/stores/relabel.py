@@ -225,7 +225,9 @@ def unmasked(array: np.ndarray) -> np.ndarray:
     """Return an array with None for what a mask of numpy hides: labels behind it are missing."""
     if not isinstance(array, np.ma.MaskedArray):
         return array
-    return np.where(np.ma.getmaskarray(array), None, array.data.astype(object))
+    values = array.data.astype(object)
+    values[np.ma.getmaskarray(array)] = None
+    return values
 
 
 def _no_label(column: Any) -> bool:
