@@ -135,6 +135,22 @@ def test_fit_rows_in_turn__finds_planted_classes(n_sites):
     assert adjusted_rand(truth, memberships.argmax(axis=1)) > 0.9
 
 
+@pytest.mark.parametrize("n_sites", [1, 2, 5, 10])
+def test_fit_rows_in_turn__settles_within_ten_cycles_as_published(n_sites):
+    """Though alpha, where partitions agree, goes on towards zero for long."""
+    clean = {"noise": (0.0, 0.05), "hard_share": 0.0, "missing": 0.0}
+    ensemble, _ = planted_ensemble(600, 20, shares=(0.5, 0.3, 0.2), random_state=0, **clean)
+    labels, problem = ensemble.read(0, 600), bce(ensemble)
+    found = fit_rows_in_turn(problem, sites_of(problem, labels, n_sites), problem.start(labels, 0, 0)[0])
+    assert found.converged
+    assert len(found.records) <= 10
+    longer = fit_rows_in_turn(problem, sites_of(problem, labels, n_sites), found.state, max_cycles=30, tol=0)
+    clusters = [
+        memberships_of(run.state, ensemble.offsets, labels, None).argmax(axis=1) for run in (found, longer)
+    ]
+    assert adjusted_rand(*clusters) > 0.99
+
+
 def test_fit_rows_in_turn__of_one_site_is_the_central_run(planted):
     ensemble, labels, _ = planted
     problem = bce(ensemble)

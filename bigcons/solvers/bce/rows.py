@@ -93,8 +93,9 @@ def fit_rows_in_turn(
     """Hand ``state`` from site to site, each of which takes one EM step on its own objects alone.
 
     The heuristic of the paper's experiments (section 4.1): fewer messages, no guarantee that it converges. It
-    counts as converged when a cycle changes every array of the state by at most ``tol`` of its absolute sum.
-    The objective of a record sums what the sites saw as the state came by.
+    counts as converged when a cycle changes the state by at most ``tol`` of its absolute sum. The authors'
+    code looks at beta alone; of V-BCE that is most of the state where alpha, on clean ensembles, goes on
+    towards zero for long. The objective of a record sums what the sites saw as the state came by.
     """
     _begin(sites)
     records: list[Record] = []
@@ -103,16 +104,17 @@ def fit_rows_in_turn(
         for site in sites:
             state, record = problem.finish(state, site.statistics(state))
             value += record["objective"]
-        change = max(relative_change(before[name], state[name]) for name in before)
+        change = relative_change(before, state)
         records.append({"objective": value, "change": change})
         if change <= tol:
             return RowSolution(state, records, converged=True)
     return RowSolution(state, records, converged=False)
 
 
-def relative_change(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the summed absolute change of an array over its absolute sum."""
-    return float(np.abs(after - before).sum() / np.abs(before).sum())
+def relative_change(before: State, after: State) -> float:
+    """Return the summed absolute change of all arrays of a state over their absolute sum."""
+    changed = sum(np.abs(after[name] - values).sum() for name, values in before.items())
+    return float(changed / sum(np.abs(values).sum() for values in before.values()))
 
 
 def _begin(sites: Sequence[RowSite]) -> None:
