@@ -31,7 +31,7 @@ pytestmark = [
 
 
 def test_seven_objects__exact_search_finds_the_published_optimum():
-    """Section 3.1: of the 301 clusterings into three the known-label-weighted ANMI picks the expected one."""
+    """Section 2: of the 301 clusterings into three the known-label-weighted ANMI picks the expected one."""
     labels, score = best_partition(SEVEN, 3)
     assert labels.tolist() == OPTIMUM
     assert score == pytest.approx(0.717818, abs=5e-7)

@@ -25,7 +25,7 @@ def anmi(x: Any, labels: Any, *, client: object = None) -> float:
     """Return the average NMI of ``labels`` with the partitions of ``x``, weighted by known labels.
 
     A partition counts by the number of objects that it and ``labels`` label, and its NMI is over these
-    (Strehl and Ghosh 2002, section 3.1, for labels that may be missing). In [0, 1].
+    (Strehl and Ghosh 2002, section 2, for labels that may be missing). In [0, 1].
 
     One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per task.
     Raises InvalidInputError if the lengths differ or no object is labelled in both.

@@ -181,7 +181,8 @@ class CCC(_Alternating):
     Notes
     -----
     A reconstruction from the paper's abstract. Partitions are matched in turns by the Hungarian method, each
-    seeing the latest places of the others. Three passes; O(n M^2 + n M K) time and O(B^2 K) a sweep for B
+    seeing the latest places of the others. A missing label is in no base cluster and casts no vote, nothing
+    else. Three passes; O(n M^2 + n M K) time and O(B^2 K) a sweep for B
     base clusters, O(B^2) memory.
 
     References
@@ -204,7 +205,7 @@ class CCU(_Alternating):
 
     Notes
     -----
-    A reconstruction from the paper's abstract; costs as of `CCC`.
+    A reconstruction from the paper's abstract; costs and missing labels as of `CCC`.
 
     References
     ----------
@@ -236,7 +237,8 @@ class CCSVD(Correspondence):
 
     Notes
     -----
-    A reconstruction from the paper's abstract. V and S are from the eigenvectors of ``H^T H``. Three passes;
+    A reconstruction from the paper's abstract. V and S are from the eigenvectors of ``H^T H``. Missing labels
+    as of `CCC`. Three passes;
     O(n M^2 + B^3 + n M K) time for B base clusters, O(B^2) memory.
 
     References

@@ -82,7 +82,8 @@ class DID(ConsensusClusterer):
     -----
     Time O(n^2 (d + M) + sum of squared cluster sizes d), on all workers, and 12 n^2 bytes, 32 n^2 if
     spectral; with P pairs O(P (d + M)) time and 120 P bytes in place of n^2. Clusters of one or two objects
-    contribute nothing. On the diagonal, which linkage does not see, spectral clustering is given 1.
+    contribute nothing, nor does a partition to an object it does not label: see ``normalize``. On the
+    diagonal, which linkage does not see, spectral clustering is given 1.
 
     References
     ----------

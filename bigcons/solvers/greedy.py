@@ -58,11 +58,12 @@ class GreedyANMI(ConsensusClusterer):
     O(n M K) time a sweep in one thread, for every move changes what the next object sees; the labels are
     read block by block, memory is 4 bytes an object and start, 8 for a table of ``x log x``, and O(B^2) for
     the choice of the start. The naive computation, which the paper timed at an hour for 400 objects, is
-    O(n K) times dearer. A local optimum.
+    O(n K) times dearer. A local optimum. The paper's option to accept worse moves at times,
+    as annealing does, is left out.
 
     References
     ----------
-    Strehl and Ghosh (2002), *Cluster ensembles*, section 3.1.
+    Strehl and Ghosh (2002), *Cluster ensembles*, section 2.
     """
 
     facts: ClassVar[MethodFacts] = MethodFacts(
@@ -227,7 +228,7 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
 
     Looks at all of them, for tests and teaching: a Stirling number of the second kind, refused above a
     million. ``criterion`` is one of `bigcons.metrics` of two clusterings, weighted by known labels: "nmi"
-    makes the average the ANMI (Strehl and Ghosh 2002, section 3.1). Of equal ones the first is returned,
+    makes the average the ANMI (Strehl and Ghosh 2002, section 2). Of equal ones the first is returned,
     clusters numbered in the order in which they appear.
     """
     check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))

@@ -17,7 +17,7 @@ class BCE(SoftPassClusterer):
 
     Every object mixes the clusters in its own proportions, drawn from a Dirichlet distribution, and every
     cluster has its own label probabilities in each partition; the EM iterations raise a lower bound of the
-    likelihood of all labels. Missing labels are native.
+    likelihood of all labels. Missing labels are absent from its product (missing at random).
 
     Parameters
     ----------

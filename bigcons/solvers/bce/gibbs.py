@@ -45,7 +45,8 @@ class GibbsBCE(ConsensusClusterer):
     """Bayesian cluster ensembles by collapsed Gibbs sampling.
 
     The model of `BCE` with fixed symmetric priors: proportions and label probabilities are integrated out,
-    the cluster of every label is drawn again and again given all others. Missing labels are native.
+    the cluster of every label is drawn again and again given all others. Missing labels have no cluster and
+    count nowhere.
 
     Parameters
     ----------

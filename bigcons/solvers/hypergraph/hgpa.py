@@ -56,7 +56,8 @@ class HGPA(GraphClusterer):
     -----
     With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "spectral" embeds the objects
     as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size". Costs as
-    there. Mt-KaHyPar: the hypergraph is held in memory, 80 bytes a label.
+    there. An object is in no hyperedge of a partition that does not label it. Mt-KaHyPar: the hypergraph is
+    held in memory, 80 bytes a label.
 
     References
     ----------
