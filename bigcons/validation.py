@@ -89,8 +89,8 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
         raise InvalidInputError("weights are all 0; give at least one partition a weight > 0.")
     if not _LEAST_WEIGHT <= checked.max() <= _GREATEST_WEIGHT:
         raise InvalidInputError(
-            f"the largest of weights is {checked.max():g}, out of range; only their ratios decide: scale them "
-            f"to make it one from {_LEAST_WEIGHT:g} to {_GREATEST_WEIGHT:g}."
+            f"the largest of weights is {checked.max():g}, out of range; only their ratios decide: "
+            f"scale them to make it one from {_LEAST_WEIGHT:g} to {_GREATEST_WEIGHT:g}."
         )
     return checked
 

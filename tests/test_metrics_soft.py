@@ -62,6 +62,8 @@ def test_jensen_shannon__blocks_engines_and_stores(block_bytes, monkeypatch, tmp
         ([[0.5, 0.4]], [[1.0]], "row 0 of y has sum 0.9"),
         ([[1.0]], [[1.5, -0.5]], "row 0 of z"),
         ([[1.0]], [[float("nan")]], "row 0 of z"),
+        ([["a"]], [[1.0]], "y has entries of type <U1"),
+        ([[1.0]], [[1.0 + 1.0j]], "z has entries of type complex128"),
         ([1.0], [[1.0]], "y has shape"),
         (np.empty((0, 2)), [[1.0]], "y has shape"),
     ],

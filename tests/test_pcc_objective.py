@@ -98,6 +98,9 @@ def test_pcc_objective__refuses_what_does_not_fit():
         pcc_objective(None, Y, pairs=table)
     with pytest.raises(InvalidInputError, match=r"shape \(4,\)"):
         pcc_objective(labels, Y[:, 0])
+    for options in ({}, {"constant": False}, {"pairs": table}):
+        with pytest.raises(InvalidInputError, match="row 1 of memberships has sum nan"):
+            pcc_objective(np.zeros((5, 2), int), [[1.0], [np.nan], [1.0], [1.0], [1.0]], **options)
     with pytest.raises(InvalidInputError, match="only 'l2' has such a constant"):
         pcc_objective(labels, Y, divergence="kl", constant=False)
     with pytest.raises(InvalidInputError, match="not double-convex"):

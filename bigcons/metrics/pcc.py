@@ -12,7 +12,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
-from bigcons.metrics.soft import matrix
+from bigcons.metrics.soft import matrix, simplex_rows
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.pairs import PairTable
 
@@ -51,7 +51,7 @@ def pcc_objective(
     if not (isinstance(pairs, str) and pairs == "all"):
         table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
         _check_rows(memberships, table.n_objects)
-        return _over_table(table, np.asarray(memberships[:], np.float64), chosen.compiled)
+        return _over_table(table, _all_rows(memberships), chosen.compiled)
     ensemble = as_ensemble(x)
     _check_rows(memberships, ensemble.n_objects)
     if not constant:
@@ -68,7 +68,7 @@ def pcc_objective(
             "or a sampled PairTable."
         )
     with open_engine(client) as engine:
-        return _pair_by_pair(ensemble, np.asarray(memberships[:], np.float64), chosen.compiled, engine)
+        return _pair_by_pair(ensemble, _all_rows(memberships), chosen.compiled, engine)
 
 
 def _check_rows(memberships: Any, n_objects: int) -> None:
@@ -79,12 +79,16 @@ def _check_rows(memberships: Any, n_objects: int) -> None:
         )
 
 
-def _over_table(table: PairTable, memberships: np.ndarray, divergence: CompiledDivergence) -> float:
+def _all_rows(memberships: Any) -> np.ndarray:
+    n_objects, n_clusters = memberships.shape
+    return np.ascontiguousarray(simplex_rows("memberships", memberships, Block(0, 0, n_objects), n_clusters))
+
+
+def _over_table(table: PairTable, rows: np.ndarray, divergence: CompiledDivergence) -> float:
     from bigcons.kernels.objective import over_pairs
 
     value, _, _, parameter = divergence
     i, j, n_agree, n_seen = table.edges()
-    rows = np.ascontiguousarray(memberships)
     return float(over_pairs(i, j, n_agree, n_seen, rows, value, parameter))
 
 
@@ -95,20 +99,19 @@ def _factorised(ensemble: Ensemble, memberships: Any, weights: Any, engine: Engi
 
     def account(block: Block) -> Any:
         labels = ensemble.read(block.start, block.stop)
-        rows = np.ascontiguousarray(memberships[block.start : block.stop], np.float32)
-        return state_of_block(labels, ensemble.offsets, rows, counted)
+        rows = simplex_rows("memberships", memberships, block, memberships.shape[1])
+        return state_of_block(labels, ensemble.offsets, rows.astype(np.float32, order="C"), counted)
 
     return float(fold(engine, ensemble.blocks(), account, add_states).objective)
 
 
 def _pair_by_pair(
-    ensemble: Ensemble, memberships: np.ndarray, divergence: CompiledDivergence, engine: Engine
+    ensemble: Ensemble, rows: np.ndarray, divergence: CompiledDivergence, engine: Engine
 ) -> float:
     from bigcons.kernels.objective import over_tile
 
     value, _, _, parameter = divergence
     labels = ensemble.read(0, ensemble.n_objects)
-    rows = np.ascontiguousarray(memberships)
 
     def tile_row(block: Block) -> float:
         return float(over_tile(labels, rows, block.start, block.stop, TILE_ROWS, value, parameter))

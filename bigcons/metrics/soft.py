@@ -63,7 +63,10 @@ def matrix(name: str, memberships: Any) -> Any:
 
 def simplex_rows(name: str, memberships: Any, block: Block, n_clusters: int) -> np.ndarray:
     """Return a block in double precision, padded with empty clusters; refuse rows off the simplex."""
-    rows = np.asarray(memberships[block.start : block.stop], dtype=np.float64)
+    rows = np.asarray(memberships[block.start : block.stop])
+    if rows.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} has entries of type {rows.dtype}; pass memberships as real numbers.")
+    rows = rows.astype(np.float64, copy=False)
     bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= TOLERANCE))
     if bad.any():
         row = int(np.argmax(bad))
