@@ -16,7 +16,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import format_size, parse_size
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.stores.manifest import refuse_existing
+from bigcons.stores.manifest import refuse_existing, refuse_source
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def sample(
     wanted = _number_of_pairs(ensemble.n_objects, total, share, n_pairs, per_object)
     if out is not None:
         refuse_existing(out, overwrite)
+        refuse_source(out, ensemble.path)
     tiles = _resolve_tiles(tiles, wanted, budget, out)
     if tiles is not None and out is not None:
         from bigcons.coassociation.tiles import sample_tiles

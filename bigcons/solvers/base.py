@@ -24,7 +24,7 @@ from bigcons.stores.consensus_writer import ConsensusWriter, Written, fit_result
 from bigcons.stores.dask_arrays import as_dask_array
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.facts import facts_table
-from bigcons.stores.manifest import refuse_existing
+from bigcons.stores.manifest import refuse_existing, refuse_source
 from bigcons.validation import check_int
 
 Use = TypeVar("Use")
@@ -107,6 +107,8 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
             refuse_existing(output.path, output.overwrite)
         with self._undertaking(output):
             ensemble = as_ensemble(x)
+            if output is not None:
+                refuse_source(output.path, ensemble.path)
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # found by an earlier fit, perhaps with other parameters

@@ -6,13 +6,14 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from bigcons.execution.engine import Engine
 from bigcons.stores.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
+from bigcons.stores.locks import writer_lock
 from bigcons.stores.place import Place
-from bigcons.stores.places import place_of
+from bigcons.stores.places import DiskPlace, place_of
 
 logger = logging.getLogger("bigcons")
 
@@ -38,7 +39,8 @@ def open_workspace(
 
     Its block arrays have ``n_columns`` of ``dtype``.
     With ``out`` it is the folder ``<out>.partial``: kept when the solve fails or is interrupted, removed
-    when it succeeds, emptied at the start unless ``resume``.
+    when it succeeds, emptied at the start unless ``resume``. Raises LockedStoreError, on a disk, if another
+    solve works in it.
     """
     if out is None and engine.shares_memory:
         yield Workspace(MemoryBlocks(), None)
@@ -48,12 +50,18 @@ def open_workspace(
             yield Workspace(FileBlocks(directory, n_columns, dtype), None)
         return
     folder = partial_folder(out)
-    if not resume:
+    with _locked(folder):
+        if not resume:
+            folder.remove()
+        # of a solve that is resumed `fit` tells, for there is something to keep before the workspace is open
+        with nullcontext() if resume else telling_what_is_kept(out):
+            yield Workspace(FileBlocks(folder, n_columns, dtype), Snapshots(folder, fingerprint))
         folder.remove()
-    # of a solve that is resumed `fit` tells, for there is something to keep before the workspace is open
-    with nullcontext() if resume else telling_what_is_kept(out):
-        yield Workspace(FileBlocks(folder, n_columns, dtype), Snapshots(folder, fingerprint))
-    folder.remove()
+
+
+def _locked(folder: Place) -> AbstractContextManager[object]:
+    """Return the sole right to a folder of a disk; in a bucket a killed solve would hold it for a minute."""
+    return writer_lock(folder) if isinstance(folder, DiskPlace) else nullcontext()
 
 
 @contextmanager

@@ -69,6 +69,7 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 
 def _acquire(lock: Path, path: str | os.PathLike[str]) -> int:
+    lock.parent.mkdir(parents=True, exist_ok=True)
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         try:

@@ -234,6 +234,22 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
         raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.")
 
 
+def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
+    """Raise StoreExistsError if what is made of the store ``source`` would replace it at ``out``.
+
+    To be called where the two are stores of different kinds: there is no way back then.
+    """
+    if source is None:
+        return
+    target, read_from = place_of(out), place_of(source)
+    if isinstance(target, DiskPlace) and isinstance(read_from, DiskPlace):
+        same = target.path.resolve() == read_from.path.resolve()
+    else:
+        same = str(target) == str(read_from)
+    if same:
+        raise StoreExistsError(f"{target} is what is read here, and would be lost; choose another path.")
+
+
 def _is_taken(place: Place) -> bool:
     """Tell whether anything is at ``place`` but what a killed writer left in a bucket."""
     if isinstance(place, DiskPlace):

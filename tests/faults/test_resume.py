@@ -17,7 +17,10 @@ import pytest
 
 from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidInputError, LockedStoreError, StoreError
+from bigcons.execution.engine import SerialEngine
+from bigcons.memory import Block
+from bigcons.solvers.workspace import open_workspace
 from bigcons.stores.places import DiskPlace
 from tests.solves import SOLVES, bits, parameters, store_data
 
@@ -218,3 +221,19 @@ def test_solve__that_fails_with_nothing_kept_says_nothing(
         with pytest.raises(StoreError, match="No space left"):
             PCC(**PARAMETERS, resume=resume).fit(stored, out=tmp_path / "consensus.zarr")
         assert kept(caplog) == 0
+
+
+def test_fit__refuses_an_output_that_another_solve_works_on(tmp_path):
+    """The folder of unfinished work has one owner: a second solve neither empties it nor goes on with it."""
+    ensemble, _ = planted_ensemble(60, 8, random_state=0)
+    out = tmp_path / "c.zarr"
+    partial = tmp_path / "c.zarr.partial"
+    with open_workspace(out, SerialEngine(), 5, {}, resume=False) as workspace:
+        workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
+        kept = sorted(partial.rglob("*"))
+        for resume in (False, True):
+            with pytest.raises(LockedStoreError, match=r"c\.zarr\.partial is being written by another"):
+                PCC(**PARAMETERS, resume=resume).fit(ensemble, out=out)
+        assert sorted(partial.rglob("*")) == kept != []
+    PCC(**PARAMETERS).fit(ensemble, out=out)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.zarr"]
