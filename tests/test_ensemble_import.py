@@ -183,6 +183,14 @@ def test_import_labels__refuses_broken_csv(tmp_path, text, message):
     assert names_in(tmp_path) == ["l.csv"]
 
 
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_csv__refuses_other_separators(tmp_path, mark, name, reader):
+    (tmp_path / "l.csv").write_text("id,a,b\n0,1,1\n1,2,1\n".replace(",", mark))
+    with pytest.raises(InvalidInputError, match=f"parted by {name}; write the file with commas"):
+        reader(tmp_path / "l.csv")
+
+
 def test_import_labels__tells_what_is_missing_or_unknown(tmp_path):
     (tmp_path / "l.txt").write_text("0")
     (tmp_path / "empty.parquet").mkdir()

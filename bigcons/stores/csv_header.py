@@ -8,6 +8,7 @@ from bigcons.errors import InvalidInputError, SuspectLabelsWarning, warn_user
 
 MISSING_WORDS = ("", "NA", "N/A", "<NA>", "NaN", "nan", "None", "none", "NULL", "null", "#N/A")
 """What stands for a missing cell."""
+_LONGEST_SHOWN = 40
 
 
 def is_header(cells: Sequence[str], where: str) -> bool:
@@ -26,6 +27,19 @@ def is_header(cells: Sequence[str], where: str) -> bool:
             )
         return False
     return not all(cell in MISSING_WORDS for cell in cells)
+
+
+def check_commas(cells: Sequence[str], where: str) -> None:
+    """Refuse a file whose first line is one cell that other separators would part.
+
+    Read as it stands, every line would be one label of its own, or one category.
+    """
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(cells) == 1 and mark in cells[0]:
+            raise InvalidInputError(
+                f"{where} begins with {cells[0][:_LONGEST_SHOWN]!r}, parted by {name}; write the file with "
+                "commas between its columns."
+            )
 
 
 def label_names(cells: Sequence[str], where: str) -> list[str] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from bigcons.errors import InvalidInputError
-from bigcons.stores.csv_header import is_header
+from bigcons.stores.csv_header import check_commas, is_header
 from bigcons.stores.feature_sources.base import check_names, first_line
 from bigcons.stores.feature_sources.parts import PartedSource
 
@@ -84,6 +84,7 @@ class CsvSource(PartedSource):
         self._read_options = csv.ReadOptions(block_size=_CSV_BLOCK)
         self._types: dict[str, pa.DataType] = {}
         schema = self._peek()
+        check_commas(schema.names, self.where)
         if not is_header(schema.names, self.where):
             self._read_options.autogenerate_column_names = True
             schema = self._peek()

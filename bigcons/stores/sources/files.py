@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.memory import row_blocks
-from bigcons.stores.csv_header import MISSING_WORDS, label_names
+from bigcons.stores.csv_header import MISSING_WORDS, check_commas, label_names
 from bigcons.stores.place import Place
 from bigcons.stores.places import DiskPlace, place_of
 from bigcons.stores.relabel import RawColumn
@@ -82,6 +82,7 @@ class CsvSource(LabelSource):
         self._path = path
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             cells = [cell.strip() for cell in next(csv.reader(file), [])]
+        check_commas(cells, str(path))
         self.names = label_names(cells, str(path))
         self.n_partitions = len(cells)
         self.row_bytes = 64.0 * self.n_partitions
