@@ -150,6 +150,11 @@ def _draw_coassociation(
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(ensemble)
+    if labels is not None and np.shape(labels) != (ensemble.n_objects,):
+        raise InvalidInputError(
+            f"labels has shape {np.shape(labels)} but the ensemble has {ensemble.n_objects} objects; "
+            "give one label per object of this ensemble."
+        )
     rows = _sample_rows(ensemble.n_objects, n_objects, random_state)
     share = _coassociation_share(ensemble.read_rows(rows))
     order = vat_order(1 - share)
@@ -245,6 +250,10 @@ def _sampled_memberships(
             for block in consensus.blocks()
         ]
         return rows, consensus.n_objects, np.concatenate(parts)
+    if hasattr(consensus, "fit") and not hasattr(consensus, "memberships_"):
+        raise InvalidInputError(
+            f"{type(consensus).__name__} has no memberships_; fit it first, or fit a soft method."
+        )
     values = np.asarray(getattr(consensus, "memberships_", consensus))
     if values.ndim != 2:
         raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")

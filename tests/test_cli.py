@@ -1,5 +1,6 @@
 """The command line: what each command does, says and returns, on small real files."""
 
+import errno
 import json
 import logging
 import re
@@ -405,7 +406,7 @@ def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
     ("line", "complaint"),
     [
         ("score consensus.zarr --truth nowhere.npy", "nowhere.npy: No such file"),
-        ("plot consensus.zarr -o labels.csv", "labels.csv: File exists; check the path"),
+        ("plot consensus.zarr -o labels.csv", "labels.csv is a file; the figures go into a folder"),
     ],
 )
 def test_paths_that_cannot_be__are_named_with_the_reason(consensus, run, line, complaint):
@@ -426,3 +427,62 @@ def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
     result = run("info e.zarr")
     assert result.exit_code == 130
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_bad_usage__is_an_object_too_with_json(run):
+    result = run("solve e.zarr --json -k 0 -o c.zarr")
+    assert result.exit_code == 2
+    assert "no number of clusters" in json.loads(result.stdout)["error"]
+
+
+@pytest.mark.parametrize("line", ["solve {0} -k 3 -o {0} --overwrite", "sample {0} -o ./{0} --overwrite"])
+def test_output__never_replaces_the_ensemble_it_is_made_from(ensemble, run, line):
+    assert_fails_in_one_line(run(line.format(ensemble)), "would be lost", "another path")
+    assert run(f"verify {ensemble}").exit_code == 0
+    assert manifest.read(ensemble)["kind"] == "ensemble"
+
+
+def test_output__may_go_to_a_new_folder(labels, run):
+    assert run("import labels.csv -o new/folder/ensemble.zarr").exit_code == 0
+    assert names("new/folder") == ["ensemble.zarr"]
+
+
+def test_plot__refuses_another_ensemble_and_a_file_for_a_folder(consensus, run):
+    Path("short.csv").write_text("a,b\n1,2\n2,1\n")
+    run("import short.csv -o short.zarr")
+    assert_fails_in_one_line(run(f"plot {consensus} -o figures --ensemble short.zarr"), "2 objects", "300")
+    assert_fails_in_one_line(run(f"plot {consensus} -o short.csv"), "short.csv is a file", "folder")
+    assert "figures" not in names()
+
+
+def test_plot__leaves_no_part_of_a_figure(consensus, run, monkeypatch):
+    def fill_the_disk(figure, file, **_):
+        file.write(b"half a figure")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", fill_the_disk)
+    assert_fails_in_one_line(run(f"plot {consensus} -o figures"), "No space left", "memberships.png", "free")
+    assert names("figures") == []
+
+
+def completed(words, monkeypatch):
+    monkeypatch.setenv("_BIGCONS_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"bigcons {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    result = CliRunner().invoke(main, prog_name="bigcons")
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("so", ["plain,solve"]),
+        ("solve -m mix", ["plain,mixture"]),
+        ("solve lab", ["file,lab"]),
+        ("import lab", ["file,lab"]),
+        ("score c.zarr --truth tr", ["file,tr"]),
+        ("solve e.zarr -o c", ["file,c"]),
+    ],
+)
+def test_completion__knows_commands_methods_and_files(words, found, monkeypatch):
+    assert completed(words, monkeypatch) == found

@@ -40,6 +40,15 @@ def test_status__tells_what_happened(start, arguments, status):
     assert "Traceback" not in errors
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no POSIX pipes")
+def test_closed_pipe__ends_without_a_word(start):
+    child = start("methods", "--json")
+    child.stdout.close()
+    assert child.stderr.read() == ""
+    assert child.wait(timeout=60) == 1
+    child.stderr.close()
+
+
 def test_demo__leaves_other_folders_alone(start, tmp_path):
     (tmp_path / "letter.txt").write_text("Dear reader")
     child = start("demo", "--size", "500", "-o", ".")

@@ -165,3 +165,14 @@ def test_score__fails_in_one_line(world, run, options, words):
     assert len(result.stderr.strip().splitlines()) == 1
     for word in words:
         assert word in result.stderr
+
+
+def test_column__is_named_without_a_list_of_hundreds(world, run):
+    names = ",".join(f"column{u}" for u in range(300))
+    Path("wide.csv").write_text(f"{names}\n{','.join('0' * 300)}\n")
+    for line, start in (("", "has the columns"), (" --column colunm299", "has no column 'colunm299'")):
+        result = run(f"score soft.zarr --truth wide.csv{line}")
+        assert result.exit_code == 1
+        assert start in result.stderr
+        assert "(300 in all)" in result.stderr
+        assert len(result.stderr) < 400

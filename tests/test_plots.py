@@ -166,3 +166,11 @@ def test_plots__leave_global_state_alone():
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, os.devnull], check=True)
+
+
+def test_figures__refuse_what_does_not_belong_together():
+    _, labels = three_groups()
+    with pytest.raises(InvalidInputError, match=r"shape \(7,\) but the ensemble has 60 objects"):
+        plots.coassociation(labels, labels=np.zeros(7, int))
+    with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it first"):
+        plots.memberships(PCC(n_clusters=3))

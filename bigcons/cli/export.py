@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from bigcons.cli.options import output_option, overwrite_option
+from bigcons.cli.options import PATH, output_option, overwrite_option
 from bigcons.cli.output import emit, reporting
 
 
 @click.command()
-@click.argument("consensus")
+@click.argument("consensus", type=PATH)
 @output_option("Where the labels go: .parquet, .csv or .npy.", name="FILE")
 @click.option("--memberships", is_flag=True, help="Write the memberships too: cluster_0, cluster_1, ...")
 @overwrite_option

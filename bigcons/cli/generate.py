@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from bigcons.cli.options import (
+    PATH,
     ClusterRange,
     memory_option,
     output_option,
@@ -63,7 +64,7 @@ class Names(click.ParamType):
 
 
 @click.command()
-@click.argument("features")
+@click.argument("features", type=PATH)
 @output_option("Where the ensemble goes (.zarr).")
 @click.option(
     "--scheme",

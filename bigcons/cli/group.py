@@ -60,6 +60,11 @@ class LazyGroup(click.Group):
         with progress_on_terminal(), _warnings_in_one_line(), _without_tracebacks_of_dask():
             try:
                 return super().invoke(ctx)
+            except click.UsageError as error:
+                emit_error(ctx, error.format_message())
+                raise
+            except BrokenPipeError:  # whoever reads the output has seen enough; click ends without a word
+                raise
             except (BigconsError, OSError, MemoryError) as error:
                 reason = " ".join(_reason(error).split())
                 emit_error(ctx, reason)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from bigcons.cli.options import memory_option, output_option, overwrite_option
+from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option
 from bigcons.cli.output import emit, reporting
 
 
 @click.command("import")
-@click.argument("labels")
+@click.argument("labels", type=PATH)
 @output_option("Where the ensemble goes (.zarr).")
 @click.option(
     "--chunk-rows", type=click.IntRange(min=1), help="Rows per chunk of the store.  [default: by size]"

@@ -21,6 +21,13 @@ def parameters_of(method: type) -> dict[str, Any]:
     return {p.name: p.default for p in given if p.name not in _COMMON}
 
 
+def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of methods that begin as typed, for a shell."""
+    from bigcons.solvers import METHODS
+
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
 def no_method(name: str) -> click.UsageError:
     """Return the refusal of a method that there is not."""
     from bigcons.solvers import METHODS

@@ -6,13 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
+
+PATH = click.Path(readable=False)
+"""A path or URL as it was typed; shells complete it as the name of a file, and what opens it checks it."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def output_option(help_text: str, *, name: str = "STORE") -> Decorator:
     """Return the required option ``-o``, where the result goes."""
-    return click.option("-o", "--out", required=True, metavar=name, help=help_text)
+    return click.option("-o", "--out", required=True, type=PATH, metavar=name, help=help_text)
+
+
+def complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Tell a shell to complete the name of a file, where there is no `PATH` to do so."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 overwrite_option = click.option(

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 _JSON = "bigcons.json"
+_MOST_NAMES = 12
 
 
 def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,6 +60,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a sentence that names the ``known`` word nearest to a mistyped one, empty if none is near."""
     near = difflib.get_close_matches(word, known, n=1)
     return f" Did you mean {near[0]}?" if near else ""
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the names in a line that stays readable: the first of them, and how many there are."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_NAMES])}, ... ({len(names):,} in all)"
 
 
 def _table_line(cells: Sequence[str], widths: Sequence[int], to_the_left: Sequence[bool]) -> str:

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import overwrite_option, random_state_option
+from bigcons.cli.options import PATH, overwrite_option, random_state_option
 from bigcons.cli.output import emit, reporting
 from bigcons.errors import InvalidInputError, StoreExistsError
 
 
 @click.command()
-@click.argument("consensus")
-@click.option("-o", "--out", required=True, metavar="FOLDER", help="Where the figures go.")
-@click.option("--ensemble", help="Its ensemble, for the co-association figure.")
+@click.argument("consensus", type=PATH)
+@click.option("-o", "--out", required=True, type=PATH, metavar="FOLDER", help="Where the figures go.")
+@click.option("--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for the co-association figure.")
 @click.option(
     "--format",
     "suffix",
@@ -47,6 +47,7 @@ def command(
     """
     from bigcons import plots
     from bigcons.stores.consensus import Consensus
+    from bigcons.stores.new_file import new_file
 
     solved = Consensus.open(consensus)
     drawings: dict[str, Callable[[], Any]] = {}
@@ -64,13 +65,16 @@ def command(
         )
     if not drawings:
         raise InvalidInputError(f"{consensus} has labels only, and no history; give --ensemble to draw.")
-    paths = {name: Path(out) / f"{name}.{suffix}" for name in drawings}
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"{out} is a file; the figures go into a folder: give the path of one.")
+    paths = {name: folder / f"{name}.{suffix}" for name in drawings}
     existing = [str(path) for path in paths.values() if path.exists()]
     if existing and not overwrite:
         raise StoreExistsError(f"{existing[0]} exists; pass --overwrite or choose another folder.")
     figures = {name: draw() for name, draw in drawings.items()}
-    Path(out).mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
-        figure.savefig(paths[name])
+        with new_file(paths[name], overwrite=overwrite) as file:
+            figure.savefig(file, format=suffix)
     written = [str(path) for path in paths.values()]
     emit({"figures": written}, "\n".join(written))

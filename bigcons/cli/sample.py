@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import memory_option, output_option, overwrite_option, random_state_option
+from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option, random_state_option
 from bigcons.cli.output import emit, reporting
 
 DEFAULT_PER_OBJECT = 30.0
 
 
 @click.command()
-@click.argument("ensemble")
+@click.argument("ensemble", type=PATH)
 @output_option("Where the pairs go: .zarr to work with, .parquet to hand on.")
 @click.option(
     "--per-object",

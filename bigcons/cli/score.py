@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigcons.cli.output import emit, facts, reporting
+from bigcons.cli.options import PATH
+from bigcons.cli.output import did_you_mean, emit, facts, reporting, some
 from bigcons.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("consensus")
-@click.option("--truth", metavar="FILE", help="True classes, one row per object.")
+@click.argument("consensus", type=PATH)
+@click.option("--truth", type=PATH, metavar="FILE", help="True classes, one row per object.")
 @click.option("--column", help="Column of the truth file.  [default: its only one]")
-@click.option("--ensemble", metavar="STORE", help="Its ensemble, for the criteria that need no truth.")
-@click.option("--features", metavar="FILE", help="Features of the objects, for the compactness of clusters.")
+@click.option(
+    "--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for the criteria that need no truth."
+)
+@click.option(
+    "--features", type=PATH, metavar="FILE", help="Features of the objects, for the compactness of clusters."
+)
 @click.option(
     "--metric",
     type=click.Choice(["euclidean", "sqeuclidean", "cityblock"]),
@@ -118,9 +123,11 @@ def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
     table = _table(path)
     names = list(table.names)
     if column is None and len(names) > 1:
-        raise InvalidInputError(f"{path} has the columns {', '.join(names)}; choose one with --column.")
+        raise InvalidInputError(f"{path} has the columns {some(names)}; choose one with --column.")
     if column is not None and column not in names:
-        raise InvalidInputError(f"{path} has no column {column!r}; choose one of {', '.join(names)}.")
+        raise InvalidInputError(
+            f"{path} has no column {column!r}; choose one of {some(names)}.{did_you_mean(column, names)}"
+        )
     if table.n_objects != n_objects:
         raise InvalidInputError(
             f"{path} has {table.n_objects} rows but the consensus has {n_objects} objects; "

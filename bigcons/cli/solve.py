@@ -8,14 +8,33 @@ from typing import Any
 
 import click
 
-from bigcons.cli.method_options import no_method, parse_words
-from bigcons.cli.options import ClusterCount, output_option, overwrite_option, random_state_option
+from bigcons.cli.method_options import complete_method, no_method, parse_words
+from bigcons.cli.options import (
+    ClusterCount,
+    complete_path,
+    output_option,
+    overwrite_option,
+    random_state_option,
+)
 from bigcons.cli.output import emit, facts, reporting
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="ENSEMBLE [METHOD OPTIONS]")
-@click.option("-m", "--method", default="pcc", show_default=True, help="One of `bigcons methods`.")
+@click.argument(
+    "words",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="ENSEMBLE [METHOD OPTIONS]",
+    shell_complete=complete_path,
+)
+@click.option(
+    "-m",
+    "--method",
+    default="pcc",
+    show_default=True,
+    help="One of `bigcons methods`.",
+    shell_complete=complete_method,
+)
 @click.option(
     "-k",
     "--n-clusters",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from bigcons.cli.options import PATH
 from bigcons.cli.output import emit, facts, reporting
 from bigcons.cli.store import open_store
 
 
 @click.command()
-@click.argument("store")
+@click.argument("store", type=PATH)
 @reporting
 def command(store: str) -> None:
     """Compare all of STORE with its checksums.
