@@ -322,6 +322,13 @@ def test_fit__refuses_parameters_in_one_line(parameters, message):
     assert "\n" not in str(refusal.value)
 
 
+def test_fit__refuses_features_whose_distances_overflow():
+    features = np.array([[0.0], [1e151], [2.0]])
+    with pytest.raises(InvalidInputError, match=r"features are up to 1e\+151, .* at most 1e\+150"):
+        DID(1, features=features).fit(np.zeros((3, 2), int))
+    assert np.isfinite(did_matrix(features / 10, np.zeros((3, 2), int))).all()
+
+
 def test_fit__refuses_pairs_that_do_not_go_with_the_rest(rings):
     points, _, labels = rings
     table = sample(labels[:50], share=0.5, random_state=0)

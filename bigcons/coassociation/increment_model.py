@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # A cluster of fewer objects has no increment and contributes nothing.
 MIN_OBJECTS = 3
 
+# The squares of differences of up to a million such features still add up.
+MOST_FEATURE = 1e150
+
 # Pairs of a task, and the bytes of each on the way: distance, sums, masks and what the law takes.
 PAIRS_PER_TASK = 1 << 19
 BYTES_PER_PAIR = 100
@@ -63,8 +66,15 @@ def open_points(features: Any, n_objects: int) -> Features:
 
 
 def read_points(features: Features) -> np.ndarray:
-    """Return features as ``(n_objects, n_features)`` float64."""
-    return np.ascontiguousarray(features.read(0, features.n_objects), np.float64)
+    """Return features as ``(n_objects, n_features)`` float64, refused if distances would overflow."""
+    points = np.ascontiguousarray(features.read(0, features.n_objects), np.float64)
+    largest = float(np.abs(points).max())
+    if largest > MOST_FEATURE:
+        raise InvalidInputError(
+            f"features are up to {largest:g}, whose squared distances overflow; "
+            f"scale them to at most {MOST_FEATURE:g}."
+        )
+    return points
 
 
 def model_bytes(ensemble: Ensemble, features: Features, engine: Engine, *, exclude_self: bool) -> int:
