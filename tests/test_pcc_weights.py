@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import mutual_info_score
@@ -25,7 +26,7 @@ from bigcons.solvers.pcc.all_pairs import (
     rise,
     update_block,
 )
-from bigcons.solvers.pcc.weights import information_weights
+from bigcons.solvers.pcc.weights import entropy_weights, information_weights
 from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex
 from tests.strategies import label_matrices
@@ -250,7 +251,7 @@ def test_fit__reports_the_weighted_gap_and_objective_of_what_it_returns(tmp_path
     assert model.gap_ == pytest.approx(gap / naive.mean_weight(pairs, len(labels)), abs=2e-5)
 
 
-@pytest.mark.parametrize("weights", ["information", "given"])
+@pytest.mark.parametrize("weights", ["entropy", "information", "given"])
 def test_fit__with_weights_has_the_same_bits_on_any_engine_and_when_resumed(tmp_path, weights, monkeypatch):
     labels, _ = planted(n_objects=2500)
     if weights == "given":
@@ -338,12 +339,31 @@ def test_fit__by_information_trusts_good_partitions(seed):
     assert adjusted_rand(truth, informed.labels_) > 0.9
 
 
+# Entropy
+
+
+def test_entropy_weights__are_the_entropies_of_the_labels():
+    labels, _ = planted(missing=0.4)
+    offsets = np.arange(0, 100, 4)[: labels.shape[1] + 1]
+    found = entropy_weights(labels, offsets).partitions
+    expected = np.array([scipy.stats.entropy(np.unique(c[c >= 0], return_counts=True)[1]) for c in labels.T])
+    np.testing.assert_allclose(found, expected / expected.mean(), rtol=1e-9)
+
+
+def test_entropy_weights__of_partitions_that_tell_nothing_are_small_but_not_zero():
+    labels = np.column_stack([np.arange(40) % 2, np.zeros(40, int), np.full(40, -1)])
+    weights = entropy_weights(labels, np.array([0, 2, 3, 3])).partitions
+    assert 0 < weights[1] == weights[2] < 1e-2 < 1 < weights[0]
+    assert entropy_weights(labels[:, 1:], np.array([0, 1, 1])).partitions.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("weights", ["entropy", "information"])
 @pytest.mark.parametrize("missing", [0.0, 0.5])
-def test_fit__by_information_finds_more_of_planted_classes(missing):
+def test_fit__by_what_partitions_tell_finds_more_of_planted_classes(missing, weights):
     ensemble, truth = planted_ensemble(4000, 100, missing=missing, random_state=0)
     asked = {"n_clusters": 6, "n_init": 4, "max_iter": 20, "random_state": 0}
-    plain, informed = (quiet(PCC(**asked, weights=w), ensemble) for w in (None, "information"))
-    assert adjusted_rand(truth, informed.labels_) > adjusted_rand(truth, plain.labels_) + 0.003
+    plain, weighted = (quiet(PCC(**asked, weights=w), ensemble) for w in (None, weights))
+    assert adjusted_rand(truth, weighted.labels_) > adjusted_rand(truth, plain.labels_) + 0.003
 
 
 # Refusals
@@ -354,14 +374,14 @@ def test_fit__by_information_finds_more_of_planted_classes(missing):
     [
         ({"weights": [1.0, 2.0]}, r"weights has shape \(2,\) but there are n_partitions=24"),
         ({"weights": 3.0}, r"weights has shape \(\)"),
-        ({"weights": "entropy"}, "weights='entropy' is unknown; use 'information'"),
+        ({"weights": "worth"}, "weights='worth' is unknown; use 'entropy', 'information'"),
         ({"weights": ["a"] * 24}, "weights is no array of numbers"),
         ({"weights": [[1], [1, 2]]}, "weights is no array of numbers"),
         ({"weights": [1.0] * 23 + [-1.0]}, r"weights\[23\]=-1 is out of range; use finite numbers >= 0"),
         ({"weights": [0.0] * 24}, "weights are all 0; give at least one"),
         ({"weights": [float("nan")] * 24}, r"weights\[0\]=nan is out of range"),
         ({"weights": "information", "divergence": "kl"}, "go with pairs='all' and divergence='l2'"),
-        ({"weights": "information", "pairs": "dense"}, "go with pairs='all' and divergence='l2'"),
+        ({"weights": "entropy", "pairs": "dense"}, "go with pairs='all' and divergence='l2'"),
         ({"weights": [1.0] * 24, "pairs": 0.1}, "go with pairs='all' and divergence='l2'"),
     ],
 )
