@@ -55,6 +55,7 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
 
 # What is tried on the planted ensembles besides, and refused where all pairs do not fit into memory.
 ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "pcc by entropy": ("pcc", {"weights": "entropy"}),
     "pcc by information": ("pcc", {"weights": "information"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "mixture without background": ("mixture", {"background": False}),
