@@ -260,10 +260,12 @@ def _unpickled(run: str, content: bytes) -> Callable[[Any], Any]:
 
 def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | None, Any]:
     """Return the task's error or result; raise TimeoutError if it does not come."""
-    error = future.exception(timeout=timeout)
-    if error is not None:
-        return error.with_traceback(future.traceback(timeout=timeout)), None
-    result = future.result(timeout=timeout)
+    try:
+        result = future.result(timeout=timeout)
+    except Exception as error:
+        if future.status != "error":
+            raise
+        return error, None
     return (result.error, None) if isinstance(result, _Refusal) else (None, result)
 
 
