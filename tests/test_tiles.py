@@ -115,7 +115,9 @@ def test_sample__takes_tiles_where_the_pairs_do_not_fit_and_says_so(small_blocks
     with caplog.at_level("INFO", "bigcons"):
         table = sample(labels(), n_pairs=5000, out=tmp_path / "p.zarr", memory="500kB", random_state=0)
     assert table.provenance["sampled"] == "tiles"
-    assert "5,000 pairs take 550 kB in memory, over 500 kB: drawn in tiles" in caplog.text
+    assert (
+        "5,000 pairs take 312 kB in memory, over the 250 kB that 500 kB has for them: drawn in" in caplog.text
+    )
 
 
 def test_sample_command__takes_tiles_where_the_pairs_do_not_fit(tmp_path):

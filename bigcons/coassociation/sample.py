@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigcons.coassociation.count import COUNTED_PAIR_BYTES, OBJECT_BYTES, PAIR_BYTES, count
 from bigcons.coassociation.pair_numbers import count_all_pairs, distinct_numbers, pairs_of_numbers
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("bigcons")
 
-# Bytes of a pair while it is drawn, counted and sorted in memory.
-BYTES_PER_PAIR = 110
+# What a process takes once it has read a store and counted pairs, whatever their number. It is fixed and not
+# measured, for which pairs are drawn must not depend on what else the process holds.
+PROCESS_BYTES = 250_000_000
 
 # With fewer other blocks, regions far apart in the graph of blocks may order their clusters differently.
 TILES = 8
@@ -47,14 +49,13 @@ def sample(
     """Draw pairs of objects of the ensemble ``x`` and count the partitions that see and that join them.
 
     How many is said as in `sample_pairs`. With ``out`` the table goes to a store there and is returned
-    opened.
+    opened. ``memory`` is the budget of the whole process; half of it at least is for pairs and labels.
 
     ``tiles`` says from which pairs. None: from all, as `sample_pairs` does, the table in memory. A number: in
     tiles of a grid of row blocks, each block with itself and so many others, straight to ``out`` within
     ``memory`` (see `tiles.sample_tiles`). "auto": None, unless the table goes to ``out`` and would take more
     than ``memory`` on the way; then 8.
     """
-    from bigcons.coassociation.count import count
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(x)
@@ -66,7 +67,7 @@ def sample(
     if out is not None:
         refuse_existing(out, overwrite)
         refuse_source(out, ensemble.path)
-    tiles = _resolve_tiles(tiles, wanted, budget, out)
+    tiles = _resolve_tiles(tiles, wanted, ensemble.n_objects, budget, out)
     if tiles is not None and out is not None:
         from bigcons.coassociation.tiles import sample_tiles
 
@@ -83,21 +84,31 @@ def sample(
                 overwrite=overwrite,
                 provenance={**made, "tiles": tiles, **given, "random_state": seed},
             )
-    i, j = sample_pairs(ensemble.n_objects, n_pairs=wanted, random_state=seed)
-    table = count(ensemble, i, j, memory=memory, client=client)
+    pairs = sample_pairs(ensemble.n_objects, n_pairs=wanted, random_state=seed)
+    room = _room(budget)
+    labels = max(room - COUNTED_PAIR_BYTES * wanted, room // 2)
+    table = count(ensemble, *pairs, memory=labels, client=client)
     table.provenance |= {"sampled": "uniform", **given, "random_state": seed}
     return table if out is None else table.save(out, overwrite=overwrite)
 
 
-def _resolve_tiles(tiles: int | str | None, n_pairs: int, memory: int, out: object) -> int | None:
+def _room(memory: int) -> int:
+    """Return the bytes for pairs and labels: what the process leaves of a budget, of a small one half."""
+    return max(memory - PROCESS_BYTES, memory // 2)
+
+
+def _resolve_tiles(
+    tiles: int | str | None, n_pairs: int, n_objects: int, memory: int, out: object
+) -> int | None:
     """Return with how many other blocks each is paired, or None for pairs from all; say why."""
     if tiles == "auto":
-        needed = BYTES_PER_PAIR * n_pairs
-        if out is None or needed <= memory:
+        needed = PAIR_BYTES * n_pairs + OBJECT_BYTES * n_objects
+        if out is None or needed <= _room(memory):
             return None
         logger.info(
-            "%s pairs take %s in memory, over %s: drawn in tiles, each row block with %d others",
-            *(f"{n_pairs:,}", format_size(needed), format_size(memory), TILES),
+            "%s pairs take %s in memory, over the %s that %s has for them: drawn in tiles, "
+            "each row block with %d others",
+            *(f"{n_pairs:,}", format_size(needed), format_size(_room(memory)), format_size(memory), TILES),
         )
         return TILES
     if tiles is None:

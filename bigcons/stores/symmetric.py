@@ -37,7 +37,8 @@ class Rows(NamedTuple):
 def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Return the pairs as ``(i, j, order)`` int32 with ``i < j``, ascending; refuse what is no set of pairs.
 
-    ``order`` sorts columns given along with the pairs; it is None if they were in order.
+    ``order`` sorts columns given along with the pairs; it is None if they were in order. Columns that are as
+    they should be come back themselves, not copied.
     """
     if not 0 <= n_objects <= MAX_OBJECTS:
         raise InvalidInputError(f"n_objects={n_objects} is out of range; use 0 to {MAX_OBJECTS:,}.")
@@ -46,8 +47,10 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
     outside = (i < 0) | (j < 0) | (i >= n_objects) | (j >= n_objects)
     _refuse(outside, f"objects are numbered 0 to {n_objects - 1}", i=i, j=j)
     _refuse(i == j, "a pair is of two different objects", i=i, j=j)
-    low, high = np.minimum(i, j).astype(np.int32), np.maximum(i, j).astype(np.int32)
-    number = low * np.int64(n_objects) + high
+    low, high = (i, j) if (i < j).all() else (np.minimum(i, j), np.maximum(i, j))
+    low, high = low.astype(np.int32, copy=False), high.astype(np.int32, copy=False)
+    number = low * np.int64(n_objects)
+    number += high
     order = None
     if np.any(number[1:] <= number[:-1]):
         order = np.argsort(number)
@@ -100,7 +103,7 @@ def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
     """Return ascending ``edges`` with every pair at both ends, ascending in each row.
 
     Pairs that were never seen are left out. The two counts travel through scipy's counting sort and
-    merge as one number, which is never 0.
+    merge as one number, which is never 0. Takes 42 bytes a pair and 40 an object on the way.
     """
     from scipy.sparse import csr_array
 
@@ -109,7 +112,9 @@ def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
         empty = np.empty(0, dtype=np.uint8)
         return Rows(np.zeros(n_objects + 1, dtype=np.int64), np.empty(0, dtype=np.int32), empty, empty.copy())
     counts = _packed(edges.n_agree, edges.n_seen)
-    indptr = np.zeros(n_objects + 1, dtype=np.int64)
+    # scipy gives all that it makes the type of indptr: wide ones would double the memory
+    narrow = 2 * len(edges.i) <= np.iinfo(np.int32).max
+    indptr = np.zeros(n_objects + 1, dtype=np.int32 if narrow else np.int64)
     np.cumsum(np.bincount(edges.i, minlength=n_objects), out=indptr[1:])
     upper = csr_array((counts, edges.j, indptr), shape=(n_objects, n_objects))
     rows = (upper + upper.T.tocsr()).tocsr()
@@ -147,12 +152,11 @@ def _packed(n_agree: np.ndarray, n_seen: np.ndarray) -> np.ndarray:
 
 
 def _unpacked(rows: Any, dtype: np.dtype) -> Rows:
-    return Rows(
-        rows.indptr.astype(np.int64),
-        rows.indices.astype(np.int32, copy=False),
-        (rows.data & np.uint32(0xFFFF)).astype(dtype),
-        (rows.data >> np.uint32(16)).astype(dtype),
-    )
+    """Return the matrix ``rows`` of packed counts, which is used up, as rows with counts of ``dtype``."""
+    n_agree = rows.data.astype(np.uint16).astype(dtype, copy=False)
+    rows.data >>= np.uint32(16)
+    n_seen = rows.data.astype(dtype)
+    return Rows(rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False), n_agree, n_seen)
 
 
 def counts_dtype(largest: int) -> np.dtype:
