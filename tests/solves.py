@@ -45,7 +45,8 @@ def parameters(solve: str, folder: Path) -> dict[str, Any]:
     return {**common, **own[solve]}
 
 
-def bits(model: PCC) -> tuple[bytes, bytes, dict[str, list[float]]]:
-    """Return the bits of the labels, memberships and history of a fitted model."""
+def bits(model: PCC) -> tuple[bytes, bytes, dict[str, list[float]], list[float]]:
+    """Return the bits of the labels, memberships, history and starts of a fitted model."""
     history = {name: values for name, values in model.history_.items() if name != "seconds"}
-    return np.asarray(model.labels_).tobytes(), np.asarray(model.memberships_).tobytes(), history
+    labels, memberships = np.asarray(model.labels_).tobytes(), np.asarray(model.memberships_).tobytes()
+    return labels, memberships, history, model.start_objectives_

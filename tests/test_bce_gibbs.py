@@ -107,8 +107,8 @@ def test_fit__finds_planted_classes(planted, init):
 
 def test_fit__keeps_the_most_likely_chain(planted):
     model = GibbsBCE(3, n_init=3, burn_in=5, n_samples=5, random_state=2).fit(planted[0])
-    assert len(set(model.chain_objectives_)) == 3
-    assert model.objective_ == max(model.chain_objectives_) == np.mean(model.history_["objective"][5:])
+    assert len(set(model.start_objectives_)) == 3
+    assert model.objective_ == max(model.start_objectives_) == np.mean(model.history_["objective"][5:])
 
 
 def test_fit__has_the_same_bits_on_any_engine(planted):

@@ -63,7 +63,7 @@ def test_ccc__gives_every_partition_its_best_matching(labels):
             expected = naive.best_matching([table[b] for b in members], 3)
             assert reached == pytest.approx(expected, abs=1e-9)
     assert model.objective_ == pytest.approx(naive.objective(labels, groups, 3), abs=1e-9)
-    assert model.objective_ == max(model.history_["objective"])
+    assert model.objective_ == max(model.start_objectives_)
 
 
 @given(label_matrices(min_objects=4, max_objects=8, min_partitions=2, max_partitions=4, max_clusters=4))
@@ -86,7 +86,7 @@ def test_alternation__that_is_cut_short_warns_and_keeps_its_best_sweep():
     with pytest.warns(ConvergenceWarning, match="CCC stopped at max_iter"):
         model = CCC(4, max_iter=1, random_state=0).fit(noisy_copies(200, 4, 6, 0.5, 0)[1])
     assert not model.converged_
-    assert model.objective_ == max(model.history_["objective"])
+    assert model.objective_ == max(model.start_objectives_)
 
 
 @given(label_matrices(min_objects=4, min_partitions=2), st.sampled_from([CCU, CCSVD]))
@@ -167,7 +167,9 @@ def test_ccsvd__groups_by_the_right_singular_vectors():
     rows = Vt[:4].T * values[:4]
     model = CCSVD(4, grouping="argmax", random_state=0).fit(labels)
     np.testing.assert_array_equal(model.meta_clusters_, np.abs(rows).argmax(axis=1))
+    assert not hasattr(model, "start_objectives_")
     by_kmeans = CCSVD(4, random_state=0).fit(labels)
+    assert len(by_kmeans.start_objectives_) == 10
     for k in range(4):
         assert (by_kmeans.meta_clusters_ == k).sum() == 6  # one cluster of each partition
 

@@ -27,6 +27,9 @@ K = 3
 # Known for it in the papers: an unlucky pair of objects, one base partition, chains, or the wrong objective.
 WEAK = ("furthest", "best", "eac-single", "hgpa")
 
+# Of those with starts.
+LOWER_IS_BETTER = ("pcc", "kcc", "ivc", "ipvc", "cspa", "hgpa", "hbgf")
+
 
 class Method(NamedTuple):
     """A method with the parameters it cannot do without here."""
@@ -254,6 +257,7 @@ def test_out__writes_a_consensus_that_reads_back_equal(method, labels, tmp_path,
     assert found.history["objective"] == expected.history_["objective"]
     assert found.results["objective"] == expected.objective_
     assert found.results["n_clusters"] == expected.n_clusters_
+    assert found.results.get("start_objectives") == getattr(expected, "start_objectives_", None)
     assert found.parameters["method"] == method.cls.__name__
     assert found.parameters["n_clusters"] == K
     assert found.provenance["ensemble"] == ensemble.path
@@ -328,3 +332,27 @@ def test_repr__names_the_method_before_and_after_the_fit(method, labels):
     assert method.cls.__name__ in repr(model)
     assert method.cls.__name__ in model._repr_html_()
     assert "objective" in fit(model, labels)._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def noise():
+    """Labels without any groups, of which every start makes something else: ``(50, 8)``."""
+    return np.random.default_rng(5).integers(-1, 5, (50, 8))
+
+
+def test_start_objectives__are_those_of_all_starts_and_the_best_is_carried_on(method, noise):
+    if "n_init" not in inspect.signature(method.cls).parameters:
+        assert not hasattr(fit(method(n_clusters=5, random_state=2), noise), "start_objectives_")
+        return
+    model = method.cls(**{**method.needed, "n_init": 6}, n_clusters=5, random_state=2)
+    found = fit(model, noise).start_objectives_
+    assert len(found) == 6
+    assert np.isfinite(found).all()
+    assert len(set(found)) > 1
+    if method.name == "ccsvd":
+        return  # its starts are those of k-means, which has an objective of its own
+    # the starts see all objects here, so that no pass of the best can lose what it was worth
+    if method.name in LOWER_IS_BETTER:
+        assert model.objective_ <= min(found) + 1e-9 * abs(min(found))
+    else:
+        assert model.objective_ >= max(found) - 1e-9 * abs(max(found))

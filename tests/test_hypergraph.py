@@ -547,3 +547,15 @@ def test_hgpa__auto_falls_back_to_the_spectrum(monkeypatch):
     model = HGPA(3, partitioner="auto", random_state=0).fit(SEVEN)
     assert model.partitioner_ == "spectral"
     assert same_grouping(model.labels_, SEVEN[:, 0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_best_kmeans__is_that_of_scikit_learn_and_tells_of_every_start(weighted):
+    rng = np.random.default_rng(3)
+    rows, weights = rng.random((80, 4)), rng.random(80) if weighted else None
+    found, objectives = spectral.best_kmeans(rows, 7, 5, 11, weights, max_iter=50)
+    with spectral.one_thread():
+        expected = KMeans(7, n_init=5, random_state=11, max_iter=50).fit(rows, sample_weight=weights)
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+    assert len(set(objectives)) == 5
+    assert found.inertia_ == expected.inertia_ == min(objectives)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bigcons.execution.loop import Pass, run_stages
+from bigcons.execution.loop import Begun, Pass, run_stages
 from bigcons.memory import Block
 from bigcons.stores.checkpoint import FileBlocks, Snapshots
 
@@ -29,7 +29,7 @@ class Halving:
         self.begun.append(0)
         rows = np.array([[1.0], [3.0], [7.0]], np.float32)
         self.arrays.write(0, BLOCK, rows)
-        return rows.sum(dtype=np.float64)
+        return Begun(rows.sum(dtype=np.float64), [3.5, 2.5])
 
     def one_pass(self, stage, listener):
         self.begun.append(len(stage.records) + 1)
@@ -83,6 +83,7 @@ def test_run_stages__takes_up_the_last_whole_pass(tmp_path, dies_in):
         expected.generation,
         course(expected),
     )
+    assert stage.start_objectives == expected.start_objectives == [3.5, 2.5]
     assert len(list((tmp_path / "killed").glob("generation-*"))) == 1
 
 

@@ -75,7 +75,8 @@ def fit(solve, stored, client, out=None):
 def bits(model):
     memberships = np.asarray(model.memberships_).tobytes() if model.facts.soft else b""
     history = {name: values for name, values in model.history_.items() if name != "seconds"}
-    return np.asarray(model.labels_).tobytes(), memberships, history, model.objective_
+    starts = getattr(model, "start_objectives_", None)
+    return np.asarray(model.labels_).tobytes(), memberships, history, model.objective_, starts
 
 
 @pytest.mark.parametrize("solve", SOLVES)

@@ -40,6 +40,8 @@ def fit(name, stored, **parameters):
 def assert_same(model, expected):
     np.testing.assert_array_equal(model.labels_, expected.labels_)
     assert model.history_["objective"] == expected.history_["objective"]
+    assert model.start_objectives_ == expected.start_objectives_
+    assert len(model.start_objectives_) == 3
     if model.facts.soft:
         np.testing.assert_array_equal(np.asarray(model.memberships_), np.asarray(expected.memberships_))
 

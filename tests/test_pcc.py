@@ -213,16 +213,44 @@ def test_fit__refuses_to_resume_from_a_snapshot_of_another_format(tmp_path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bigcons.stores.checkpoint.SNAPSHOT_FORMAT", 1)
+        patch.setattr("bigcons.stores.checkpoint.SNAPSHOT_FORMAT", 2)
         patch.setattr("bigcons.solvers.pcc.streamed.update_block", stop)
         with pytest.raises(KeyboardInterrupt):
             fit()
     with pytest.raises(
-        InvalidInputError, match=r"in format 1 of another version .* reads format 2"
+        InvalidInputError, match=r"in format 2 of another version .* reads format 3"
     ) as refusal:
         fit(resume=True)
     assert "\n" not in str(refusal.value)
     assert fit().converged_
+
+
+@pytest.mark.parametrize(
+    ("parameters", "n_starts"),
+    [
+        ({"n_init": 3}, 3),
+        ({}, 8),
+        ({"n_init": 3, "divergence": "kl"}, 3),
+        ({"n_init": 3, "pairs": "dense", "divergence": "kl"}, 3),
+        ({"n_init": 3, "pairs": "dense", "init": "dirichlet"}, 3),
+        ({"pairs": 0.5, "solver": "blocked"}, 8),
+    ],
+)
+def test_start_objectives__are_one_of_each_start(parameters, n_starts):
+    labels, _ = planted()
+    model = PCC(3, random_state=0, **parameters).fit(labels)
+    assert len(model.start_objectives_) == n_starts
+    if parameters.get("pairs") == "dense":
+        assert model.objective_ == min(model.start_objectives_)
+    if parameters.keys() <= {"n_init"}:
+        assert model.objective_ <= min(model.start_objectives_)
+
+
+def test_start_objectives__of_a_single_start_are_its_end():
+    labels, _ = planted()
+    for parameters in ({"init": "dirichlet"}, {"pairs": 0.5, "solver": "blocked", "init": "uniform"}):
+        model = PCC(3, n_init=1, random_state=0, **parameters).fit(labels)
+        assert model.start_objectives_ == [model.objective_]
 
 
 # Oracles

@@ -26,6 +26,14 @@ Packed = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]
 """A state as a snapshot keeps it: arrays, and facts that JSON can write."""
 
 
+class Begun(NamedTuple, Generic[State]):
+    """Where the first pass sets out."""
+
+    state: State
+    start_objectives: list[float]
+    """Of every start that was tried to get here; empty if there was nothing to choose."""
+
+
 class Stage(NamedTuple, Generic[State]):
     """All that the next pass depends on, block arrays by reference: what a snapshot holds."""
 
@@ -36,6 +44,8 @@ class Stage(NamedTuple, Generic[State]):
     is_settled: bool
     """Whether the stopping rule holds."""
     records: list[Record]
+    start_objectives: list[float]
+    """As they were begun with."""
 
 
 class Pass(NamedTuple, Generic[State]):
@@ -48,7 +58,7 @@ class Pass(NamedTuple, Generic[State]):
 
 
 def run_stages(
-    begin: Callable[[], State],
+    begin: Callable[[], Begun[State]],
     one_pass: Callable[[Stage[State], Progress], Pass[State]],
     *,
     pack: Callable[[State], Packed],
@@ -61,14 +71,15 @@ def run_stages(
 ) -> Stage[State]:
     """Return the stage at which the passes end: settled, or after ``max_passes`` in all.
 
-    ``begin`` writes generation 0 of ``arrays`` and returns its state. ``one_pass`` advances its listener by
-    ``n_objects`` and changes nothing it was given, so that a pass that was cut short can begin again. With
-    ``snapshots``, the start and every pass are committed, and a stage that is there already is taken up.
-    Generations that no pass reads any more are dropped.
+    ``begin`` writes generation 0 of ``arrays`` and returns what goes with it. ``one_pass`` advances its
+    listener by ``n_objects`` and changes nothing it was given, so that a pass that was cut short can begin
+    again. With ``snapshots``, the start and every pass are committed, and a stage that is there already is
+    taken up. Generations that no pass reads any more are dropped.
     """
     stage = _resumed(snapshots, unpack)
     if stage is None:
-        stage = Stage(begin(), 0, False, [])
+        begun = begin()
+        stage = Stage(begun.state, 0, False, [], begun.start_objectives)
         _commit(snapshots, stage, pack)
     dropped = 0
     first = len(stage.records) + 1
@@ -79,7 +90,7 @@ def run_stages(
             began = time.perf_counter()
             done = one_pass(stage, listener)
             records = [*stage.records, _timed(what, number, done.record, began)]
-            stage = Stage(done.state, done.generation, bool(done.is_settled), records)
+            stage = Stage(done.state, done.generation, bool(done.is_settled), records, stage.start_objectives)
             _commit(snapshots, stage, pack)
             for old in range(dropped, stage.generation):
                 arrays.drop(old)
@@ -115,6 +126,7 @@ def _commit(snapshots: Snapshots | None, stage: Stage[State], pack: Callable[[St
             "generation": stage.generation,
             "is_settled": stage.is_settled,
             "records": stage.records,
+            "start_objectives": stage.start_objectives,
         }
         snapshots.save(arrays, {"state": dict(facts), **course})
 
@@ -127,4 +139,4 @@ def _resumed(
         return None
     arrays, facts = found
     state = unpack(arrays, facts["state"])
-    return Stage(state, facts["generation"], facts["is_settled"], facts["records"])
+    return Stage(state, *(facts[name] for name in Stage._fields[1:]))

@@ -58,7 +58,8 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
     columns partitions, so scikit-learn's checks that feed real-valued features do not apply.
     A method sets ``labels_`` (n_objects,) int32 with -1 for objects that no partition labelled,
     ``objective_``, ``history_`` and ``n_clusters_``, the number of clusters that win objects; if it is soft,
-    ``memberships_`` (n_objects, n_clusters) float32.
+    ``memberships_`` (n_objects, n_clusters) float32; if it has starts, ``start_objectives_``, a list of what
+    each was worth when the best was chosen: on the start's sample, where starts see no more.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
         facts = {
             "objects": f"{self.labels_.size:,}",
             "objects without any label": f"{n_missing:,}" if n_missing else None,
-            **{name.replace("_", " "): _short(value) for name, value in fit_results(self).items()},
+            **{name.replace("_", " "): value for name, value in fit_results(self).items()},
         }
         return facts_table(repr(self), facts)
 
@@ -301,7 +302,3 @@ class _Part(NamedTuple):
 
     block: Block
     undecided: np.ndarray
-
-
-def _short(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -33,6 +33,7 @@ from bigcons.solvers.hypergraph.incidence import (
     votes_of,
 )
 from bigcons.solvers.hypergraph.spectral import group_rows, leading_eigenvectors, one_thread
+from bigcons.solvers.starts import best_start
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
@@ -82,7 +83,9 @@ class Correspondence(ConsensusClusterer):
                 f"{name} stopped at max_iter while clusters still changed places; raise max_iter.",
                 ConvergenceWarning,
             )
-        self.history_ = {"start": [*range(len(objectives))], "objective": objectives}
+        if objectives:
+            self.start_objectives_ = objectives
+        self.history_ = {"pass": [1], "objective": [self.objective_]}
         self._vote(ensemble, engine, similarity, survey.unlabelled, out)
 
     @abstractmethod
@@ -93,7 +96,7 @@ class Correspondence(ConsensusClusterer):
     def _group(
         self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        """Return the best grouping, and the objective of every start."""
+        """Return the best grouping, and by what it was chosen of every start; empty without starts."""
 
     def _vote(
         self,
@@ -144,7 +147,7 @@ class _Alternating(Correspondence):
         self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
         sizes = np.diag(overlaps)
-        found = [
+        found = (
             alternate(
                 similarity,
                 offsets,
@@ -154,9 +157,8 @@ class _Alternating(Correspondence):
                 one_to_one=self._one_to_one,
             )
             for u in starting_partitions(offsets, self.n_clusters, seed)[: self.n_init]
-        ]
-        best = max(found, key=lambda grouping: grouping.objective)
-        return best, [grouping.objective for grouping in found]
+        )
+        return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
 
 
 class CCC(_Alternating):
@@ -175,8 +177,10 @@ class CCC(_Alternating):
         Sum over base clusters of their mean similarity to those of other partitions in their meta-cluster.
     converged_ : bool
         Whether the best start ended with every cluster in its place; if not, its best sweep counts.
-    history_ : dict
+    start_objectives_ : list of float
         The objective of every start.
+    history_ : dict
+        The objective, one entry.
 
     Notes
     -----
@@ -200,7 +204,7 @@ class CCU(_Alternating):
 
     Attributes
     ----------
-    labels_, memberships_, meta_clusters_, objective_, converged_, history_
+    labels_, memberships_, meta_clusters_, objective_, start_objectives_, converged_, history_
         As of `CCC`; no base cluster is left over, but a meta-cluster may become empty.
 
     Notes
@@ -234,6 +238,8 @@ class CCSVD(Correspondence):
     ----------
     labels_, memberships_, meta_clusters_, objective_, history_
         As of `CCC`.
+    start_objectives_ : list of float
+        The sum of squared distances of every start of k-means, with grouping="kmeans".
 
     Notes
     -----
@@ -257,9 +263,10 @@ class CCSVD(Correspondence):
     ) -> tuple[Grouping, list[float]]:
         values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
         rows = vectors * np.sqrt(values)
+        objectives: list[float] = []
         if self.grouping == "argmax":
             groups = np.abs(rows).argmax(axis=1)
         else:
-            groups = group_rows(rows, self.n_clusters, self.n_init, seed)
+            groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed)
         objective = mean_similarity(similarity, offsets, groups, self.n_clusters)
-        return Grouping(groups, objective), [objective]
+        return Grouping(groups, objective), objectives

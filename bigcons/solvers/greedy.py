@@ -20,6 +20,7 @@ from bigcons.progress import progress
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.best import average_criteria, closeness_to_centres
 from bigcons.solvers.hypergraph.incidence import check_overlaps_plan, fold_overlaps, votes_of
+from bigcons.solvers.starts import best_start
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int
@@ -51,6 +52,7 @@ class GreedyANMI(ConsensusClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     objective_ : the ANMI, weighted by known labels; no sweep lowers it
+    start_objectives_ : the ANMI that every start came to
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -90,7 +92,7 @@ class GreedyANMI(ConsensusClusterer):
             codes[~labelled] = -1
         searches = [_Search(ensemble, engine, codes, self.n_clusters) for codes in starts]
         records = self._sweep(ensemble, searches)
-        best = max(searches, key=lambda search: search.anmi)
+        best, self.start_objectives_ = best_start(searches, lambda search: search.anmi, lower_is_better=False)
         if records[-1]["moved"]:
             warn_user(
                 f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",

@@ -12,7 +12,7 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.assignment import SCORE
 from bigcons.seeding import generator
 from bigcons.solvers.base import MethodFacts, Output
-from bigcons.solvers.hypergraph.spectral import one_thread
+from bigcons.solvers.hypergraph.spectral import best_kmeans
 from bigcons.solvers.pass_clusterer import PassClusterer
 from bigcons.solvers.passes import Record, State, Stats
 from bigcons.solvers.plan import check_matrix_plan
@@ -75,6 +75,7 @@ class LabelKMeans(PassClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     objective_ : squared distances to the centres, lower is better; for "onehot" the utility of `QMI`
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -132,24 +133,22 @@ class LabelKMeans(PassClusterer):
     def _solve_coassociation(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
-        from sklearn.cluster import KMeans
-
         n_agree, n_seen = dense(ensemble, memory=1 << 62, client=engine)
         shares = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
         labelled = np.ones(ensemble.n_objects)
         labelled[survey.unlabelled] = 0.0  # alike in having no labels, they would make a cluster
         draw = generator(seed, "start.kmeans")
-        model = KMeans(
+        found, objectives = best_kmeans(
+            shares,
             self.n_clusters,
-            n_init=self.n_init,
+            self.n_init,
+            int(draw.integers(2**31)),
+            labelled,
             max_iter=self.max_iter,
             tol=self.tol,
-            random_state=int(draw.integers(2**31)),
         )
-        with one_thread():
-            found = model.fit(shares, sample_weight=labelled)
         record: Record = {"objective": float(found.inertia_)}
-        self._set_results([record], converged=bool(found.n_iter_ < self.max_iter))
+        self._set_results([record], objectives, converged=bool(found.n_iter_ < self.max_iter))
         self.n_passes_ = int(found.n_iter_)
         labels = found.labels_.astype(np.int32)
         self._publish_labels(ensemble, lambda b: labels[b.start : b.stop], survey.unlabelled, out)

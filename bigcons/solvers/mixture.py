@@ -136,6 +136,7 @@ class MixtureModel(SoftPassClusterer):
         object is not of the background
     background_share_ : share of the objects that the background takes, with ``background``
     objective_ : log-likelihood; no pass lowers it but by the smoothing of 1e-6
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -167,7 +168,7 @@ class MixtureModel(SoftPassClusterer):
         background = check_flag("background", self.background)
         return MixtureProblem(ensemble.offsets, self.n_clusters, self.init, background=background)
 
-    def _set_results(self, records: list[Record], *, converged: bool) -> None:
-        super()._set_results(records, converged=converged)
+    def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
+        super()._set_results(records, start_objectives, converged=converged)
         if self.background:
             self.background_share_ = float(np.exp(self._state["bias"][-1]))

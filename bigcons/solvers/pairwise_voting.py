@@ -8,6 +8,7 @@ from bigcons.coassociation import dense
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.passes import Record
+from bigcons.solvers.starts import best_start
 from bigcons.stores.ensemble import Ensemble
 
 
@@ -20,8 +21,9 @@ def solve_pairwise(
     tol: float,
     seed: int,
     engine: Engine,
-) -> tuple[np.ndarray, list[Record], bool]:
-    """Return clusters (n,) int32, the records of the passes and whether they settled, of the best start.
+) -> tuple[np.ndarray, list[Record], bool, list[float]]:
+    """Return clusters (n,) int32, the records of the passes and whether they settled, of the best start,
+    and the objectives of all starts.
 
     O(n^2 K) time a pass. Batch moves; objects stay on a tie; without any label they get -1.
     """
@@ -41,7 +43,12 @@ def solve_pairwise(
                 return assigned, records, True
         return assigned, records, False
 
-    return max(engine.map(restart, range(n_init)), key=lambda result: result[1][-1]["objective"])
+    found, objectives = best_start(
+        engine.map(restart, range(n_init)),
+        lambda result: result[1][-1]["objective"],
+        lower_is_better=False,
+    )
+    return *found, objectives
 
 
 def _move_all(

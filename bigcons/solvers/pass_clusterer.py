@@ -86,11 +86,11 @@ class PassClusterer(PredictingClusterer):
                 snapshots=workspace.snapshots,
             )
             self._problem, self._state = problem, solution.state
-            self._set_results(solution.records, converged=solution.converged)
+            self._set_results(solution.records, solution.start_objectives, converged=solution.converged)
             self._publish_solution(ensemble, engine, solution.carried, survey, out)
 
-    def _set_results(self, records: list[Record], *, converged: bool) -> None:
-        """Set what the records of the passes tell."""
+    def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
+        """Set what the starts and the records of the passes tell."""
         if not converged:
             warn_user(
                 f"{type(self).__name__} stopped at max_iter={self.max_iter} before it settled; "
@@ -98,6 +98,7 @@ class PassClusterer(PredictingClusterer):
                 ConvergenceWarning,
             )
         self.objective_ = records[-1]["objective"]
+        self.start_objectives_ = start_objectives
         self.n_passes_ = len(records)
         self.converged_ = converged
         self.history_ = as_history(

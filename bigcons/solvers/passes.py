@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import Packed, Pass, Record, Stage, run_stages
+from bigcons.execution.loop import Begun, Packed, Pass, Record, Stage, run_stages
 from bigcons.memory import Block
 from bigcons.progress import Progress
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
@@ -100,6 +100,8 @@ class Solution(NamedTuple):
     records: list[Record]
     """One a pass; the last judges ``state`` with what the objects carry."""
     converged: bool
+    start_objectives: list[float]
+    """Of every start on the sample, see `_finalists`."""
 
 
 class CarriedArrays(NamedTuple):
@@ -134,8 +136,11 @@ def solve_by_passes(
     ``n_finalists`` of them on all objects in the same passes, and return the best of these.
     """
 
-    def begin() -> Finalists:
-        finalists, rows = _finalists(problem, sample, n_init, n_finalists, max_passes, tol, seed, engine)
+    def begin() -> Begun[Finalists]:
+        found = _finalists(problem, sample, n_init, n_finalists, max_passes, tol, seed, engine)
+        return Begun(place(*found[:2]), found[2])
+
+    def place(finalists: Finalists, rows: np.ndarray | None) -> Finalists:
         if sample.shape[0] < ensemble.n_objects:
             return finalists._replace(following=[problem.for_all(state) for state in finalists.following])
         if rows is None:
@@ -164,7 +169,8 @@ def solve_by_passes(
     finalists, best = stage.state, _best(problem, stage.state)
     columns = slice(best * problem.n_carried, (best + 1) * problem.n_carried)
     carried = CarriedArrays(arrays, stage.generation, columns)
-    return Solution(finalists.judged[best], carried, finalists.records[best], stage.is_settled)
+    state, records = finalists.judged[best], finalists.records[best]
+    return Solution(state, carried, records, stage.is_settled, stage.start_objectives)
 
 
 def _visit_blocks(
@@ -198,10 +204,11 @@ def _finalists(
     tol: float,
     seed: int,
     engine: Engine,
-) -> tuple[Finalists, np.ndarray | None]:
-    """Return the best starts on the sample, and what its objects carry, side by side.
+) -> tuple[Finalists, np.ndarray | None, list[float]]:
+    """Return the best starts on the sample, what its objects carry, side by side, and all objectives.
 
-    Every start makes a few passes; the better quarter of them goes on until it settles.
+    Every start makes a few passes; the better quarter of them goes on until it settles. The objectives are
+    those where each start ended, of the others after their few passes.
     """
 
     def begin(number: int) -> _Start:
@@ -212,16 +219,21 @@ def _finalists(
     def end(start: _Start) -> _Start:
         return _go_on(problem, sample, start, max_passes, tol)
 
-    def rank(start: _Start) -> float:
-        return _rank(problem, start.alone.records[0][-1])
+    def rank(number: int) -> float:
+        return _rank(problem, starts[number].alone.records[0][-1])
 
-    begun = sorted(engine.map(begin, range(n_init)), key=rank)
-    kept = begun[: max(n_finalists, -(-n_init // 4))]
-    best = sorted(engine.map(end, kept), key=rank)[:n_finalists]
+    starts = list(engine.map(begin, range(n_init)))
+    order = sorted(range(n_init), key=rank)
+    kept = order[: max(n_finalists, -(-n_init // 4))]
+    for number, ended in zip(kept, engine.map(end, [starts[number] for number in kept]), strict=True):
+        starts[number] = ended
+    order.sort(key=rank)  # all of them: without a monotone objective one that went on may fall behind
+    best = [starts[number] for number in order[:n_finalists]]
     carried = [start.carried for start in best if start.carried is not None]
     states = [start.alone.judged[0] for start in best]
     finalists = Finalists([], states, [[] for _ in states], carries=False)
-    return finalists, np.concatenate(carried, axis=1) if carried else None
+    objectives = [start.alone.records[0][-1]["objective"] for start in starts]
+    return finalists, np.concatenate(carried, axis=1) if carried else None, objectives
 
 
 class _Start(NamedTuple):

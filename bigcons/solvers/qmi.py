@@ -80,6 +80,7 @@ class QMI(PassClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     objective_ : the utility, each partition weighted by the share of objects it saw; no pass lowers it
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -125,6 +126,7 @@ class KCC(PassClusterer):
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     objective_ : for "uc" the utility as of `QMI`, higher is better; for "uh" the summed distances ``-log
         f_kj(x_ij)``, lower is better
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes

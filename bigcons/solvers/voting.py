@@ -68,6 +68,7 @@ class IVC(PassClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     objective_ : labels that differ from the centre of their object's cluster; no pass raises it
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -97,6 +98,7 @@ class IPVC(PassClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     objective_ : summed distances of the objects to their clusters; usually falls, without a guarantee
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -131,6 +133,7 @@ class IPC(PassClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     objective_ : summed similarities of the objects to their clusters; usually rises, without a guarantee
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -170,7 +173,7 @@ class IPC(PassClusterer):
             memory=self.memory,
             remedy=", or use normalize='all' or the method ipvc",
         )
-        assigned, records, converged = solve_pairwise(
+        assigned, records, converged, start_objectives = solve_pairwise(
             ensemble,
             self.n_clusters,
             n_init=self.n_init,
@@ -179,5 +182,5 @@ class IPC(PassClusterer):
             seed=seed,
             engine=engine,
         )
-        self._set_results(records, converged=converged)
+        self._set_results(records, start_objectives, converged=converged)
         self._publish_labels(ensemble, lambda b: assigned[b.start : b.stop], survey.unlabelled, out)

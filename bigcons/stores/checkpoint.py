@@ -22,8 +22,9 @@ from bigcons.stores.places import place_of
 
 _CHECKSUM_BYTES = 4
 
-# To be raised whenever a solver packs its state in another way: 1 had the triangles of T row by row.
-SNAPSHOT_FORMAT = 2
+# To be raised whenever a snapshot holds other things: 1 had the triangles of T row by row, 2 no objectives of
+# the starts.
+SNAPSHOT_FORMAT = 3
 
 
 class BlockArrays(Protocol):

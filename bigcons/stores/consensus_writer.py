@@ -153,8 +153,8 @@ class ConsensusWriter:
 
 
 def fit_results(model: Any) -> dict[str, Any]:
-    """Return the scalar results of a fitted clusterer by name: objective, gap, passes and the like."""
-    names = ("objective", "gap", "n_clusters", "n_passes", "n_steps", "converged")
+    """Return the small results of a fitted clusterer by name: objective, those of the starts, passes, ..."""
+    names = ("objective", "start_objectives", "gap", "n_clusters", "n_passes", "n_steps", "converged")
     found = {name: getattr(model, f"{name}_", None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -19,4 +19,6 @@ def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)

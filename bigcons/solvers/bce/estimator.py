@@ -40,6 +40,7 @@ class BCE(SoftPassClusterer):
     memberships_ : (n_objects, n_clusters) float32, expected proportions of the clusters
     objective_ : lower bound of the log-likelihood, plus ``lap * sum log beta`` for the prior that ``lap``
         stands for; no pass lowers it
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes

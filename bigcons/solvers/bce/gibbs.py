@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import ClassVar, NamedTuple
 
@@ -17,6 +17,7 @@ from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.plan import check_plan, label_bytes
+from bigcons.solvers.starts import best_start
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int, check_number
@@ -71,7 +72,7 @@ class GibbsBCE(ConsensusClusterer):
     labels_ : (n_objects,) int32, -1 for objects that no partition labelled
     memberships_ : (n_objects, n_clusters) float32, mean share of each cluster in the labels of the object
     objective_ : log-likelihood of labels and clusters, mean over the samples of the chain kept
-    chain_objectives_ : the same of every chain
+    start_objectives_ : the same of every chain
     history_ : the log-likelihood after each sweep of the chain kept
     n_clusters_
 
@@ -112,7 +113,7 @@ class GibbsBCE(ConsensusClusterer):
             return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
 
         best, objectives = _run_chains(engine, run, self.n_init, n)
-        self.chain_objectives_ = objectives
+        self.start_objectives_ = objectives
         self.objective_ = best.objective
         self.history_ = {
             "sweep": [float(number) for number in range(1, len(best.log_likelihoods) + 1)],
@@ -216,16 +217,14 @@ def _run_chains(
     engine: Engine, run: Callable[[int], Chain], n_chains: int, n_objects: int
 ) -> tuple[Chain, list[float]]:
     """Return the most likely chain, the first of equals, and the objectives of all."""
-    best: Chain | None = None
-    objectives = []
     with (
         progress("GibbsBCE", n_chains * n_objects) as listener,
         closing(engine.map(run, range(n_chains))) as chains,
     ):
-        for chain in chains:
-            objectives.append(chain.objective)
-            if best is None or chain.objective > best.objective:
-                best = chain
-            listener.advance(n_objects)
-    assert best is not None  # noqa: S101 - n_init is at least 1
-    return best, objectives
+
+        def told() -> Iterator[Chain]:
+            for chain in chains:
+                listener.advance(n_objects)
+                yield chain
+
+        return best_start(told(), lambda chain: chain.objective, lower_is_better=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from bigcons.execution.loop import History, as_history, run_passes
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solvers.hypergraph.spectral import Embedding, n_different_rows, one_thread
+from bigcons.solvers.hypergraph.spectral import Embedding, best_kmeans, n_different_rows
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
@@ -46,6 +46,8 @@ class Centres(NamedTuple):
     """Sum of the squared distances of all rows to their centres."""
     history: History
     n_passes: int
+    start_objectives: list[float]
+    """The squared distances of every start, on the sample."""
 
     def labels_of(self, labels: np.ndarray) -> np.ndarray:
         """Return the clusters (rows,) int32 of objects by their base labels, -1 without any."""
@@ -80,12 +82,21 @@ def find_centres(
     rows = np.concatenate([rows[labelled], extra])
     share = ensemble.n_objects / len(sample)
     weights = np.repeat([share, 1.0], [len(rows) - len(extra), len(extra)])
-    first = _scikit_learn(rows, weights, settings, seed)
+    first, objectives = best_kmeans(
+        rows,
+        min(settings.n_clusters, n_different_rows(rows)),
+        settings.n_init,
+        int(generator(seed, "embedding.kmeans").integers(2**31)),
+        weights,
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+    )
     if len(sample) == ensemble.n_objects:
         history = {"pass": [first.n_iter_], "objective": [first.inertia_]}
-        return Centres(embedding, first.cluster_centers_, float(first.inertia_), history, 0)
+        return Centres(embedding, first.cluster_centers_, float(first.inertia_), history, 0, objectives)
     threshold = settings.tol * float(np.var(rows, axis=0).mean())
-    return _pass_on(embedding, ensemble, extra, first.cluster_centers_, threshold, settings, engine)
+    found = _pass_on(embedding, ensemble, extra, first.cluster_centers_, threshold, settings, engine)
+    return found._replace(start_objectives=objectives)
 
 
 def _pass_on(
@@ -120,7 +131,7 @@ def _pass_on(
             "or tol if the labels still change.",
             ConvergenceWarning,
         )
-    return Centres(embedding, judged, records[-1]["objective"], as_history(records), len(records))
+    return Centres(embedding, judged, records[-1]["objective"], as_history(records), len(records), [])
 
 
 def _sums_over(
@@ -141,19 +152,3 @@ def _assign(rows: np.ndarray, counted: np.ndarray, centres: np.ndarray) -> tuple
     sums, sizes = np.zeros_like(centres), np.zeros(len(centres))
     inertia = nearest_centres(rows, counted, centres, assigned, sums, sizes)
     return assigned, _Sums(sums, sizes, inertia)
-
-
-def _scikit_learn(rows: np.ndarray, weights: np.ndarray, settings: KMeansSettings, seed: int) -> Any:
-    """Return a fitted KMeans of rows, of as many clusters as there are different rows at the most."""
-    from sklearn.cluster import KMeans
-
-    draw = int(generator(seed, "embedding.kmeans").integers(2**31))
-    model = KMeans(
-        min(settings.n_clusters, n_different_rows(rows)),
-        n_init=settings.n_init,
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-        random_state=draw,
-    )
-    with one_thread():
-        return model.fit(rows, sample_weight=weights)

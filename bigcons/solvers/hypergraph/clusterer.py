@@ -77,6 +77,7 @@ class GraphClusterer(ConsensusClusterer):
             embedding, ensemble, survey.sample, extra_rows(embedding), self._kmeans, seed, engine
         )
         self.objective_, self.history_ = found.objective, found.history
+        self.start_objectives_ = found.start_objectives
         self.n_passes_ = 1 + found.n_passes  # that of the overlaps, and those of k-means
         self.singular_values_ = embedding.singular_values
 

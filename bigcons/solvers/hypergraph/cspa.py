@@ -50,6 +50,8 @@ class CSPA(GraphClusterer):
         Spectral: the sum of squared distances of k-means. METIS: the weight of the edges cut.
     singular_values_ : (at most n_clusters,) float64
         Of the normalised incidence matrix, for "spectral"; the first is 1.
+    start_objectives_ : list of float
+        Spectral: the sum of squared distances of every start of k-means, on its sample.
     history_ : dict
         A list per quantity with an entry per pass.
 

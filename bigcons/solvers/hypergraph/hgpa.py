@@ -49,6 +49,8 @@ class HGPA(GraphClusterer):
         "mtkahypar": the weight of the hyperedges cut. "spectral": the sum of squared distances of k-means.
     partitioner_ : str
         The one that was used.
+    start_objectives_ : list of float
+        "spectral": the sum of squared distances of every start of k-means, on its sample.
     history_ : dict
         A list per quantity with an entry per pass.
 

@@ -183,7 +183,7 @@ def cut_by_spectrum(weights: np.ndarray, n_groups: int, seed: int) -> np.ndarray
     normalised = weights / degrees / degrees[:, None]
     np.fill_diagonal(normalised, 1.0)  # lifts the eigenvalues from [-1, 1] to [0, 2]
     _, vectors = leading_eigenvectors(normalised, n_groups)
-    return group_rows(vectors, n_groups, KMEANS_STARTS, seed)
+    return group_rows(vectors, n_groups, KMEANS_STARTS, seed)[0]
 
 
 def cut_by_metis(weights: np.ndarray, n_groups: int, imbalance: float, seed: int) -> np.ndarray:

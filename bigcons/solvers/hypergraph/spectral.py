@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.seeding import generator
 from bigcons.solvers.hypergraph.incidence import votes_of
+from bigcons.solvers.starts import best_start
 
 # Above this many base clusters the few leading eigenvectors are found by Lanczos iterations.
 MOST_FOR_DENSE = 2_000
@@ -81,18 +82,42 @@ def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray
     return values, vectors * np.where(largest < 0, -1.0, 1.0)
 
 
-def group_rows(rows: np.ndarray, n_groups: int, n_init: int, seed: int) -> np.ndarray:
-    """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), of unit length."""
-    from sklearn.cluster import KMeans
-
+def group_rows(rows: np.ndarray, n_groups: int, n_init: int, seed: int) -> tuple[np.ndarray, list[float]]:
+    """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), scaled to unit
+    length, and the squared distances of every start.
+    """
     from bigcons.kernels.voting import normalise_rows
 
     rows = np.array(rows, order="C")
     normalise_rows(rows)
     draw = int(generator(seed, "base_clusters.kmeans").integers(2**31))
-    model = KMeans(min(n_groups, n_different_rows(rows)), n_init=n_init, random_state=draw)
+    model, objectives = best_kmeans(rows, min(n_groups, n_different_rows(rows)), n_init, draw)
+    return np.asarray(model.labels_, np.int64), objectives
+
+
+def best_kmeans(
+    rows: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    draw: int,
+    weights: np.ndarray | None = None,
+    **settings: float,
+) -> tuple[Any, list[float]]:
+    """Return scikit-learn's KMeans of the start with the least squared distances, and those of all starts.
+
+    The starts draw from one stream, as those of scikit-learn do, which keeps only the best one's distances.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.utils import check_random_state
+
+    stream = check_random_state(draw)
+
+    def start(_number: int) -> KMeans:
+        model = KMeans(n_clusters, n_init=1, random_state=stream, **settings)
+        return model.fit(rows, sample_weight=weights)
+
     with one_thread():
-        return np.asarray(model.fit_predict(rows), np.int64)
+        return best_start(map(start, range(n_init)), lambda model: model.inertia_)
 
 
 def n_different_rows(rows: np.ndarray) -> int:

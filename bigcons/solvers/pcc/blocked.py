@@ -27,10 +27,11 @@ from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import Pass, Record, Stage, run_stages
+from bigcons.execution.loop import Begun, Pass, Record, Stage, run_stages
 from bigcons.memory import Block, format_size
 from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
+from bigcons.solvers.pcc.extension import Extension
 from bigcons.solvers.pcc.solution import Solution, solution_at
 from bigcons.solvers.pcc.steps import threshold_after
 from bigcons.solvers.pcc.stretch import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
@@ -211,12 +212,13 @@ def first_moves(neighbours: list[list[int]], colours: list[int]) -> list[int]:
     return passes
 
 
-def _begin(problem: Problem, n_clusters: int, init: Init, seed: int, engine: Engine) -> None:
+def _begin(problem: Problem, n_clusters: int, init: Init, seed: int, engine: Engine) -> Begun[None]:
     """Write the first memberships as generation 0."""
     if isinstance(init, np.ndarray):
         init = start.given(init, problem.pairs.n_objects, n_clusters)
     for _ in engine.map(partial(_write_start, problem, n_clusters, init, seed), problem.blocks):
         pass
+    return Begun(None, init.start_objectives if isinstance(init, Extension) else [])
 
 
 def _write_start(problem: Problem, n_clusters: int, init: Init, seed: int, block: Block) -> None:

@@ -98,6 +98,9 @@ class PCC(SoftPredictingClusterer):
     objective_ : the objective; for pairs="all" less a part that memberships do not change: ``sum c_ij^2 /
         N_ij`` for "l2"; with prototypes it is ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` as they see
         it, for "kl" the negative log-likelihood
+    start_objectives_ : the objective of every start when the best was chosen: on the start's subsample the
+        "l2" of its pairs, whatever the divergence (and with weights, if there are any); of a single start
+        from random or given memberships, and of each of the heap's, where it ended
     gap_ : largest relative KKT gap left, the measure that ``tol`` bounds
     approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
     weights_ : (n_partitions,) float64, the weights of the partitions; with pairs="all" and "l2"
@@ -189,6 +192,7 @@ class PCC(SoftPredictingClusterer):
         self.n_passes_ = solution.n_passes
         self.converged_ = solution.converged
         self.history_ = solution.history
+        self.start_objectives_ = solution.start_objectives
         if self._uses_prototypes:
             self.approximation_error_ = solution.history["error"][-1]
         if solution.state is not None:

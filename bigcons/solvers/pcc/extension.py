@@ -19,6 +19,8 @@ class Extension(NamedTuple):
 
     ensemble: Ensemble
     estimate: State
+    start_objectives: list[float]
+    """Of every start on the objects that were solved."""
 
     def __call__(self, block: Block) -> np.ndarray:
         """Return the memberships (rows, K) float32 of a block."""
@@ -32,5 +34,6 @@ def extend_subsample(
     ensemble: Ensemble, sample: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
 ) -> Extension:
     """Solve the rows ``sample`` of labels from ``n_init`` starts; return the way to place all objects."""
-    estimate, _ = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine)
-    return Extension(ensemble, estimate.scaled(ensemble.n_objects / sample.shape[0]))
+    found = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine)
+    estimate = found.state.scaled(ensemble.n_objects / sample.shape[0])
+    return Extension(ensemble, estimate, found.start_objectives)

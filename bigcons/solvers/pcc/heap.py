@@ -10,6 +10,7 @@ from bigcons.progress import progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.solution import Solution
 from bigcons.solvers.pcc.stretch import Graph, graph_of, mean_weight, stretch_steps, take_stretch
+from bigcons.solvers.starts import best_start
 from bigcons.stores.pairs import PairTable
 
 
@@ -37,11 +38,12 @@ def solve_pairs(
     else:
         draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
         starts = [draw(pairs.n_objects, n_clusters, seed, 0, number) for number in range(n_init)]
-    runs = [
+    runs = (
         _descend(graph, memberships, divergence, isinstance(init, str), max_steps, tol)
         for memberships in starts
-    ]
-    return min(runs, key=lambda run: run.objective)
+    )
+    best, objectives = best_start(runs, lambda run: run.objective)
+    return best._replace(start_objectives=objectives)
 
 
 def _descend(
@@ -70,6 +72,5 @@ def _descend(
             if record["gap"] <= tol:
                 break
     last = records[-1]
-    return Solution(
-        memberships, last["objective"], last["gap"], last["gap"] <= tol, len(records), as_history(records)
-    )
+    objective, gap = last["objective"], last["gap"]
+    return Solution(memberships, objective, gap, gap <= tol, len(records), as_history(records), [objective])

@@ -43,6 +43,8 @@ class Solution(NamedTuple):
     converged: bool
     n_passes: int
     history: History
+    start_objectives: list[float]
+    """Of every start, where the best was chosen; of one that had no rival the objective of the solution."""
     state: State | None = None
     """The all-pairs state of the memberships, where the solver has it anyhow."""
     tables: Tables | None = None
@@ -71,6 +73,7 @@ def solution_at(
         stage.is_settled,
         len(stage.records),
         as_history(stage.records),
+        stage.start_objectives or [stage.records[-1]["objective"]],
         state,
         tables,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from bigcons.coassociation.factorised import State, Weights, add_states, state_of_block
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import Packed, Pass, Record, Stage, run_stages
+from bigcons.execution.loop import Begun, Packed, Pass, Record, Stage, run_stages
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
@@ -156,17 +156,18 @@ def _begin(
     engine: Engine,
     arrays: BlockArrays,
     weights: Weights | str | None,
-) -> State:
+) -> Begun[State]:
     """Write the first memberships as generation 0; return their state."""
     offsets = ensemble.offsets
-    estimate = None
+    estimate: State | None = None
+    start_objectives: list[float] = []
     if isinstance(weights, str):
-        unweighted, _ = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, engine)
+        unweighted = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, engine).state
         weights = information_weights(unweighted, offsets)
     if not isinstance(init, str):
         init = start.given(init, ensemble.n_objects, n_clusters)
     elif init == "subsample":
-        estimate, memberships = solve_subsample(
+        estimate, memberships, start_objectives = solve_subsample(
             survey.sample, offsets, n_clusters, n_init, seed, engine, weights
         )
         if survey.sample.shape[0] == ensemble.n_objects:
@@ -186,7 +187,8 @@ def _begin(
         return state
 
     with progress("start of PCC", ensemble.n_objects) as listener:
-        return fold(engine, ensemble.blocks(), first_memberships, add_states, progress=listener)
+        state = fold(engine, ensemble.blocks(), first_memberships, add_states, progress=listener)
+    return Begun(state, start_objectives)
 
 
 def _pack(state: State) -> Packed:

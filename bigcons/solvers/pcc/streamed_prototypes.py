@@ -11,7 +11,7 @@ from bigcons.coassociation.grouped import add_tables, choose_centres, tables_of_
 from bigcons.divergences import Divergence
 from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
-from bigcons.execution.loop import Packed, Pass, Record, Stage, run_stages
+from bigcons.execution.loop import Begun, Packed, Pass, Record, Stage, run_stages
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
@@ -237,15 +237,18 @@ def _begin(
     init: start.Init,
     n_init: int,
     seed: int,
-) -> Point:
+) -> Begun[Point]:
     """Write the first memberships as generation 0, and group them."""
     ensemble, offsets, arrays, divergence = passes.ensemble, passes.offsets, passes.arrays, passes.divergence
     estimate = None
+    start_objectives: list[float] = []
     if not isinstance(init, str):
         init = start.given(init, ensemble.n_objects, n_clusters)
         init = init if divergence.name == "l2" else start.softened(init)
     elif init == "subsample":
-        _, memberships = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, passes.engine)
+        _, memberships, start_objectives = solve_subsample(
+            survey.sample, offsets, n_clusters, n_init, seed, passes.engine
+        )
         init = start.softened(memberships)
         if survey.sample.shape[0] < ensemble.n_objects:
             estimate = _refined(survey.sample, offsets, init, n_prototypes, divergence)
@@ -264,7 +267,7 @@ def _begin(
     centres = choose_centres(passes.sample(0), n_prototypes) if estimate is None else estimate.centres
     tables = passes.group(centres, 0)
     found = passes.evaluate(tables, 0)
-    return Point(tables, found.objective, found.gap)
+    return Begun(Point(tables, found.objective, found.gap), start_objectives)
 
 
 def _refined(

@@ -12,6 +12,7 @@ from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.all_pairs import MOVE_ALL, RELAXATION, apply_change, update_block
+from bigcons.solvers.starts import best_start
 from bigcons.solvers.survey import mean_pair_weight
 
 SUBSAMPLE = 2048
@@ -32,6 +33,15 @@ class _Start(NamedTuple):
     memberships: np.ndarray
 
 
+class Solved(NamedTuple):
+    """The best start where it settled, and what all were worth."""
+
+    state: State
+    memberships: np.ndarray
+    start_objectives: list[float]
+    """Of every start when the best was chosen: the squared divergence over the pairs of the subsample."""
+
+
 def solve_subsample(
     labels: np.ndarray,
     offsets: np.ndarray,
@@ -40,8 +50,8 @@ def solve_subsample(
     seed: int,
     engine: Engine,
     weights: Weights | None = None,
-) -> tuple[State, np.ndarray]:
-    """Solve a few thousand objects from ``n_init`` random starts; return the best state and memberships.
+) -> Solved:
+    """Solve a few thousand objects from ``n_init`` random starts.
 
     Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
     optimum, which need not be the lowest.
@@ -72,5 +82,5 @@ def solve_subsample(
             yield found
 
     with progress("starts of PCC", n_init, "starts") as listener:
-        best = min(begun(listener), key=lambda found: found.state.objective)
-    return go_on(best, LONG_PASSES, LONG_TOL)
+        best, objectives = best_start(begun(listener), lambda found: found.state.objective)
+    return Solved(*go_on(best, LONG_PASSES, LONG_TOL), objectives)
