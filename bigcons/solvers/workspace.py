@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.execution.engine import Engine
+from bigcons.execution.loop import passes_kept
 from bigcons.stores.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
 from bigcons.stores.locks import writer_lock
 from bigcons.stores.place import Place
@@ -39,8 +41,8 @@ def open_workspace(
 
     Its block arrays have ``n_columns`` of ``dtype``.
     With ``out`` it is the folder ``<out>.partial``: kept when the solve fails or is interrupted, removed
-    when it succeeds, emptied at the start unless ``resume``. Raises LockedStoreError, on a disk, if another
-    solve works in it.
+    when it succeeds, emptied at the start unless ``resume``, with a warning if passes are lost. Raises
+    LockedStoreError, on a disk, if another solve works in it.
     """
     if out is None and engine.shares_memory:
         yield Workspace(MemoryBlocks(), None)
@@ -50,18 +52,37 @@ def open_workspace(
             yield Workspace(FileBlocks(directory, n_columns, dtype), None)
         return
     folder = partial_folder(out)
+    snapshots = Snapshots(folder, fingerprint)
     with _locked(folder):
         if not resume:
+            _tell_what_is_discarded(snapshots)
             folder.remove()
         # of a solve that is resumed `fit` tells, for there is something to keep before the workspace is open
         with nullcontext() if resume else telling_what_is_kept(out):
-            yield Workspace(FileBlocks(folder, n_columns, dtype), Snapshots(folder, fingerprint))
+            yield Workspace(FileBlocks(folder, n_columns, dtype), snapshots)
         folder.remove()
 
 
 def _locked(folder: Place) -> AbstractContextManager[object]:
     """Return the sole right to a folder of a disk; in a bucket a killed solve would hold it for a minute."""
     return writer_lock(folder) if isinstance(folder, DiskPlace) else nullcontext()
+
+
+def _tell_what_is_discarded(snapshots: Snapshots) -> None:
+    """Tell of passes of an earlier run that are about to be removed, and whether it could have gone on."""
+    try:
+        n_passes = passes_kept(snapshots)
+    except CorruptStoreError:  # nothing that anybody could go on with
+        return
+    except InvalidInputError:
+        logger.warning("What %s keeps of a run with other parameters or data is discarded.", snapshots.folder)
+        return
+    if n_passes is not None:
+        logger.warning(
+            "What an earlier run kept in %s (passes: %d) is discarded; "
+            "resume=True (--resume) would have gone on with it.",
+            *(snapshots.folder, n_passes),
+        )
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -178,6 +179,52 @@ def test_interrupt__says_how_to_go_on(stored: Path, tmp_path: Path, monkeypatch,
     with pytest.raises(KeyboardInterrupt):
         PCC(**PARAMETERS).fit(stored, out=tmp_path / "consensus.zarr")
     assert "resume=True" in caplog.text
+
+
+def discarding(n_passes: int, out: Path) -> str:
+    return (
+        f"What an earlier run kept in {out}.partial (passes: {n_passes}) is discarded; "
+        "resume=True (--resume) would have gone on with it."
+    )
+
+
+def test_solve__anew_tells_what_it_discards_while_it_is_still_there(
+    stored: Path, undisturbed: PCC, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "consensus.zarr"
+    die("snapshot", 3, stored, out)
+    told: list[tuple[str, bool]] = []
+
+    def tell(message: str, *arguments: object) -> None:
+        told.append((message % arguments, (tmp_path / "consensus.zarr.partial/snapshot.npz").exists()))
+
+    monkeypatch.setattr(logging.getLogger("bigcons"), "warning", tell)
+    model = PCC(**PARAMETERS).fit(stored, out=out)
+    assert told == [(discarding(2, out), True)]
+    assert bits(model) == bits(undisturbed)
+
+
+def test_solve__anew_promises_nothing_of_what_it_could_not_have_continued(
+    stored: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "consensus.zarr"
+    die("snapshot", 2, stored, out)
+    PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out)
+    assert "keeps of a run with other parameters or data is discarded" in caplog.text
+    assert "--resume" not in caplog.text
+    caplog.clear()
+    PCC(**PARAMETERS).fit(stored, out=out, overwrite=True)
+    assert "discarded" not in caplog.text
+
+
+def test_solve_command__tells_in_one_line_what_it_discards(stored: Path, tmp_path: Path) -> None:
+    out = tmp_path / "consensus.zarr"
+    options = [str(stored), "-k", "5", "--tol", "1e-5", "--random-state", "3", "-o", str(out)]
+    die("snapshot", 2, stored, out)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "bigcons", "solve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
+    assert [line for line in done.stderr.splitlines() if "discarded" in line] == [discarding(1, out)]
 
 
 def kept(caplog: pytest.LogCaptureFixture) -> int:
