@@ -37,6 +37,22 @@ def test_best__scores_are_the_criteria_of_the_labels(labels, criterion, weighted
     np.testing.assert_array_equal(model.labels_, labels[:, model.best_partition_])
 
 
+@given(
+    label_matrices(min_objects=8, max_objects=30, max_clusters=12, max_partitions=4),
+    st.sampled_from(sorted(OF_TWO_CLUSTERINGS)),
+    st.booleans(),
+)
+def test_best__scores_equal_partitions_the_same_to_the_bit(labels, criterion, weighted):
+    labels = dense_codes(labels)[1]
+    M = labels.shape[1]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("bigcons.solvers.best.CELLS", 1)  # as few tables at once as ever
+        model = BEST(len(labels), criterion=criterion, weighted=weighted).fit(np.tile(labels, 3))
+    scores = model.scores_.reshape(3, M)
+    assert (scores == scores[0]).all()
+    assert model.best_partition_ < M
+
+
 @given(label_matrices())
 def test_best__by_default_has_the_largest_anmi(labels):
     ensemble, labels = dense_codes(labels)

@@ -166,6 +166,17 @@ def test_tables__of_criteria_are_the_public_functions(pair):
         assert criterion(table.T) == pytest.approx(criterion(table), abs=1e-12)
 
 
+@settings(deadline=None)
+@given(pair=clusterings(), seed=st.integers(0, 99))
+def test_tables__of_symmetric_criteria_may_be_stacked(pair, seed):
+    table = contingency(*pair)
+    tables = np.array([[table, 3 * table], [table + 1, np.random.default_rng(seed).permuted(table, axis=0)]])
+    for criterion in OF_TWO_CLUSTERINGS.values():
+        expected = [[criterion(each) for each in row] for row in tables]
+        np.testing.assert_allclose(criterion(tables), expected, rtol=0, atol=1e-12)
+        assert isinstance(criterion(table), float)
+
+
 # Worked examples
 
 

@@ -1,7 +1,8 @@
 """Criteria that count objects or pairs of objects on which two clusterings agree.
 
 Each is a function of their contingency table, and stands twice: for two clusterings, and for a table
-``(n_classes, n_clusters)`` that has an object; empty rows and columns do no harm.
+``(n_classes, n_clusters)`` that has an object; empty rows and columns do no harm. The symmetric ones take a
+stack of tables ``(..., n_classes, n_clusters)`` too, and return as many values.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def matching_accuracy(truth: Any, labels: Any) -> float:
     numbers, those left over match nothing (Lourenço et al. 2015, section 5). In (0, 1], 1 if equal up
     to names. Labels are as in `contingency`.
     """
-    return matching_accuracy_of_table(truth_table(truth, labels))
+    return float(matching_accuracy_of_table(truth_table(truth, labels)))
 
 
 def consistency_index(truth: Any, labels: Any, *, matching: str = "hungarian") -> float:
@@ -46,7 +47,7 @@ def micro_precision(truth: Any, labels: Any, *, mode: str = "greedy") -> float:
     the largest class, which then cannot be: compare with them by the default.
     """
     check_choice("mode", mode, tuple(_MODES))
-    return _MODES[mode](truth_table(truth, labels))
+    return float(_MODES[mode](truth_table(truth, labels)))
 
 
 def purity(truth: Any, labels: Any) -> float:
@@ -65,7 +66,7 @@ def rand_index(a: Any, b: Any) -> float:
     when there are many clusters; `adjusted_rand` is corrected for that. The Rand distance of Nguyen and
     Caruana (2007), which they call adjusted, is 1 minus this index.
     """
-    return rand_index_of_table(contingency(a, b))
+    return float(rand_index_of_table(contingency(a, b)))
 
 
 def adjusted_rand(truth: Any, labels: Any) -> float:
@@ -73,7 +74,7 @@ def adjusted_rand(truth: Any, labels: Any) -> float:
 
     Symmetric. 1 if both clusterings put all objects together, or both put each alone.
     """
-    return adjusted_rand_of_table(truth_table(truth, labels))
+    return float(adjusted_rand_of_table(truth_table(truth, labels)))
 
 
 def van_dongen(a: Any, b: Any) -> float:
@@ -82,15 +83,16 @@ def van_dongen(a: Any, b: Any) -> float:
     ``1 - (sum of row maxima + sum of column maxima) / 2n`` of the contingency table (Nguyen and Caruana
     2007, section 5). A symmetric distance in [0, 1), 0 if equal up to names.
     """
-    return van_dongen_of_table(contingency(a, b))
+    return float(van_dongen_of_table(contingency(a, b)))
 
 
-def matching_accuracy_of_table(table: np.ndarray) -> float:
-    """Return `matching_accuracy` from a contingency table."""
+def matching_accuracy_of_table(tables: np.ndarray) -> Any:
+    """Return `matching_accuracy` from contingency tables."""
     from scipy.optimize import linear_sum_assignment
 
-    matched = table[linear_sum_assignment(table, maximize=True)].sum()
-    return float(matched / table.sum())
+    each = tables.reshape(-1, *tables.shape[-2:])
+    matched = [table[linear_sum_assignment(table, maximize=True)].sum() for table in each]
+    return np.reshape(matched, tables.shape[:-2])[()] / tables.sum(axis=(-2, -1))
 
 
 def greedy_accuracy_of_table(table: np.ndarray) -> float:
@@ -110,27 +112,27 @@ def purity_of_table(table: np.ndarray) -> float:
     return float(table.max(axis=0).sum() / table.sum())
 
 
-def rand_index_of_table(table: np.ndarray) -> float:
-    """Return `rand_index` from a contingency table."""
-    together, in_rows, in_columns, all_pairs = _pairs_joined(table)
-    if all_pairs == 0:
-        return 1.0
-    return float((all_pairs - in_rows - in_columns + 2 * together) / all_pairs)
+def rand_index_of_table(tables: np.ndarray) -> Any:
+    """Return `rand_index` from contingency tables."""
+    together, in_rows, in_columns, all_pairs = _pairs_joined(tables)
+    no_pair = all_pairs == 0
+    return (all_pairs - in_rows - in_columns + 2 * together + no_pair) / (all_pairs + no_pair)
 
 
-def adjusted_rand_of_table(table: np.ndarray) -> float:
-    """Return `adjusted_rand` from a contingency table."""
-    together, in_rows, in_columns, all_pairs = _pairs_joined(table)
-    if in_rows == in_columns and in_rows in (0.0, all_pairs):
-        return 1.0
-    by_chance = in_rows * in_columns / all_pairs
-    return float((together - by_chance) / ((in_rows + in_columns) / 2 - by_chance))
+def adjusted_rand_of_table(tables: np.ndarray) -> Any:
+    """Return `adjusted_rand` from contingency tables."""
+    together, in_rows, in_columns, all_pairs = _pairs_joined(tables)
+    is_trivial = (in_rows == in_columns) & ((in_rows == 0) | (in_rows == all_pairs))
+    by_chance = in_rows * in_columns / np.maximum(all_pairs, 1.0)
+    at_most = np.where(is_trivial, 1.0, (in_rows + in_columns) / 2 - by_chance)
+    return np.where(is_trivial, 1.0, (together - by_chance) / at_most)[()]
 
 
-def van_dongen_of_table(table: np.ndarray) -> float:
-    """Return `van_dongen` from a contingency table."""
-    n = table.sum()
-    return float((2 * n - table.max(axis=1).sum() - table.max(axis=0).sum()) / (2 * n))
+def van_dongen_of_table(tables: np.ndarray) -> Any:
+    """Return `van_dongen` from contingency tables."""
+    n = tables.sum(axis=(-2, -1))
+    kept = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
+    return (2 * n - kept) / (2 * n)
 
 
 _MODES = {
@@ -140,11 +142,14 @@ _MODES = {
 }
 
 
-def _pairs_joined(table: np.ndarray) -> tuple[float, float, float, float]:
+def _pairs_joined(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return how many pairs both clusterings join, that of the rows, that of the columns; and all pairs."""
-    joined = (table, table.sum(axis=1), table.sum(axis=0), table.sum())
-    together, in_rows, in_columns, all_pairs = (float(_pairs(counts).sum()) for counts in joined)
-    return together, in_rows, in_columns, all_pairs
+    return (
+        _pairs(tables).sum(axis=(-2, -1)),
+        _pairs(tables.sum(axis=-1)).sum(axis=-1),
+        _pairs(tables.sum(axis=-2)).sum(axis=-1),
+        _pairs(tables.sum(axis=(-2, -1))),
+    )
 
 
 def _pairs(n_objects: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from bigcons.metrics.agreement import (
 )
 from bigcons.metrics.information import nmi_of_table, variation_of_information_of_table
 
-Criterion = Callable[[np.ndarray], float]
+Criterion = Callable[[np.ndarray], Any]
+"""Of one table ``(ka, kb)``, a number."""
 
 OF_TWO_CLUSTERINGS: dict[str, Criterion] = {
     "adjusted_rand": adjusted_rand_of_table,
@@ -26,7 +28,7 @@ OF_TWO_CLUSTERINGS: dict[str, Criterion] = {
     "van_dongen": van_dongen_of_table,
     "variation_of_information": variation_of_information_of_table,
 }
-"""Symmetric: neither clustering is the true one."""
+"""Symmetric: neither clustering is the true one. They take stacks of tables ``(..., ka, kb)``, too."""
 
 OF_TRUTH: dict[str, Criterion] = {
     **OF_TWO_CLUSTERINGS,

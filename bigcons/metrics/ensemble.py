@@ -60,22 +60,41 @@ def average_criterion(
     """
     if isinstance(criterion, str):
         check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
-        criterion = OF_TWO_CLUSTERINGS[criterion]
-    elif not callable(criterion):
+        of_table: Criterion = OF_TWO_CLUSTERINGS[criterion]
+    elif callable(criterion):
+        of_table = _one_by_one(criterion)
+    else:
         raise InvalidInputError(
             f"criterion has type {type(criterion).__name__}; pass a name such as 'nmi', or a function of a "
             "contingency table."
         )
-    return average_of_tables(criterion, partition_tables(x, labels, client=client), weighted=weighted)
+    return average_of_tables(of_table, partition_tables(x, labels, client=client), weighted=weighted)
 
 
 def average_of_tables(criterion: Criterion, tables: Sequence[np.ndarray], *, weighted: bool) -> float:
-    """Return `average_criterion` from the contingency tables of labels with every partition."""
-    shared = [table[table.any(axis=1)][:, table.any(axis=0)] for table in tables if table.any()]
+    """Return `average_criterion` from the contingency tables of labels with every partition.
+
+    ``criterion`` takes stacks of tables, as those of `OF_TWO_CLUSTERINGS` do.
+    """
+    shared = [table for table in tables if table.any()]
     if not shared:
         raise InvalidInputError("no object has a label in labels and in a partition; pass other labels.")
-    weights = [table.sum() for table in shared] if weighted else None
-    return float(np.average([criterion(table) for table in shared], weights=weights))
+    widths = np.array([table.shape[1] for table in shared])
+    values, sizes = np.empty(len(shared)), np.empty(len(shared))
+    for width in np.unique(widths):
+        alike = np.flatnonzero(widths == width)
+        stack = np.stack([shared[u] for u in alike])
+        values[alike], sizes[alike] = criterion(stack), stack.sum(axis=(-2, -1))
+    return float(np.average(values, weights=sizes if weighted else None))
+
+
+def _one_by_one(criterion: Criterion) -> Criterion:
+    """Return a criterion of stacks by one of a single table, every row and column with an object."""
+
+    def of_stack(tables: np.ndarray) -> np.ndarray:
+        return np.array([criterion(table[table.any(axis=1)][:, table.any(axis=0)]) for table in tables])
+
+    return of_stack
 
 
 def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.ndarray]:

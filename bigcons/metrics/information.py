@@ -16,7 +16,7 @@ def nmi(a: Any, b: Any) -> float:
     In [0, 1], 1 if equal up to names; 0 by definition if one of them has a single cluster
     (Strehl and Ghosh 2002, equation 2). Labels are as in `contingency`.
     """
-    return nmi_of_table(contingency(a, b))
+    return float(nmi_of_table(contingency(a, b)))
 
 
 def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
@@ -41,45 +41,53 @@ def variation_of_information(a: Any, b: Any) -> float:
     A metric of clusterings (Meilă 2007): symmetric, 0 exactly if they are equal up to names, at most
     ``log n``. Labels are as in `contingency`. Nguyen and Caruana (2007) do not say which logarithm they take.
     """
-    return variation_of_information_of_table(contingency(a, b))
+    return float(variation_of_information_of_table(contingency(a, b)))
 
 
-def nmi_of_table(table: np.ndarray) -> float:
-    """Return the NMI from a contingency table; empty rows and columns, or no object at all, do no harm."""
-    rows, columns = table.sum(axis=1), table.sum(axis=0)
-    if np.count_nonzero(rows) < 2 or np.count_nonzero(columns) < 2:
-        return 0.0
-    of_rows, of_columns, joint = _entropy(rows), _entropy(columns), _entropy(table.ravel())
-    information = (of_rows + of_columns - joint) / np.sqrt(of_rows * of_columns)
-    return float(np.clip(information, 0.0, 1.0))  # rounding may step over either end
-
-
-def mutual_information_of_table(table: np.ndarray) -> float:
-    """Return the mutual information in nats from a table of counts, which need not be whole.
+def nmi_of_table(tables: np.ndarray) -> Any:
+    """Return the NMI from contingency tables ``(..., ka, kb)``, one each.
 
     Empty rows and columns, or no object at all, do no harm.
     """
-    if not table.any():
-        return 0.0
-    joint = _entropy(table.ravel())
-    return max(_entropy(table.sum(axis=1)) + _entropy(table.sum(axis=0)) - joint, 0.0)
+    of_rows, of_columns, joint = _entropies(tables)
+    both = of_rows * of_columns
+    is_single = both == 0  # the entropy of a single cluster is 0 exactly, that of more is not
+    information = (of_rows + of_columns - joint) / np.sqrt(both + is_single)
+    return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may step over either end
 
 
-def variation_of_information_of_table(table: np.ndarray) -> float:
-    """Return `variation_of_information` from a contingency table; empty rows and columns do no harm.
+def mutual_information_of_table(tables: np.ndarray) -> Any:
+    """Return the mutual information in nats from tables of counts ``(..., ka, kb)``, which need not be whole.
 
-    Summed as the entropies of each clustering given the other, whose terms are never negative: two
-    clusterings that are equal get 0, not a rounding error.
+    Empty rows and columns, or no object at all, do no harm.
     """
-    row, column = np.nonzero(table)
-    cells = table[row, column]
-    given_row = np.log(table.sum(axis=1)[row] / cells)
-    given_column = np.log(table.sum(axis=0)[column] / cells)
-    return float((cells * (given_row + given_column)).sum() / cells.sum())
+    of_rows, of_columns, joint = _entropies(tables)
+    return np.maximum(of_rows + of_columns - joint, 0.0)
 
 
-def _entropy(counts: np.ndarray) -> float:
-    """Return the entropy in nats of ``counts``, zeros allowed."""
-    counts = counts[counts > 0]
-    shares = counts / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
+def variation_of_information_of_table(tables: np.ndarray) -> Any:
+    """Return `variation_of_information` from contingency tables ``(..., ka, kb)``, one each.
+
+    Empty rows and columns do no harm. Summed as the entropies of each clustering given the other, whose terms
+    are never negative: two clusterings that are equal get 0, not a rounding error.
+    """
+    from scipy.special import xlogy
+
+    rows, columns = tables.sum(axis=-1, keepdims=True), tables.sum(axis=-2, keepdims=True)
+    cells = np.where(tables > 0, tables, 1)
+    lost = xlogy(tables, (rows / cells) * (columns / cells))
+    return lost.sum(axis=(-2, -1)) / tables.sum(axis=(-2, -1))
+
+
+def _entropies(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the entropies in nats of the rows, of the columns and of the cells of each table."""
+    from scipy.special import entr
+
+    total = np.asarray(tables.sum(axis=(-2, -1)))
+    n = np.where(total > 0, total, 1)
+    in_rows, in_columns = tables.sum(axis=-1), tables.sum(axis=-2)
+    return (
+        entr(in_rows / n[..., None]).sum(axis=-1),
+        entr(in_columns / n[..., None]).sum(axis=-1),
+        entr(tables / n[..., None, None]).sum(axis=(-2, -1)),
+    )

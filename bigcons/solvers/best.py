@@ -9,8 +9,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
-from bigcons.metrics.ensemble import average_of_tables
+from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS, Criterion
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.incidence import (
     check_overlaps_plan,
@@ -25,6 +24,9 @@ from bigcons.validation import check_choice, check_flag
 
 DISTANCES = ("van_dongen", "variation_of_information")
 """The criteria that are best when low."""
+
+CELLS = 1 << 20
+"""Cells of contingency tables that are looked at together, about: 8 MB, and a few times that for logs."""
 
 
 class BEST(ConsensusClusterer):
@@ -137,11 +139,36 @@ def average_criteria(
 ) -> np.ndarray:
     """Return the average criterion (M,) of each candidate with all partitions, NaN for the others."""
     scores = np.full(len(offsets) - 1, np.nan)
-    for u in candidates:
-        rows = overlaps[offsets[u] : offsets[u + 1]]
-        tables = np.split(rows.astype(np.int64), offsets[1:-1], axis=1)
-        scores[u] = average_of_tables(OF_TWO_CLUSTERINGS[criterion], tables, weighted=weighted)
+    n_clusters, of_tables = np.diff(offsets), OF_TWO_CLUSTERINGS[criterion]
+    for k in np.unique(n_clusters[candidates]):
+        alike = candidates[n_clusters[candidates] == k]
+        # none alone, for whom numpy would add in another order: partitions that are equal must score the same
+        n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // CELLS))
+        for some in np.array_split(alike, n_parts):
+            scores[some] = _averages(overlaps, offsets, some, of_tables, weighted=weighted)
     return scores
+
+
+def _averages(
+    overlaps: np.ndarray, offsets: np.ndarray, some: np.ndarray, criterion: Criterion, *, weighted: bool
+) -> np.ndarray:
+    """Return the averages (some,) of partitions ``some`` that have the same number of clusters.
+
+    Their tables with all partitions of one other number are a stack, which the criterion takes at once.
+    """
+    n_clusters = np.diff(offsets)
+    own = offsets[some] + np.arange(n_clusters[some[0]])[:, None]
+    total, weight = np.zeros(len(some)), np.zeros(len(some))
+    for k in np.unique(n_clusters):
+        other = offsets[:-1][n_clusters == k] + np.arange(k)[:, None]
+        cells = overlaps[own[:, None, :, None], other[:, None, :]]  # tables last, for sums over many at once
+        sizes = cells.sum(axis=(0, 1))
+        cells[0, 0][sizes == 0] = 1.0  # no table without an object; its value does not count
+        weights = sizes if weighted else sizes > 0
+        values = criterion(np.moveaxis(cells, (0, 1), (-2, -1)))
+        total += (values * weights).sum(axis=1)
+        weight += weights.sum(axis=1)
+    return total / weight
 
 
 def closeness_to_centres(overlaps: np.ndarray, offsets: np.ndarray, winner: int) -> np.ndarray:
