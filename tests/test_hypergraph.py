@@ -19,7 +19,7 @@ from bigcons.errors import (
     UnlabelledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.kernels.overlaps import WORDS, add_overlaps, count_overlaps
+from bigcons.kernels.overlaps import TILE, WORDS, add_overlaps, count_overlaps, mirror
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.progress import report_progress_to
 from bigcons.solvers.hypergraph import centres, clusterer, incidence, spectral
@@ -82,6 +82,14 @@ def test_kernels__count_what_base_clusters_share(labels, seed):
     np.testing.assert_array_equal(counts, np.triu(counted.overlaps(labels)))
     np.testing.assert_array_equal(ones, counts)
     np.testing.assert_allclose(weighted, np.triu(counted.overlaps(labels, weights)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, TILE - 1, TILE, TILE + 1, 3 * TILE + 5])
+def test_mirror__makes_a_table_symmetric_by_its_upper_triangle(size):
+    table = np.random.default_rng(size).random((size, size))
+    expected = np.triu(table) + np.triu(table, 1).T
+    mirror(table)
+    np.testing.assert_array_equal(table, expected)
 
 
 @pytest.mark.parametrize("n_objects", [63, 64, 65, 64 * WORDS, 64 * WORDS + 1, 10_000])
@@ -429,7 +437,7 @@ def test_memory__that_cannot_hold_the_overlaps_is_refused_with_the_number(method
 
 def test_memory__of_many_base_clusters_must_be_allowed(planted, monkeypatch):
     monkeypatch.setattr(incidence, "LARGEST_TABLE", 8 * 60**2 - 1)
-    with pytest.raises(MemoryBudgetError, match=r"n_base_clusters=60; pass memory='144 kB'"):
+    with pytest.raises(MemoryBudgetError, match=r"n_base_clusters=60; pass memory='116 kB'"):
         MCLA(5).fit(planted[1])
     assert MCLA(5, memory="8GB").fit(planted[1]).n_clusters_ == 5
 

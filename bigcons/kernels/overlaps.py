@@ -16,6 +16,9 @@ from bigcons.kernels._jit import jit
 # Words of a packed row: 64 of them for each of a thousand base clusters stay in a second-level cache.
 WORDS = 64
 
+# Rows and columns of a table that are copied together: the two tiles stay in a first-level cache.
+TILE = 32
+
 # Rows that are added together, one partition after another, so that the table rows of one stay in the cache.
 FEWEST_ROWS = 2048
 ROWS_PER_BASE_CLUSTER = 8
@@ -39,7 +42,8 @@ def count_overlaps(labels, offsets, table):
     """
     n_rows, M = labels.shape
     B = offsets[M]
-    bits = np.empty((B + 1, WORDS), np.uint64)  # the last row takes the missing labels, without a branch
+    words = min(WORDS, (n_rows + 63) // 64)  # rows of few objects are short, and all of them in the cache
+    bits = np.empty((B + 1, words), np.uint64)  # the last row takes the missing labels, without a branch
     for first in range(0, n_rows, 64 * WORDS):
         last = min(n_rows, first + 64 * WORDS)
         pack(labels, offsets, first, last, bits)
@@ -72,6 +76,17 @@ def common_bits(bits, a, b, n_words):
     for w in range(n_words):
         n += count_bits(bits[a, w] & bits[b, w])
     return n
+
+
+@jit
+def mirror(table):
+    """Copy what is above the diagonal of ``table`` (B, B) to below it, tile by tile."""
+    B = len(table)
+    for first in range(0, B, TILE):
+        for left in range(0, first + 1, TILE):
+            for a in range(first, min(first + TILE, B)):
+                for b in range(left, min(left + TILE, a)):
+                    table[a, b] = table[b, a]
 
 
 @jit

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from bigcons.seeding import generator
-from bigcons.solvers.hypergraph.incidence import one_hot, partition_of_clusters
+from bigcons.solvers.hypergraph.incidence import clear_own_partitions, one_hot, partition_of_clusters
 
 
 class Grouping(NamedTuple):
@@ -23,9 +24,9 @@ class Grouping(NamedTuple):
 def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return ``|a and b| / sqrt(|a| |b|)`` (B, B) float64, zero between clusters of one partition."""
     lengths = np.sqrt(np.diag(overlaps))
-    similarity = overlaps / lengths / lengths[:, None]
-    partition = partition_of_clusters(offsets)
-    similarity[partition[:, None] == partition] = 0.0
+    similarity = overlaps / lengths
+    similarity /= lengths[:, None]
+    clear_own_partitions(similarity, offsets)
     return similarity
 
 
@@ -68,48 +69,52 @@ def alternate(
 
     If ``max_iter`` sweeps do not get there, for a sweep need not raise means, the best one counts.
     """
+    course = [groups]
+    for _ in range(max_iter):
+        groups = groups.copy()
+        _sweep(similarity, offsets, groups, n_groups, one_to_one=one_to_one)
+        if (groups == course[-1]).all():
+            return Grouping(groups, mean_similarity(similarity, offsets, groups, n_groups))
+        course.append(groups)
+    objectives = [mean_similarity(similarity, offsets, groups, n_groups) for groups in course[1:]]
+    best = int(np.argmax(objectives))
+    return Grouping(course[1 + best], objectives[best], is_settled=False)
+
+
+def _sweep(
+    similarity: np.ndarray, offsets: np.ndarray, groups: np.ndarray, n_groups: int, *, one_to_one: bool
+) -> None:
+    """Regroup the base clusters of one partition after another, ``groups`` in place; O(B^2 K)."""
     from scipy.optimize import linear_sum_assignment
 
-    groups = groups.copy()
-    best = Grouping(groups, -np.inf, is_settled=False)
-    for _ in range(max_iter):
-        before = groups.copy()
-        for u in range(len(offsets) - 1):
-            own = slice(offsets[u], offsets[u + 1])
-            resemblance = group_similarities(similarity[own], groups, n_groups, own)
-            if one_to_one:
-                cluster, group = linear_sum_assignment(resemblance, maximize=True)
-                groups[own] = -1
-                groups[own.start + cluster] = group
-            else:
-                groups[own] = resemblance.argmax(axis=1)
-        objective = mean_similarity(similarity, offsets, groups, n_groups)
-        if (groups == before).all():
-            return Grouping(groups, objective)
-        if objective > best.objective:
-            best = Grouping(groups.copy(), objective, is_settled=False)
-    return best
-
-
-def group_similarities(similarity: np.ndarray, groups: np.ndarray, n_groups: int, own: slice) -> np.ndarray:
-    """Return the mean similarity (rows, n_groups) to the members of each group outside ``own``; 0 if none."""
     table = one_hot(groups, n_groups)
-    table[own] = 0.0
-    return np.asarray(similarity @ table / np.maximum(table.sum(axis=0), 1.0))
+    sizes = table.sum(axis=0)  # both follow the groups: to form them anew for every partition is dearer
+    for first, last in pairwise(offsets):
+        own = slice(first, last)
+        sizes -= table[own].sum(axis=0)
+        table[own] = 0.0
+        resemblance = similarity[own] @ table / np.maximum(sizes, 1.0)
+        if one_to_one:
+            cluster, group = linear_sum_assignment(resemblance, maximize=True)
+            groups[own] = -1
+            groups[first + cluster] = group
+        else:
+            groups[own] = resemblance.argmax(axis=1)
+        table[own] = one_hot(groups[own], n_groups)
+        sizes += table[own].sum(axis=0)
 
 
 def mean_similarity(similarity: np.ndarray, offsets: np.ndarray, groups: np.ndarray, n_groups: int) -> float:
     """Return the summed mean similarity of base clusters to those of other partitions in their group."""
-    total = 0.0
-    for u in range(len(offsets) - 1):
-        own = slice(offsets[u], offsets[u + 1])
-        resemblance = group_similarities(similarity[own], groups, n_groups, own)
-        inside = np.flatnonzero(groups[own] >= 0)
-        total += float(resemblance[inside, groups[own][inside]].sum())
-    return total
+    table = one_hot(groups, n_groups)
+    n_own = np.add.reduceat(table, offsets[:-1], axis=0)[partition_of_clusters(offsets)]
+    means = similarity @ table / np.maximum(table.sum(axis=0) - n_own, 1.0)  # own partitions are not similar
+    inside = np.flatnonzero(groups >= 0)
+    return float(means[inside, groups[inside]].sum())
 
 
 def nearest_groups(similarity: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
     """Return the groups (B,), each base cluster in none having been given to the one it resembles most."""
-    resemblance = group_similarities(similarity, groups, n_groups, slice(0, 0))
+    table = one_hot(groups, n_groups)
+    resemblance = similarity @ table / np.maximum(table.sum(axis=0), 1.0)
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))

@@ -8,6 +8,7 @@ of the size of the number of base clusters between them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ from bigcons.progress import progress
 from bigcons.solvers.plan import check_plan, label_bytes
 from bigcons.stores.ensemble import Ensemble
 
-# Tables (B, B) float64 that a solve holds at the most: the overlaps, a copy that is scaled, and what
-# eigenvectors or linkage take.
-TABLES_HELD = 5
+# Tables (B, B) float64 that a solve holds at the most: similarities made of the overlaps, and what
+# eigenvectors or linkage take of them.
+TABLES_HELD = 4
 
 # Without memory=, a table above this many bytes is refused: 15,800 base clusters.
 LARGEST_TABLE = 2_000_000_000
@@ -71,6 +72,8 @@ def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None
 
     ``weigh`` gives the weights (rows,) of the objects of a block of labels.
     """
+    from bigcons.kernels.overlaps import mirror
+
     offsets = ensemble.offsets
 
     def overlaps_of(block: Block) -> np.ndarray:
@@ -78,9 +81,9 @@ def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None
         return block_overlaps(labels, offsets, None if weigh is None else weigh(labels))
 
     with progress("overlaps of base clusters", ensemble.n_objects) as listener:
-        upper = fold(engine, ensemble.blocks(), overlaps_of, _add, progress=listener)
-    upper += np.triu(upper, 1).T
-    return upper
+        table = fold(engine, ensemble.blocks(), overlaps_of, _add, progress=listener)
+    mirror(table)
+    return table
 
 
 def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -147,6 +150,12 @@ def observed_pairs(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
     """Return the partition (B,) int64 that each base cluster belongs to."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def clear_own_partitions(table: np.ndarray, offsets: np.ndarray) -> None:
+    """Set what stands between base clusters of one partition (B, B) to zero."""
+    for first, last in pairwise(offsets):
+        table[first:last, first:last] = 0.0
 
 
 def one_hot(groups: np.ndarray, n_groups: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.clusterer import checked_imbalance, refuse_unused
 from bigcons.solvers.hypergraph.incidence import (
     check_overlaps_plan,
+    clear_own_partitions,
     fold_overlaps,
     observed_pairs,
     one_hot,
@@ -117,6 +118,7 @@ class MCLA(ConsensusClusterer):
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = fold_overlaps(ensemble, engine)
         jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=self.union == "observed")
+        del overlaps
         if self.partitioner == "metis":
             groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
         elif self.partitioner == "spectral":
@@ -152,15 +154,15 @@ def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool
 
     If ``observed``, the union is of the objects that both partitions label.
     """
-    partition = partition_of_clusters(offsets)
     sizes = np.diag(overlaps)
     if observed:
-        seen = observed_pairs(overlaps, offsets)[:, partition]
-        union = seen + seen.T - overlaps
+        seen = observed_pairs(overlaps, offsets)[:, partition_of_clusters(offsets)]
+        union = seen + seen.T
     else:
-        union = sizes[:, None] + sizes - overlaps
-    weights = np.divide(overlaps, union, out=np.zeros_like(overlaps), where=union > 0)
-    weights[partition[:, None] == partition] = 0.0
+        union = sizes[:, None] + sizes
+    union -= overlaps
+    weights = np.divide(overlaps, union, out=union, where=union > 0)  # nothing overlaps where it is 0
+    clear_own_partitions(weights, offsets)
     return weights
 
 
@@ -180,7 +182,8 @@ def cut_by_linkage(weights: np.ndarray, n_groups: int) -> np.ndarray:
 def cut_by_spectrum(weights: np.ndarray, n_groups: int, seed: int) -> np.ndarray:
     """Return the groups (B,) of base clusters by the normalised cut: eigenvectors, then k-means."""
     degrees = np.sqrt(np.maximum(weights.sum(axis=1), SMALLEST_DEGREE))
-    normalised = weights / degrees / degrees[:, None]
+    normalised = weights / degrees
+    normalised /= degrees[:, None]
     np.fill_diagonal(normalised, 1.0)  # lifts the eigenvalues from [-1, 1] to [0, 2]
     _, vectors = leading_eigenvectors(normalised, n_groups)
     return group_rows(vectors, n_groups, KMEANS_STARTS, seed)[0]

@@ -51,9 +51,11 @@ class Embedding(NamedTuple):
 def embed(overlaps: np.ndarray, scale: np.ndarray, offsets: np.ndarray, n_columns: int) -> Embedding:
     """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
 
-    It has fewer if N has a lower rank.
+    It has fewer if N has a lower rank. ``overlaps`` is scaled in place, for it may be what memory is full of.
     """
-    values, vectors = leading_eigenvectors(scale[:, None] * overlaps * scale, n_columns)
+    overlaps *= scale[:, None]
+    overlaps *= scale
+    values, vectors = leading_eigenvectors(overlaps, n_columns)
     singular_values = np.sqrt(values)
     return Embedding(scale[:, None] * vectors / singular_values, offsets, singular_values, vectors)
 
