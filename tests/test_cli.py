@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import bigcons
-from bigcons import Consensus
+from bigcons import PCC, Consensus, PairTable
 from bigcons.cli import main
 from bigcons.cli.group import COMMANDS
+from bigcons.errors import StoreExistsError
 from bigcons.stores import manifest
 
 N_OBJECTS = 300
@@ -440,6 +441,16 @@ def test_output__never_replaces_the_ensemble_it_is_made_from(ensemble, run, line
     assert_fails_in_one_line(run(line.format(ensemble)), "would be lost", "another path")
     assert run(f"verify {ensemble}").exit_code == 0
     assert manifest.read(ensemble)["kind"] == "ensemble"
+
+
+def test_output__never_replaces_the_pairs_it_is_made_from(ensemble, run):
+    assert run(f"sample {ensemble} --per-object 3 -o pairs.zarr").exit_code == 0
+    line = f"solve {ensemble} -k 3 --pairs pairs.zarr -o ./pairs.zarr --overwrite"
+    assert_fails_in_one_line(run(line), "would be lost", "another path")
+    model = PCC(3, pairs=PairTable.open("pairs.zarr"))
+    with pytest.raises(StoreExistsError, match="would be lost"):
+        model.fit(ensemble, out="pairs.zarr", overwrite=True)
+    assert run("verify pairs.zarr").exit_code == 0
 
 
 def test_output__may_go_to_a_new_folder(labels, run):

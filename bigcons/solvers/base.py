@@ -24,7 +24,7 @@ from bigcons.stores.consensus_writer import ConsensusWriter, Written, fit_result
 from bigcons.stores.dask_arrays import as_dask_array
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.facts import facts_table
-from bigcons.stores.manifest import refuse_existing, refuse_source
+from bigcons.stores.manifest import is_store, refuse_existing, refuse_source
 from bigcons.validation import check_int
 
 Use = TypeVar("Use")
@@ -109,7 +109,8 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
         with self._undertaking(output):
             ensemble = as_ensemble(x)
             if output is not None:
-                refuse_source(output.path, ensemble.path)
+                for source in (ensemble.path, self._stored_pairs()):
+                    refuse_source(output.path, source)
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # found by an earlier fit, perhaps with other parameters
@@ -122,6 +123,13 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
     def _undertaking(self, out: Output | None) -> AbstractContextManager[None]:  # noqa: ARG002
         """Return what ``fit`` does its work in; a method that keeps what is done tells so when it fails."""
         return nullcontext()
+
+    def _stored_pairs(self) -> str | os.PathLike[str] | None:
+        """Return where the pairs lie that a method was told to work on; None if it has no stored ones."""
+        pairs = getattr(self, "pairs", None)
+        if isinstance(pairs, (str, os.PathLike)):
+            return pairs if is_store(pairs) else None
+        return getattr(pairs, "path", None)
 
     def _check_n_clusters(self, n_objects: int) -> None:
         n_clusters = check_int("n_clusters", self.n_clusters)
