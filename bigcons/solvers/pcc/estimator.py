@@ -28,7 +28,7 @@ from bigcons.solvers.pcc.start import Init
 from bigcons.solvers.pcc.streamed import solve_all_pairs
 from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_prototypes
 from bigcons.solvers.pcc.subsample import SUBSAMPLE
-from bigcons.solvers.pcc.weights import check_weights
+from bigcons.solvers.pcc.weights import INFORMATION, check_weights
 from bigcons.solvers.plan import process_bytes
 from bigcons.solvers.predicting import SoftPredictingClusterer
 from bigcons.solvers.survey import Survey, take_survey
@@ -88,8 +88,8 @@ class PCC(SoftPredictingClusterer):
     weights
         Partitions of different reliability, with pairs="all" and "l2": numbers >= 0 (n_partitions,), by which
         each counts in ``c_ij`` and ``N_ij``, as if it were there that many times. None: all count the same.
-        "information": the mutual information of each partition with the consensus of the start's subsample,
-        found without weights, their mean 1; the start is then solved again. See Notes.
+        "entropy": the entropy of each partition's labels; "information": its mutual information with the
+        consensus, found without weights; both on the start's subsample and of mean 1. See Notes.
 
     Attributes
     ----------
@@ -124,11 +124,15 @@ class PCC(SoftPredictingClusterer):
     pairs an object fewer do, for all pairs tell more: where we measured it half of them with 10 pairs an
     object, 90 % with 30, 98 % with pairs="dense", and with few pairs the predicted ones were better.
 
-    Weights are our addition: the paper counts all partitions alike, though a coarse or noisy one says less
-    than a good one. On planted ensembles of 120,000 objects and 100 partitions (six unbalanced classes, two
-    to ten clusters, 10 to 40 % of random labels), "information" raised the adjusted Rand index from .964 to
-    .974 with half the labels missing, and from .984 to .995 with none missing. It need not help: with a few
-    good partitions among twice as many that were nearly random it did not. It solves the subsample twice.
+    Weights are our addition: the paper counts all partitions alike, though two objects in one of ten clusters
+    are more likely to belong together than two in one of two. By "entropy", sharing a label counts as much as
+    it tells on average, ``log(1 / share of the label)``. On planted ensembles of 120,000 objects and 100
+    partitions (six unbalanced classes, two to ten clusters, 10 to 40 % of random labels) it raised the
+    adjusted Rand index from .92-.97 to .977-.980 with half the labels missing and from .95-.99 to .996-.997
+    with none, the most that any method finds; on digits by .06 to .09. It resolves finer structure: with
+    ``n_clusters`` twice the number of classes it divided a class of KDD Cup 1999 that plain PCC kept whole.
+    "information" gains less, but also tells partitions that are nearly random, which "entropy" takes for
+    good; it solves the subsample twice, and can do harm where partitions are few.
 
     References
     ----------
@@ -237,10 +241,8 @@ class PCC(SoftPredictingClusterer):
                 f"solver={self.solver!r} does not go with pairs={self.pairs!r}; "
                 "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
             )
-        if self.solver == "blocked" and self.n_init not in ("auto", 1):
-            raise InvalidInputError(
-                f"n_init={self.n_init} with solver='blocked', which has one start; use n_init=1."
-            )
+        if self.n_init not in ("auto", 1) and (one_start := self._one_start()):
+            raise InvalidInputError(f"n_init={self.n_init} with {one_start}: one start; use n_init=1.")
         if self.n_prototypes != "auto" and not self._uses_prototypes:
             raise InvalidInputError(
                 f"n_prototypes={self.n_prototypes} with pairs={self.pairs!r}, divergence="
@@ -251,6 +253,17 @@ class PCC(SoftPredictingClusterer):
             raise InvalidInputError(
                 "init='subsample' goes with pairs='all' and solver='blocked'; use 'uniform' or 'dirichlet'."
             )
+
+    def _one_start(self) -> str | None:
+        """Return the parameters, if any, by which there is one start only."""
+        if self.solver == "blocked":
+            return "solver='blocked'"
+        if not isinstance(self.init, str):
+            return "init= as memberships"
+        is_informed = isinstance(self.weights, str) and self.weights == INFORMATION  # by starts of its own
+        if self._takes_all_pairs and self.init not in ("auto", "subsample") and not is_informed:
+            return f"pairs='all', init={self.init!r}"
+        return None
 
     def _check_weights(self, offsets: np.ndarray) -> Weights | str | None:
         weights = check_weights(self.weights, offsets)

@@ -31,7 +31,7 @@ from bigcons.solvers.pcc.all_pairs import (
 from bigcons.solvers.pcc.solution import Solution, solution_at
 from bigcons.solvers.pcc.steps import shorten, threshold_after
 from bigcons.solvers.pcc.subsample import solve_subsample
-from bigcons.solvers.pcc.weights import information_weights
+from bigcons.solvers.pcc.weights import ENTROPY, entropy_weights, information_weights
 from bigcons.solvers.survey import Survey, mean_pair_weight
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble
@@ -54,7 +54,7 @@ def solve_all_pairs(
 ) -> Solution:
     """Minimise the squared divergence over all pairs; memberships (rows, K) float32 live in ``arrays``.
 
-    ``weights`` may be "information". The gap is in units of the mean weight of an object,
+    ``weights`` may be "entropy" or "information". The gap is in units of the mean weight of an object,
     ``sum_j N_ij``. A pass in which no object has a gap above ``tol`` changes
     nothing, so the gap it reports is that of the memberships returned, exactly; only such a pass counts as
     convergence. With ``snapshots``, every pass is committed, and one that is there already is taken up.
@@ -161,7 +161,9 @@ def _begin(
     offsets = ensemble.offsets
     estimate: State | None = None
     start_objectives: list[float] = []
-    if isinstance(weights, str):
+    if isinstance(weights, str) and weights == ENTROPY:
+        weights = entropy_weights(survey.sample, offsets)
+    elif isinstance(weights, str):
         unweighted = solve_subsample(survey.sample, offsets, n_clusters, n_init, seed, engine).state
         weights = information_weights(unweighted, offsets)
     if not isinstance(init, str):
