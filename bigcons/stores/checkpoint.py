@@ -116,7 +116,8 @@ class Snapshots:
         content = io.BytesIO()
         np.savez(content, **{**arrays, "head": np.frombuffer(head.encode(), np.uint8)})  # type: ignore[arg-type]
         with plain_disk_errors(self._file):
-            self._file.write(content.getbuffer(), durable=True)
+            # no view of the buffer: Python 3.12.1 crashes where it collects one among the frames of an error
+            self._file.write(content.getvalue(), durable=True)
 
     def exists(self) -> bool:
         """Tell whether there is a snapshot."""
