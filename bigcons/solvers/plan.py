@@ -33,8 +33,7 @@ def check_plan(
     Raises MemoryBudgetError, with both numbers, if this is more than ``memory``; ``remedy`` continues
     "raise it to X".
     """
-    process = process_bytes(engine)
-    needed = process + held + per_block * engine.in_flight
+    process, needed = process_bytes(engine), planned_bytes(engine, held, per_block)
     logger.info(
         "%s plan: %s in all: %s for the processes, %s held, %d blocks of %s under way",
         *(name, format_size(needed), format_size(process), format_size(held)),
@@ -59,6 +58,11 @@ def check_matrix_plan(
             f"pass memory='{enough_for(2 * held)}' or so to allow it{remedy}."
         )
     check_plan(name, engine, held=held, per_block=0, memory=memory, remedy=remedy)
+
+
+def planned_bytes(engine: Engine, held: int, per_block: int) -> int:
+    """Return what processes, ``held`` bytes and ``per_block`` for each block under way are together."""
+    return process_bytes(engine) + held + per_block * engine.in_flight
 
 
 def data_budget(memory: str | float | None, engine: Engine) -> int:

@@ -18,7 +18,7 @@ from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
-from bigcons.solvers.plan import check_plan, label_bytes
+from bigcons.solvers.plan import check_plan, label_bytes, planned_bytes
 from bigcons.stores.ensemble import Ensemble
 
 # Tables (B, B) float64 that a solve holds at the most: similarities made of the overlaps, and what
@@ -49,22 +49,18 @@ def check_overlaps_plan(
 
     ``columns`` is the width of what a pass makes of every object; ``held`` is added to what is held.
     """
-    table = 8 * ensemble.n_base_clusters**2
-    if memory is None and table > LARGEST_TABLE:
-        raise MemoryBudgetError(
-            f"{name} needs {format_size(TABLES_HELD * table)} for the overlaps of "
-            f"n_base_clusters={ensemble.n_base_clusters}; pass memory='{enough_for(TABLES_HELD * table)}' "
-            "or more to allow it, or use PCC, whose memory is linear in the base clusters."
-        )
+    table, of_clusters = 8 * ensemble.n_base_clusters**2, f"n_base_clusters={ensemble.n_base_clusters}"
     n, rows = ensemble.n_objects, ensemble.chunk_rows
-    check_plan(
-        name,
-        engine,
-        held=TABLES_HELD * table + 4 * n + held + (8 * n * columns if in_memory else 0),
-        per_block=2 * table + 3 * label_bytes(ensemble, rows) + 24 * rows * (columns + 1),
-        memory=memory,
-        remedy=f" for n_base_clusters={ensemble.n_base_clusters}, or use PCC",
-    )
+    held = TABLES_HELD * table + 4 * n + held + (8 * n * columns if in_memory else 0)
+    per_block = 2 * table + 3 * label_bytes(ensemble, rows) + 24 * rows * (columns + 1)
+    if memory is None and table > LARGEST_TABLE:
+        needed = planned_bytes(engine, held, per_block)
+        raise MemoryBudgetError(
+            f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
+            f"'{enough_for(needed)}' to allow it, or use PCC, whose memory is linear in the base clusters."
+        )
+    remedy = f" for {of_clusters}, or use PCC"
+    check_plan(name, engine, held=held, per_block=per_block, memory=memory, remedy=remedy)
 
 
 def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:
