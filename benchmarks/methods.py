@@ -53,7 +53,8 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     "eac-single": ("eac-single", {"neighbors": 16}),
 }
 
-# What is tried on the planted ensembles besides, and refused where all pairs do not fit into memory.
+# What is tried on the planted ensembles besides, and refused where all pairs do not fit into memory; of what
+# they cost only if asked for.
 ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "pcc by entropy": ("pcc", {"weights": "entropy"}),
     "pcc by information": ("pcc", {"weights": "information"}),
@@ -68,6 +69,8 @@ ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "bce-gibbs": ("bce-gibbs", {"n_init": 2, "burn_in": 50, "n_samples": 50}),
     "eac-average": ("eac-average", {}),
 }
+
+BY_NAME = {**SOLVES, **ALSO_PLANTED}
 
 THREADS, CLUSTER = f"threads-{available_cores()}", "processes-2"
 
@@ -118,7 +121,7 @@ def cpu_seconds(client: Any) -> float:
 
 def child(solve: str, path: str, out: str, memory: str, engine_name: str) -> dict:
     """Solve in this process."""
-    name, parameters = SOLVES[solve]
+    name, parameters = BY_NAME[solve]
     ensemble = Ensemble.open(path)
     with engine_of(engine_name) as client:
         model = METHODS[name](K, memory=memory, random_state=0, client=client, **parameters)
@@ -171,7 +174,7 @@ def measure(
 ) -> dict[str, Any]:
     """Solve in a process of its own, and judge the result."""
     out = folder / f"consensus-{solve.replace(' ', '-')}-{engine_name}.zarr"
-    row = {"method": solve, "parameters": SOLVES[solve][1], "engine": engine_name, "memory": memory}
+    row = {"method": solve, "parameters": BY_NAME[solve][1], "engine": engine_name, "memory": memory}
     try:
         found = measured_child(["--child", solve, str(path), str(out), memory, engine_name], __file__)
     except SystemExit as failure:
@@ -226,13 +229,12 @@ def cost(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict[st
 
 def planted(n_objects: int, n_seeds: int, names: list[str] | None) -> dict[str, Any]:
     """Measure how well every method finds the planted classes; print the table as it grows."""
-    solves = {**SOLVES, **ALSO_PLANTED}
     rows: list[dict[str, Any]] = []
     print(f"{'method':28}{'missing':9}{'ARI by seed':26}CPU s", flush=True)
     for missing in (0.0, 0.5):
         ensembles = [planted_ensemble(n_objects, missing=missing, random_state=s) for s in range(n_seeds)]
-        for solve in names or solves:
-            name, parameters = solves[solve]
+        for solve in names or BY_NAME:
+            name, parameters = BY_NAME[solve]
             row: dict[str, Any] = {"method": solve, "parameters": parameters, "missing": missing}
             began = time.process_time()
             try:
@@ -264,7 +266,7 @@ def main() -> None:
     parser.add_argument("--millions", type=float, default=2.0, help="objects, in millions")
     parser.add_argument("--memory", default="1GB", help="budget on threads")
     parser.add_argument("--dask-memory", default="2GB", help="budget of the three processes of a cluster")
-    parser.add_argument("--methods", nargs="+", metavar="METHOD", help=f"only these of {', '.join(SOLVES)}")
+    parser.add_argument("--methods", nargs="+", metavar="METHOD", help=f"only these of {', '.join(BY_NAME)}")
     parser.add_argument("--folder", type=Path, help="keep the ensemble there; default a temporary one")
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
