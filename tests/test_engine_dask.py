@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import groupby
 from pathlib import Path
 
 import dask
@@ -161,29 +160,6 @@ def test_map__keeps_a_bounded_number_in_flight(client):
         most_ahead = max(most_ahead, drawn - collected)
     assert most_ahead <= bound
     assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
-
-
-def keys_of_tasks(client, seconds):
-    """Return the key of the task in which each of 24 items, of so many seconds, was done."""
-
-    def task(_):
-        time.sleep(seconds)
-        return distributed.get_worker().get_current_task()
-
-    return list(DaskEngine(client).map(task, range(24)))
-
-
-def test_map__sends_two_short_items_with_a_task(client):
-    keys = keys_of_tasks(client, 0.0)
-    n_items = [len(list(group)) for _, group in groupby(keys)]
-    assert len(n_items) == len(set(keys))
-    assert max(n_items) == 2
-    assert n_items.count(2) > n_items.count(1)
-
-
-def test_map__sends_long_items_one_by_one(client, monkeypatch):
-    monkeypatch.setattr("bigcons.execution.dask_engine.SHORT_SECONDS", 0.01)
-    assert len(set(keys_of_tasks(client, 0.02))) == 24
 
 
 def test_map__left_half_way_drops_what_is_queued(client, tmp_path):

@@ -10,11 +10,10 @@ import math
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -44,10 +43,6 @@ BYTES_WITH_BLOCK = 2_000_000
 LOOK_SECONDS = 2.0
 WARN_SECONDS = 20.0
 
-# Items that take less time go two to a task: a task costs as much to send and to collect, whatever is in it.
-SHORT_SECONDS = 0.1
-MOST_TOGETHER = 2
-
 BUSY_STATES = ("executing", "long-running", "flight")
 
 
@@ -61,9 +56,8 @@ class DaskEngine:
     A wait in which no block comes and no worker is seen working for ``patience`` seconds ends in an
     ExecutionError; so does the loss of the scheduler, at once. A task that runs is given all its time.
 
-    Two blocks per worker thread and two more are in flight. A task costs about 3 ms beside its own work, so
-    that blocks of less than a tenth of a second, as the latest have shown, go two to a task. Workers keep
-    what a block frees for the next one, see `allocator.keep_freed_memory`.
+    Two blocks per worker thread and two more are in flight. A block costs about 3 ms beside its own work.
+    Workers keep what a block frees for the next one, see `allocator.keep_freed_memory`.
     """
 
     name = "dask"
@@ -101,32 +95,20 @@ class DaskEngine:
         run = uuid.uuid4().hex
         function = self._send_function(task, run)
         waiting: deque[_Sent] = deque()
-        remaining = enumerate(items)
-        together = 1
         try:
-            while True:
-                while _is_full(waiting, _bound(crew.n_threads), together):
-                    done = self._collect(waiting, crew)
-                    together = MOST_TOGETHER if done.seconds_each < SHORT_SECONDS else 1
-                    yield from done.results
-                numbered = list(islice(remaining, together))
-                if not numbered:
-                    break
-                waiting.append(self._send(run, numbered, function))
+            for position, item in enumerate(items):
+                while len(waiting) >= _bound(crew.n_threads) or any(sent.has_failed for sent in waiting):
+                    yield self._collect(waiting, crew)
+                what, key = _name(position, item), f"bigcons-block-{run}-{position}"
+                # as an argument, the item would be searched for futures
+                waiting.append(_Sent(what, self._submit(what, key, partial(_run, run, item), function)))
             while waiting:
-                yield from self._collect(waiting, crew).results
+                yield self._collect(waiting, crew)
         finally:  # the scheduler drops what nobody holds; the last first, or it would take the others' place
             for sent in reversed(waiting):
                 sent.future.release()
             if isinstance(function, distributed.Future):
                 function.release()
-
-    def _send(self, run: str, numbered: list[tuple[int, Any]], function: bytes | distributed.Future) -> _Sent:
-        """Send items, with their positions, to be done one after the other by one task."""
-        positions, items = zip(*numbered, strict=True)
-        what, key = _name(positions, items), f"bigcons-block-{run}-{positions[0]}"
-        # as an argument, the items would be searched for futures
-        return _Sent(what, len(items), self._submit(what, key, partial(_run, run, items), function))
 
     def _send_function(self, task: Callable[[Any], Any], run: str) -> bytes | distributed.Future:
         """Return the pickled task to go with every block, or, if it is large, a future that workers share.
@@ -144,9 +126,9 @@ class DaskEngine:
             # without a time for first-in-first-out, blocks sent shortly after one another run in any order
             return self.client.submit(function, *args, key=key, retries=self.retries, fifo_timeout="0 ms")
 
-    def _collect(self, waiting: deque[_Sent], crew: _Crew) -> _Done:
-        """Wait for the head of the queue, take it out and return what it did, or raise its error."""
-        what, _, future = waiting[0]
+    def _collect(self, waiting: deque[_Sent], crew: _Crew) -> Any:
+        """Wait for the head of the queue, take it out and return its result, or raise its error."""
+        what, future = waiting[0]
         watch = _Watch(crew, what, self.patience)
         while True:
             try:
@@ -203,27 +185,15 @@ def is_within_task() -> bool:
 
 
 class _Sent(NamedTuple):
-    """Items on their way, in one task."""
+    """An item on its way."""
 
     what: str
-    """Their name for messages."""
-    n_items: int
+    """Its name for messages."""
     future: distributed.Future
 
     @property
     def has_failed(self) -> bool:
         return bool(self.future.status in ("error", "cancelled"))
-
-
-class _Done(NamedTuple):
-    """What a task did."""
-
-    results: list[Any]
-    seconds: float
-
-    @property
-    def seconds_each(self) -> float:
-        return self.seconds / len(self.results)
 
 
 class _Refusal(NamedTuple):
@@ -232,13 +202,11 @@ class _Refusal(NamedTuple):
     error: BigconsError
 
 
-def _run(run: str, items: Sequence[Item], task: bytes | Callable[[Item], Any]) -> _Done | _Refusal:
-    """Do a task of a run, its function pickled or not, on a worker."""
+def _run(run: str, item: Item, task: bytes | Callable[[Item], Result]) -> Result | _Refusal:
+    """Do a task of a run, pickled or not, on a worker."""
     keep_freed_memory()
-    began = time.perf_counter()
     try:
-        function = _unpickled(run, task) if isinstance(task, bytes) else task
-        return _Done([function(item) for item in items], time.perf_counter() - began)
+        return (_unpickled(run, task) if isinstance(task, bytes) else task)(item)
     except BigconsError as error:
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
             raise  # a disk or a network may recover
@@ -287,18 +255,11 @@ def _bound(n_threads: int) -> int:
     return 2 * n_threads + 2
 
 
-def _is_full(waiting: Sequence[_Sent], bound: int, n_more: int) -> bool:
-    """Return whether something has to be collected before ``n_more`` items are sent."""
-    n_items = sum(sent.n_items for sent in waiting)
-    return n_items > 0 and (n_items + n_more > bound or any(sent.has_failed for sent in waiting))
-
-
-def _name(positions: Sequence[int], items: Sequence[Any]) -> str:
-    blocks = [getattr(item, "block", item) for item in items]
-    if all(isinstance(block, Block) for block in blocks):
-        spans = (f"block {block.index} (rows {block.start} to {block.stop})" for block in blocks)
-        return " and ".join(spans)
-    return " and ".join(f"task {position}" for position in positions)
+def _name(position: int, item: Any) -> str:
+    block = getattr(item, "block", item)
+    if isinstance(block, Block):
+        return f"block {block.index} (rows {block.start} to {block.stop})"
+    return f"task {position}"
 
 
 class _Crew:
