@@ -28,7 +28,7 @@ def solved(tmp_path_factory):
     assert 5 < isolated.size < 50
     memberships = PCC(K, divergence="kl", pairs="dense", random_state=0).fit(ensemble).memberships_.copy()
     memberships[isolated] = 1 / K
-    return ensemble, isolated, Solution(memberships, 0.0, 0.0, True, 1, {})
+    return ensemble, isolated, Solution(memberships, 0.0, 0.0, True, 1, {}, [])
 
 
 def placed(solved, divergence, engine=None):

@@ -76,7 +76,8 @@ def test_fit__threads_give_the_bits_of_serial(solve, fit, expected, n_workers):
 
 @pytest.mark.parametrize("solve", SOLVES)
 def test_fit__threads_give_the_bits_of_serial_from_random_memberships(solve, fit):
-    assert fit(solve, ThreadsEngine(3), init="dirichlet") == fit(solve, "serial", init="dirichlet")
+    random = {"init": "dirichlet", "n_init": 1}
+    assert fit(solve, ThreadsEngine(3), **random) == fit(solve, "serial", **random)
 
 
 @pytest.mark.parametrize(
