@@ -2,7 +2,7 @@
 
 A planted ensemble on disk (50 partitions, half the labels missing, six unbalanced classes) is solved by every
 such method at K = 6 within a memory budget, from stored ensemble to stored result, each time in a process of
-its own: on all cores by threads and, with ``--dask``, on a LocalCluster of two worker processes, whose result
+its own: on all cores by threads and, with ``--dask``, on LocalClusters of one and two workers, whose result
 must have the same bits. Reports seconds, CPU seconds of all processes, passes, how long a pass over the
 labels takes against only reading and decompressing them on the same engine, the peak memory of the process
 tree, and the adjusted Rand index.
@@ -72,7 +72,7 @@ ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
 
 BY_NAME = {**SOLVES, **ALSO_PLANTED}
 
-THREADS, CLUSTER = f"threads-{available_cores()}", "processes-2"
+THREADS, WORKER, CLUSTER = f"threads-{available_cores()}", "processes-1", "processes-2"
 
 
 class Stopwatch:
@@ -208,11 +208,11 @@ HEAD = (
 
 
 def cost(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure every method on threads and, if asked, on the cluster; print the table as it grows."""
+    """Measure every method on threads and, if asked, on clusters; print the table as it grows."""
     path, truth_path = plant(n_objects, folder, N_PARTITIONS)
     budgets = {THREADS: arguments.memory}
     if arguments.dask:
-        budgets[CLUSTER] = arguments.dask_memory
+        budgets |= {WORKER: arguments.memory, CLUSTER: arguments.dask_memory}
     rows: list[dict[str, Any]] = []
     print(HEAD, flush=True)
     for solve in arguments.methods or SOLVES:
@@ -262,10 +262,10 @@ def main() -> None:
     parser.add_argument("--smallest", action="store_true", help="seconds, to see that it runs")
     parser.add_argument("--planted", action="store_true", help="accuracy on planted ensembles, not cost")
     parser.add_argument("--seeds", type=int, default=3, help="of --planted, from 0 on")
-    parser.add_argument("--dask", action="store_true", help="also on two worker processes")
+    parser.add_argument("--dask", action="store_true", help="also on Dask workers, one and two")
     parser.add_argument("--millions", type=float, default=2.0, help="objects, in millions")
-    parser.add_argument("--memory", default="1GB", help="budget on threads")
-    parser.add_argument("--dask-memory", default="2GB", help="budget of the three processes of a cluster")
+    parser.add_argument("--memory", default="1GB", help="budget on threads and on one worker")
+    parser.add_argument("--dask-memory", default="2GB", help="budget of the three processes of two workers")
     parser.add_argument("--methods", nargs="+", metavar="METHOD", help=f"only these of {', '.join(BY_NAME)}")
     parser.add_argument("--folder", type=Path, help="keep the ensemble there; default a temporary one")
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
