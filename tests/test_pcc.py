@@ -501,6 +501,14 @@ def test_fit__refuses_parameters_in_one_line(asked, message):
     assert "\n" not in str(refusal.value)
 
 
+def test_fit__from_random_memberships_has_one_start_but_may_look_for_information_by_many():
+    labels = planted()[0]
+    asked = {"n_clusters": 3, "init": "dirichlet", "n_init": 2, "random_state": 0}
+    with pytest.raises(InvalidInputError, match="n_init=2 with pairs='all', init='dirichlet': one start"):
+        PCC(**asked, weights=np.arange(1.0, labels.shape[1] + 1)).fit(labels)
+    assert quiet(PCC(**asked, weights="information"), labels).n_clusters_ > 0
+
+
 def test_fit__refuses_pairs_of_other_objects(tmp_path):
     table = PairTable.from_arrays([0], [1], [1], [2], n_objects=5)
     with pytest.raises(InvalidInputError, match="pairs are of n_objects=5 but the ensemble has n_objects=60"):
