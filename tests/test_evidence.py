@@ -12,7 +12,14 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
-from bigcons.coassociation.linkage import LINKAGES, agglomerate, cut, largest_lifetime, linkage_matrix
+from bigcons.coassociation.linkage import (
+    LINKAGES,
+    MONOTONE,
+    agglomerate,
+    cut,
+    largest_lifetime,
+    linkage_matrix,
+)
 from bigcons.coassociation.neighbours import WINDOW, random_order
 from bigcons.coassociation.rows import RowTable, unique_rows
 from bigcons.coassociation.similarity import condensed_distances
@@ -66,7 +73,7 @@ def random_points(seed, n=14):
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("method", LINKAGES)
+@pytest.mark.parametrize("method", MONOTONE)
 def test_agglomerate__of_weighted_points_equals_scipy_on_all_objects(method, seed):
     weights, within, between = random_points(seed)
     point = np.repeat(np.arange(len(weights)), weights)
@@ -80,6 +87,25 @@ def test_agglomerate__of_weighted_points_equals_scipy_on_all_objects(method, see
     np.testing.assert_allclose(of_points, squareform(cophenet(expected))[np.ix_(first, first)], rtol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_agglomerate__by_centres_of_weighted_points_equals_scipy_where_these_are_objects_at_one_place(seed):
+    weights, _, between = random_points(seed)
+    point = np.repeat(np.arange(len(weights)), weights)
+    of_objects = between[np.ix_(point, point)][np.triu_indices(len(point), 1)]
+    expected = linkage(of_objects, "centroid")[len(point) - len(weights) :]
+    merges = agglomerate(between[np.triu_indices(len(weights), 1)], "centroid", weights)
+    np.testing.assert_allclose(merges.heights, expected[:, 2], rtol=1e-12)
+    np.testing.assert_array_equal(linkage_matrix(merges, weights)[:, 3], expected[:, 3])
+
+
+def test_agglomerate__by_centres_merges_at_falling_heights_in_the_order_made():
+    """Three corners of a triangle of equal sides: the third is nearer to the middle of the others."""
+    merges = agglomerate(np.array([2.0, 2.0, 9.0, 2.0, 9.0, 9.0]), "centroid")
+    np.testing.assert_allclose(merges.heights[:2], [2.0, np.sqrt(3.0)])
+    assert cut(merges, 4, 2).tolist() == [0, 0, 0, 1]
+    assert cut(merges, 4, 3).tolist() == [0, 0, 1, 2]
+
+
 @pytest.mark.parametrize("method", LINKAGES)
 def test_agglomerate__of_single_objects_equals_scipy(method):
     distances = np.random.default_rng(1).random(40 * 39 // 2)
@@ -89,7 +115,7 @@ def test_agglomerate__of_single_objects_equals_scipy(method):
     for k in (1, 2, 7, 39, 40):
         found = cut(merges, 40, k)
         assert len(np.unique(found)) == k
-        assert adjusted_rand(cut_tree(expected, k)[:, 0], found) == 1
+        assert adjusted_rand(naive.left_after_merges(expected, k), found) == 1
 
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
@@ -114,7 +140,7 @@ def test_eac_single__cut_between_heights_gives_connected_components(labels, k):
 
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
-@pytest.mark.parametrize("method", ["average", "complete", "single"])
+@pytest.mark.parametrize("method", ["average", "complete", "single", "centroid"])
 @settings(max_examples=40)
 @given(labels=label_matrices(min_objects=3, max_objects=9))
 def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, labels):
@@ -146,7 +172,7 @@ def test_eac_average__of_six_items_is_that_of_the_paper():
 
 
 @pytest.mark.parametrize("method", LINKAGES)
-def test_linkage__is_a_valid_tree_that_scipy_cuts_alike(method):
+def test_linkage__is_a_valid_tree_whose_first_merges_give_the_clusters(method):
     groups, labels = planted()
     model = EAC(4, linkage=method).fit(labels)
     tree, rows = model.linkage_, np.unique(model.row_of_object_)
@@ -154,8 +180,10 @@ def test_linkage__is_a_valid_tree_that_scipy_cuts_alike(method):
     assert is_valid_linkage(np.column_stack([tree[:, :3], _leaves(tree, len(rows))]))
     assert tree[-1, 3] == len(labels)
     assert tree[0, 3] == weights[tree[0, :2].astype(int)].sum()
-    unweighted = np.column_stack([tree[:, :3], _leaves(tree, len(rows))])
-    expected = cut_tree(unweighted, 4)[:, 0]
+    expected = np.array(naive.left_after_merges(tree, 4))
+    if method != "centroid":  # scipy cuts by heights
+        unweighted = np.column_stack([tree[:, :3], _leaves(tree, len(rows))])
+        assert adjusted_rand(cut_tree(unweighted, 4)[:, 0], expected) == 1
     assert adjusted_rand(expected[model.row_of_object_], model.labels_) == 1
     assert method == "single" or adjusted_rand(groups, model.labels_) > 0.9
 
@@ -225,7 +253,7 @@ def test_largest_lifetime__equals_the_widest_range_of_heights(heights, bounded, 
     assert chosen == (max(best) if tie == "more" else min(best))
 
 
-@pytest.mark.parametrize("method", LINKAGES)
+@pytest.mark.parametrize("method", MONOTONE)
 def test_lifetime__finds_the_number_of_planted_clusters(method):
     groups, labels = planted(wrong=0.05)
     model = EAC(None, linkage=method, criterion="lifetime").fit(labels)
@@ -315,8 +343,14 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
 
 @pytest.mark.parametrize(
     "model",
-    [EAC(4, linkage="ward"), EACSingle(4), EACSingle(4, neighbors=16, random_state=1), EACAverage(4)],
-    ids=["ward", "single", "neighbors", "average"],
+    [
+        EAC(4, linkage="ward"),
+        EAC(4, linkage="centroid"),
+        EACSingle(4),
+        EACSingle(4, neighbors=16, random_state=1),
+        EACAverage(4),
+    ],
+    ids=["ward", "centroid", "single", "neighbors", "average"],
 )
 def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
     _, labels = planted(n_objects=500)
@@ -343,7 +377,8 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkey
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (EAC(2, linkage="centroid"), "linkage='centroid' is unknown"),
+        (EAC(2, linkage="median"), "linkage='median' is unknown"),
+        (EAC(2, linkage="centroid", criterion="lifetime"), "linkage='centroid', whose heights may fall"),
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
         (EACSingle(2, tie="random"), "tie='random' is unknown"),

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-LINKAGES = ("single", "complete", "average", "ward")  # the place of each is its number in the kernel
+MONOTONE = ("single", "complete", "average", "ward")  # the place of each is its number in the kernel
+LINKAGES = (*MONOTONE, "centroid")
 
 
 class Merges(NamedTuple):
-    """The merges of n points into one cluster, by ascending height; three arrays ``(n - 1,)``."""
+    """The merges of n points into one cluster, as they are made; three arrays ``(n - 1,)``."""
 
     first: np.ndarray
     """A point of one of the two clusters, int64."""
     second: np.ndarray
     """A point of the other."""
     heights: np.ndarray
-    """The distance at which they merge, float64."""
+    """The distance at which they merge, float64; ascending but for "centroid"."""
 
 
 def sorted_merges(first: np.ndarray, second: np.ndarray, heights: np.ndarray) -> Merges:
@@ -33,34 +35,55 @@ def agglomerate(
 
     Point i stands for ``weights[i]`` objects that are ``within[i]`` of each other (default 1 and 0), no
     further than any of them is from any other object; then the merges are those that scipy's linkage finds
-    for all objects, less those of the objects of one point, up to the order of ties. "ward" takes the
-    distances for Euclidean ones, as scipy does. O(n^2) time, no memory beside the distances.
+    for all objects, less those of the objects of one point, up to the order of ties. "ward" and "centroid"
+    take the distances for Euclidean ones, as scipy does. "centroid" merges the objects of a point before
+    all others, as scipy must only if they are at distance 0. O(n^2) time, for "centroid" O(n^3) at worst; no
+    memory beside the distances.
     """
+    from bigcons.kernels.centroid_linkage import centroid_merges
     from bigcons.kernels.linkage import chain_merges
 
     n = 1 + int(np.sqrt(2 * len(distances)) + 0.5) if len(distances) else 1
     sizes = np.ones(n) if weights is None else weights.astype(np.float64)
-    if linkage == "ward" and weights is not None:
-        _begin_ward(distances, sizes, np.zeros(n) if within is None else within)
+    within = np.zeros(n) if within is None else within
     first, second, heights = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64), np.empty(n - 1)
-    chain_merges(distances, sizes, LINKAGES.index(linkage), first, second, heights)
+    if linkage == "centroid":
+        _square_between_centres(distances, sizes, within)
+        centroid_merges(distances, sizes, first, second, heights)
+        return Merges(first, second, heights)
+    if linkage == "ward" and weights is not None:
+        _begin_ward(distances, sizes, within)
+    chain_merges(distances, sizes, MONOTONE.index(linkage), first, second, heights)
     return sorted_merges(first, second, heights)
 
 
 def _begin_ward(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
     """Turn distances of points into Ward's of the clusters that they stand for, row by row.
 
-    Its square is ``2 p q / (p + q)`` times the squared distance of the centres, which is the mean squared
-    distance between the clusters less half that within each.
+    Its square is ``2 p q / (p + q)`` times the squared distance of the centres.
+    """
+    _square_between_centres(distances, sizes, within)
+    for i, row in enumerate(_rows_of(distances, len(sizes))):
+        others = sizes[i + 1 :]
+        row[:] = np.sqrt(2 * sizes[i] * others / (sizes[i] + others) * row)
+
+
+def _square_between_centres(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
+    """Turn distances of points into squared ones of the centres of the clusters that they stand for.
+
+    These are the mean squared distance between the clusters less half that within each.
     """
     spread = within**2 * (sizes - 1) / (2 * sizes)
+    for i, row in enumerate(_rows_of(distances, len(sizes))):
+        row[:] = row**2 - spread[i] - spread[i + 1 :]
+
+
+def _rows_of(distances: np.ndarray, n_points: int) -> Iterator[np.ndarray]:
+    """Yield the distances of each point with those after it, as views."""
     filled = 0
-    for i in range(len(sizes) - 1):
-        row = distances[filled : filled + len(sizes) - 1 - i]
-        others = slice(i + 1, None)
-        harmonic = 2 * sizes[i] * sizes[others] / (sizes[i] + sizes[others])
-        row[:] = np.sqrt(harmonic * (row**2 - spread[i] - spread[others]))
-        filled += len(row)
+    for n_others in range(n_points - 1, 0, -1):
+        yield distances[filled : filled + n_others]
+        filled += n_others
 
 
 def single_merges(edges: Merges, n_points: int, *, apart: float) -> Merges:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bigcons.coassociation.linkage import (
     LINKAGES,
+    MONOTONE,
     Merges,
     agglomerate,
     cut,
@@ -150,6 +151,11 @@ class EvidenceAccumulation(ConsensusClusterer):
                     f"neighbors={self.neighbors} with linkage={self.linkage!r}, which needs the distances of "
                     "all pairs; use neighbors='all', or linkage='single'."
                 )
+        if self.criterion == "lifetime" and self.linkage not in MONOTONE:
+            raise InvalidInputError(
+                f"criterion='lifetime' with linkage={self.linkage!r}, whose heights may fall from a merge "
+                "to the next; use criterion='n_clusters', or linkage='average'."
+            )
         if self.allow_one and self.criterion != "lifetime":
             raise InvalidInputError("allow_one=True goes with criterion='lifetime'; ask for n_clusters=1.")
         if self.allow_one and self.linkage == "ward":

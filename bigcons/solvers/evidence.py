@@ -17,7 +17,11 @@ class EAC(EvidenceAccumulation):
     Parameters
     ----------
     linkage
-        "average", "single", "complete" or "ward", which takes the distances for Euclidean ones.
+        "average", "single", "complete", "ward" or "centroid". The last two take the distances for Euclidean
+        ones. With "centroid" the height may fall from a merge to the next: there are no lifetimes, and the
+        cut undoes the last merges made, where scipy's ``cut_tree`` would undo the highest. It chains: on six
+        planted ensembles of 1,500 objects and 30 noisy partitions, half of them with every other label
+        missing, its adjusted Rand index was 0.05 to 0.36, that of "average" and "ward" 0.67 to 0.93.
     neighbors
         For linkage="single": "all", or a number of likely neighbours with which each distinct row is
         compared, for ensembles where all pairs would take too long. An approximation that can only miss
@@ -39,8 +43,10 @@ class EAC(EvidenceAccumulation):
     Works on the U distinct rows, weighted: the same tree as of all objects, up to the order of ties, since
     no other row is nearer to an object than one equal to its own. Two passes over the labels. Single link:
     O(U^2 M) time on one core and O(U M) memory; with q neighbours O(q U (M + log U)) time. The others: 4 U^2
-    bytes and O(U^2 M) time, the counting of pairs on all workers. Of equal distances the one of the rows that
-    come first is merged first, as far as chains of nearest neighbours follow that order.
+    bytes and O(U^2 M) time, the counting of pairs on all workers; centroid link O(U^3) at worst. Of equal
+    distances the one of the rows that come first is merged first, as far as chains of nearest neighbours
+    follow that order. With missing labels and normalize="all" equal rows, which stay together in any case,
+    might not be the first to merge under centroid link, and the tree is that of merging them first.
 
     References
     ----------

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import combinations, pairwise
+from math import sqrt
 
 from tests.naive.agreement import counts
 
@@ -22,9 +23,18 @@ def labelled_objects(labels):
 def distance_between(distances, a, b, linkage):
     """Return the distance of two clusters, sets of objects, given that of any two objects."""
     values = [distances[i, j] for i in a for j in b]
+    if linkage == "centroid":  # of points in a Euclidean space, were there any of such distances
+        return sqrt(
+            mean_square(distances, a, b) - (mean_square(distances, a, a) + mean_square(distances, b, b)) / 2
+        )
     if linkage == "average":
         return sum(values) / len(values)
     return min(values) if linkage == "single" else max(values)
+
+
+def mean_square(distances, a, b):
+    """Return the mean squared distance of an object of ``a`` from one of ``b``, which may be itself."""
+    return sum(distances[i, j] ** 2 for i in a for j in b if i != j) / (len(a) * len(b))
 
 
 def replay(distances, groups, merges, linkage):
@@ -40,6 +50,20 @@ def replay(distances, groups, merges, linkage):
         least = min(distance_between(distances, x, y, linkage) for x, y in combinations(clusters, 2))
         yield distance_between(distances, a, b, linkage), least
         clusters = [cluster for cluster in clusters if cluster not in (a, b)] + [a | b]
+
+
+def left_after_merges(tree, n_clusters):
+    """Return the cluster of each point as rows of scipy's linkage matrix are made until so many are left.
+
+    Whatever their heights; scipy's own cut goes by these.
+    """
+    n = len(tree) + 1
+    clusters = {i: [i] for i in range(n)}
+    for merge in range(n - n_clusters):
+        a, b = (int(cluster) for cluster in tree[merge][:2])
+        clusters[n + merge] = clusters.pop(a) + clusters.pop(b)
+    found = {i: number for number, members in clusters.items() for i in members}
+    return [found[i] for i in range(n)]
 
 
 def lifetimes(heights, bottom, top):
