@@ -71,6 +71,7 @@ def command(
     pcc: --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol.
     Options that are not given have the method's own defaults; one that the method does not have is refused.
     """
+    from bigcons.solvers.workspace import is_kept
     from bigcons.stores import manifest
     from bigcons.stores.consensus_writer import fit_results
 
@@ -79,7 +80,12 @@ def command(
     given = {name: value for name, value in options.items() if value is not None}
     ensemble, model = _parse(method, words, {**given, "random_state": random_state})
     began = time.perf_counter()
-    model.fit(ensemble, out=out, overwrite=overwrite)
+    try:
+        model.fit(ensemble, out=out, overwrite=overwrite)
+    except KeyboardInterrupt:
+        if not is_kept(out):
+            click.echo("Nothing is kept to resume from; run it again.", err=True)
+        raise
     results = {"seconds": time.perf_counter() - began, **fit_results(model)}
     emit({"kind": "consensus", "path": out, **results}, facts({"consensus": out, **results}))
 

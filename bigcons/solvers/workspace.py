@@ -40,9 +40,9 @@ def open_workspace(
     """Yield the workspace of a solve whose result goes to ``out``, or to memory if None.
 
     Its block arrays have ``n_columns`` of ``dtype``.
-    With ``out`` it is the folder ``<out>.partial``: kept when the solve fails or is interrupted, removed
-    when it succeeds, emptied at the start unless ``resume``, with a warning if passes are lost. Raises
-    LockedStoreError, on a disk, if another solve works in it.
+    With ``out`` it is the folder ``<out>.partial``: removed when the solve succeeds, and when it fails or is
+    interrupted before its first snapshot, else kept; emptied at the start unless ``resume``, with a warning
+    if passes are lost. Raises LockedStoreError, on a disk, if another solve works in it.
     """
     if out is None and engine.shares_memory:
         yield Workspace(MemoryBlocks(), None)
@@ -59,7 +59,12 @@ def open_workspace(
             folder.remove()
         # of a solve that is resumed `fit` tells, for there is something to keep before the workspace is open
         with nullcontext() if resume else telling_what_is_kept(out):
-            yield Workspace(FileBlocks(folder, n_columns, dtype), snapshots)
+            try:
+                yield Workspace(FileBlocks(folder, n_columns, dtype), snapshots)
+            except BaseException:
+                if not snapshots.exists():
+                    folder.remove()
+                raise
         folder.remove()
 
 
@@ -88,13 +93,18 @@ def _tell_what_is_discarded(snapshots: Snapshots) -> None:
 @contextmanager
 def telling_what_is_kept(out: str | os.PathLike[str]) -> Iterator[None]:
     """Tell how to go on when the ``with`` block fails or is interrupted, if a solve can go on."""
-    folder = partial_folder(out)
     try:
         yield
     except BaseException:
-        if Snapshots(folder, {}).exists():
+        if is_kept(out):
+            folder = partial_folder(out)
             logger.warning("What is done is kept in %s; run again with resume=True (--resume).", folder)
         raise
+
+
+def is_kept(out: str | os.PathLike[str]) -> bool:
+    """Return whether there is an unfinished solve to take up whose result will go to ``out``."""
+    return Snapshots(partial_folder(out), {}).exists()
 
 
 def partial_folder(out: str | os.PathLike[str]) -> Place:

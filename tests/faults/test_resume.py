@@ -11,13 +11,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from bigcons import PCC, Consensus, Ensemble, PairTable
+from bigcons.cli.group import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import CorruptStoreError, InvalidInputError, LockedStoreError, StoreError
 from bigcons.execution.engine import SerialEngine
@@ -179,6 +182,67 @@ def test_interrupt__says_how_to_go_on(stored: Path, tmp_path: Path, monkeypatch,
     with pytest.raises(KeyboardInterrupt):
         PCC(**PARAMETERS).fit(stored, out=tmp_path / "consensus.zarr")
     assert "resume=True" in caplog.text
+
+
+class InterruptAt:
+    """Stands for a function and interrupts its call of that number."""
+
+    def __init__(self, function: Any, call: int) -> None:
+        self.function, self.calls_left = function, call
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.calls_left -= 1
+        if not self.calls_left:
+            raise KeyboardInterrupt
+        return self.function(*arguments, **named)
+
+    def __get__(self, instance: Any, _: type) -> Any:
+        return lambda *arguments, **named: self(instance, *arguments, **named)
+
+
+N_BLOCKS = 5
+# what is interrupted in which call, and the passes that are then kept
+MOMENTS = {
+    "survey": ("bigcons.solvers.pcc.estimator.take_survey", 1, None),
+    "starts": ("bigcons.solvers.pcc.streamed.solve_subsample", 1, None),
+    "extension": ("bigcons.stores.checkpoint.FileBlocks.write", 3, None),
+    "first commit": ("bigcons.stores.checkpoint.Snapshots.save", 1, None),
+    "pass 1": ("bigcons.stores.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),
+    "second commit": ("bigcons.stores.checkpoint.Snapshots.save", 2, 0),
+    "pass 2": ("bigcons.stores.checkpoint.FileBlocks.write", 2 * N_BLOCKS + 3, 1),
+    "results": ("bigcons.stores.consensus_writer.ConsensusRows.write", 2, "all"),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_interrupt__of_the_command_keeps_committed_passes_or_says_that_nothing_is_kept(
+    moment: str, stored: Path, undisturbed: PCC, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    out = tmp_path / "consensus.zarr"
+    options = ["-k", "5", "--tol", "1e-5", "--random-state", "3", "--scheduler", "serial", "-o", str(out)]
+    target, call, passes = MOMENTS[moment]
+    with monkeypatch.context() as patch:
+        patch.setattr(target, InterruptAt(resolve_name(target), call))
+        stopped = CliRunner().invoke(main, ["solve", str(stored), *options])
+    assert stopped.exit_code == 130
+    assert "Interrupted" in stopped.stderr
+    folder = tmp_path / "consensus.zarr.partial"
+    assert folder.exists() == (passes is not None)
+    assert kept(caplog) == (passes is not None)
+    assert ("Nothing is kept" in stopped.stderr) == (passes is None)
+    if passes is not None:
+        n_kept = passes_of(folder)
+        assert n_kept == (undisturbed.n_passes_ if passes == "all" else passes)
+    done = CliRunner().invoke(main, ["solve", str(stored), *options, "--resume"])
+    assert done.exit_code == 0
+    found = Consensus.open(out)
+    np.testing.assert_array_equal(found.labels, undisturbed.labels_)
+    np.testing.assert_array_equal(found.memberships, undisturbed.memberships_)
+
+
+def passes_of(folder: Path) -> int:
+    with np.load(folder / "snapshot.npz") as members:
+        return len(json.loads(members["head"].tobytes())["facts"]["records"])
 
 
 def test_snapshot__that_cannot_be_written_leaves_nothing_that_python_fails_to_collect(
