@@ -213,7 +213,7 @@ def test_find_borders__of_tiles():
 
 
 def test_solve_blocked__refuses_what_does_not_fit():
-    with pytest.raises(MemoryBudgetError, match="1 blocks under way, over the 1 kB left"):
+    with pytest.raises(MemoryBudgetError, match="1 blocks at work, over the 1 kB left"):
         solve(table_of()[0], memory=1000)
 
 
@@ -253,3 +253,10 @@ def test_fit__refuses(asked, message):
     table, labels, _ = table_of()
     with pytest.raises(InvalidInputError, match=message):
         PCC(**{"n_clusters": K, "solver": "blocked", "pairs": table, **asked}).fit(labels)
+
+
+def test_fit__pairs_in_tiles_are_solved_by_blocks_and_so_from_one_start(tmp_path):
+    ensemble = Ensemble.from_labels(table_of()[1])
+    sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
+    with pytest.raises(InvalidInputError, match="n_init=2 with solver='blocked'"):
+        PCC(K, pairs=tmp_path / "p.zarr", n_init=2).fit(ensemble)

@@ -1,4 +1,4 @@
-"""PCC, the estimator: checks the parameters and hands over to the solver that they name."""
+"""PCC, the estimator: hands over to the solver that its parameters name."""
 
 from __future__ import annotations
 
@@ -18,32 +18,40 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.pcc.blocked import solve_blocked
+from bigcons.solvers.pcc.choices import (
+    ALL,
+    BLOCKED,
+    DEFAULT_STARTS,
+    HEAP,
+    PROTOTYPES,
+    Choices,
+    choose_init,
+    choose_n_init,
+    choose_n_prototypes,
+    choose_solver,
+    choose_weights,
+)
 from bigcons.solvers.pcc.extension import extend_subsample
 from bigcons.solvers.pcc.heap import solve_pairs
-from bigcons.solvers.pcc.pair_choice import check_pairs, resolve_pairs
+from bigcons.solvers.pcc.pair_choice import resolve_pairs
 from bigcons.solvers.pcc.placing import isolated_objects, place_isolated, placing_of
-from bigcons.solvers.pcc.plan import Work, check_memory, chooses_blocks, keeps_labels
+from bigcons.solvers.pcc.plan import Work, check_memory, keeps_labels
 from bigcons.solvers.pcc.solution import BlockMemberships, Solution
 from bigcons.solvers.pcc.start import Init
 from bigcons.solvers.pcc.streamed import solve_all_pairs
-from bigcons.solvers.pcc.streamed_prototypes import default_prototypes, solve_prototypes
+from bigcons.solvers.pcc.streamed_prototypes import solve_prototypes
 from bigcons.solvers.pcc.subsample import SUBSAMPLE
-from bigcons.solvers.pcc.weights import INFORMATION, check_weights
 from bigcons.solvers.plan import process_bytes
 from bigcons.solvers.predicting import SoftPredictingClusterer
 from bigcons.solvers.survey import Survey, take_survey
 from bigcons.solvers.workspace import Workspace, open_workspace
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
-from bigcons.validation import check_choice, check_int, check_number
+from bigcons.validation import check_int, check_number
 
 logger = logging.getLogger("bigcons")
 
-SOLVERS = ("auto", "all", "heap", "blocked")
-STARTS = ("auto", "subsample", "uniform", "dirichlet")
-
 DEFAULT_PASSES = 100
-DEFAULT_RESTARTS = 8
 
 
 class PCC(SoftPredictingClusterer):
@@ -160,28 +168,138 @@ class PCC(SoftPredictingClusterer):
     weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        self._check(out)
-        weights = self._check_weights(ensemble.offsets)
-        prototypes = self._prototypes if self._uses_prototypes else 0
+        choices = self._choose(ensemble.offsets, out)
         in_memory = out is None and engine.shares_memory
-        work = Work(self.n_clusters, prototypes, self.pairs, self._uses_blocks, in_memory)
+        by_blocks = choices.solver == BLOCKED
+        work = Work(self.n_clusters, choices.n_prototypes, self.pairs, by_blocks, in_memory)
         check_memory(ensemble, engine, work, self.memory)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
-        sample_size = SUBSAMPLE if self._takes_all_pairs or self._uses_blocks else 0
-        given = weights.partitions if isinstance(weights, Weights) else None
+        sample_size = 0 if choices.solver == HEAP else SUBSAMPLE
+        given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         survey = take_survey(labels, engine, seed, sample_size, given)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
         path = out.path if out is not None else None
         with open_workspace(path, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
-            if self._takes_all_pairs:
-                solution = self._solve_all(labels, survey, engine, seed, workspace, weights)
-            else:
-                solution = self._solve_pairs(labels, survey, engine, seed, workspace)
+            solve = self._solve_all if choices.solver in (ALL, PROTOTYPES) else self._solve_pairs
+            solution = solve(labels, survey, engine, seed, workspace, choices)
             self._keep(solution, ensemble.n_partitions)
             self._placing = placing_of(labels, solution, self.divergence, seed, engine)
             # in memory the rows would only travel
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             self._publish(ensemble, solution.read, survey.unlabelled, out, engine if share else None)
+
+    def _choose(self, offsets: np.ndarray, out: Output | None) -> Choices:
+        """Check the parameters and return what they come to, for partitions of these offsets."""
+        self._check_resume(out)
+        check_number("tol", self.tol, at_least=0.0)
+        if self.max_iter is not None:
+            check_int("max_iter", self.max_iter)
+        pairs, divergence = self.pairs, resolve_divergence(self.divergence)
+        solver = choose_solver(self.solver, pairs, divergence, self.memory)
+        if self.resume and solver == HEAP:
+            raise InvalidInputError(
+                f"resume=True with pairs={pairs!r}; pairs='all' and solver='blocked' can be resumed."
+            )
+        init = choose_init(self.init, solver)
+        return Choices(
+            solver,
+            init,
+            choose_n_init(self.n_init, init, solver, pairs, self.weights),
+            choose_n_prototypes(self.n_prototypes, solver, self.n_clusters, pairs, divergence),
+            choose_weights(self.weights, offsets, solver, pairs, divergence),
+        )
+
+    def _solve_all(
+        self,
+        ensemble: Ensemble,
+        survey: Survey,
+        engine: Engine,
+        seed: int,
+        workspace: Workspace,
+        choices: Choices,
+    ) -> Solution:
+        solve: Callable[..., Solution] = partial(solve_all_pairs, weights=choices.weights)
+        if choices.solver == PROTOTYPES:
+            divergence = resolve_divergence(self.divergence)
+            solve = partial(solve_prototypes, divergence=divergence, n_prototypes=choices.n_prototypes)
+        return solve(
+            ensemble,
+            survey,
+            self.n_clusters,
+            init=choices.init,
+            n_init=choices.n_init,
+            max_passes=self.max_iter or DEFAULT_PASSES,
+            tol=self.tol,
+            seed=seed,
+            engine=engine,
+            arrays=workspace.arrays,
+            snapshots=workspace.snapshots,
+        )
+
+    def _solve_pairs(
+        self,
+        ensemble: Ensemble,
+        survey: Survey,
+        engine: Engine,
+        seed: int,
+        workspace: Workspace,
+        choices: Choices,
+    ) -> Solution:
+        pairs = resolve_pairs(self.pairs, ensemble, seed, engine)
+        by_blocks = choices.solver == BLOCKED
+        logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
+        if by_blocks:
+            solution = self._solve_blocked(ensemble, pairs, survey, engine, seed, workspace, choices)
+        else:
+            solution = self._solve_heap(pairs, seed, choices)
+        isolated = isolated_objects(pairs)
+        if isolated.size:
+            logger.info("%d objects are in no sampled pair; placed by all pairs", isolated.size)
+            return place_isolated(
+                ensemble, isolated, solution, self.divergence, seed, workspace.arrays, engine
+            )
+        return solution
+
+    def _solve_heap(self, pairs: PairTable, seed: int, choices: Choices) -> Solution:
+        dense = isinstance(self.pairs, str) and self.pairs == "dense"
+        steps = pairs.n_objects * self.n_clusters * (10 if dense else 1)
+        return solve_pairs(
+            pairs,
+            self.n_clusters,
+            resolve_divergence(self.divergence),
+            init=choices.init,
+            n_init=choices.n_init,
+            max_steps=self.max_iter or steps,
+            tol=self.tol,
+            seed=seed,
+        )
+
+    def _solve_blocked(
+        self,
+        ensemble: Ensemble,
+        pairs: PairTable,
+        survey: Survey,
+        engine: Engine,
+        seed: int,
+        workspace: Workspace,
+        choices: Choices,
+    ) -> Solution:
+        init: Any = choices.init
+        if isinstance(init, str) and init == "subsample":
+            init = extend_subsample(ensemble, survey.sample, self.n_clusters, DEFAULT_STARTS, seed, engine)
+        return solve_blocked(
+            pairs,
+            self.n_clusters,
+            resolve_divergence(self.divergence),
+            init=init,
+            max_passes=self.max_iter or DEFAULT_PASSES,
+            tol=self.tol,
+            seed=seed,
+            engine=engine,
+            arrays=workspace.arrays,
+            snapshots=workspace.snapshots,
+            memory=None if self.memory is None else max(parse_size(self.memory) - process_bytes(engine), 0),
+        )
 
     def _keep(self, solution: Solution, n_partitions: int) -> None:
         """Set what was found besides labels and memberships, and warn if it is not settled."""
@@ -197,7 +315,7 @@ class PCC(SoftPredictingClusterer):
         self.converged_ = solution.converged
         self.history_ = solution.history
         self.start_objectives_ = solution.start_objectives
-        if self._uses_prototypes:
+        if solution.tables is not None:
             self.approximation_error_ = solution.history["error"][-1]
         if solution.state is not None:
             given = solution.state.partition_weights
@@ -213,172 +331,6 @@ class PCC(SoftPredictingClusterer):
         given = {name: getattr(self, name) for name in ("init", "weights")}
         digests = {name: _digest(value) for name, value in given.items() if hasattr(value, "__array__")}
         return {**super()._fingerprint(), **digests}
-
-    def _check(self, out: Output | None) -> None:
-        self._check_resume(out)
-        check_pairs(self.pairs)
-        if self.resume and not self._takes_all_pairs and not self._uses_blocks:
-            raise InvalidInputError(
-                f"resume=True with pairs={self.pairs!r}; pairs='all' and solver='blocked' can be resumed."
-            )
-        resolve_divergence(self.divergence)
-        check_choice("solver", self.solver, SOLVERS)
-        check_number("tol", self.tol, at_least=0.0)
-        if self.max_iter is not None:
-            check_int("max_iter", self.max_iter)
-        if self.n_init != "auto":
-            check_int("n_init", self.n_init)
-        if isinstance(self.init, str):
-            check_choice("init", self.init, STARTS)
-        if self.n_prototypes != "auto":
-            check_int("n_prototypes", self.n_prototypes)
-        self._check_together()
-
-    def _check_together(self) -> None:
-        """Refuse parameters that do not go together, though each by itself may be."""
-        if self.solver in (("heap", "blocked") if self._takes_all_pairs else ("all",)):
-            raise InvalidInputError(
-                f"solver={self.solver!r} does not go with pairs={self.pairs!r}; "
-                "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
-            )
-        if self.n_init not in ("auto", 1) and (one_start := self._one_start()):
-            raise InvalidInputError(f"n_init={self.n_init} with {one_start}: one start; use n_init=1.")
-        if self.n_prototypes != "auto" and not self._uses_prototypes:
-            raise InvalidInputError(
-                f"n_prototypes={self.n_prototypes} with pairs={self.pairs!r}, divergence="
-                f"{self.divergence!r}; it goes with pairs='all' and a divergence other than 'l2'."
-            )
-        from_subsample = isinstance(self.init, str) and self.init == "subsample"
-        if from_subsample and not self._takes_all_pairs and self.solver != "blocked":
-            raise InvalidInputError(
-                "init='subsample' goes with pairs='all' and solver='blocked'; use 'uniform' or 'dirichlet'."
-            )
-
-    def _one_start(self) -> str | None:
-        """Return the parameters, if any, by which there is one start only."""
-        if self.solver == "blocked":
-            return "solver='blocked'"
-        if not isinstance(self.init, str):
-            return "init= as memberships"
-        is_informed = isinstance(self.weights, str) and self.weights == INFORMATION  # by starts of its own
-        if self._takes_all_pairs and self.init not in ("auto", "subsample") and not is_informed:
-            return f"pairs='all', init={self.init!r}"
-        return None
-
-    def _check_weights(self, offsets: np.ndarray) -> Weights | str | None:
-        weights = check_weights(self.weights, offsets)
-        if self.weights is not None and (not self._takes_all_pairs or self._uses_prototypes):
-            label = resolve_divergence(self.divergence).label
-            raise InvalidInputError(
-                f"weights with pairs={self.pairs!r}, divergence={label!r}; "
-                "they go with pairs='all' and divergence='l2'."
-            )
-        return weights
-
-    @property
-    def _takes_all_pairs(self) -> bool:
-        return isinstance(self.pairs, str) and self.pairs == "all"
-
-    @property
-    def _uses_prototypes(self) -> bool:
-        return self._takes_all_pairs and resolve_divergence(self.divergence).label != "l2"
-
-    @property
-    def _prototypes(self) -> int:
-        if self.n_prototypes == "auto":
-            return default_prototypes(self.n_clusters)
-        return int(self.n_prototypes)
-
-    def _solve_all(
-        self,
-        ensemble: Ensemble,
-        survey: Survey,
-        engine: Engine,
-        seed: int,
-        workspace: Workspace,
-        weights: Weights | str | None,
-    ) -> Solution:
-        solve: Callable[..., Solution] = partial(solve_all_pairs, weights=weights)
-        if self._uses_prototypes:
-            divergence = resolve_divergence(self.divergence)
-            solve = partial(solve_prototypes, divergence=divergence, n_prototypes=self._prototypes)
-        return solve(
-            ensemble,
-            survey,
-            self.n_clusters,
-            init="subsample" if isinstance(self.init, str) and self.init == "auto" else self.init,
-            n_init=DEFAULT_RESTARTS if self.n_init == "auto" else int(self.n_init),
-            max_passes=self.max_iter or DEFAULT_PASSES,
-            tol=self.tol,
-            seed=seed,
-            engine=engine,
-            arrays=workspace.arrays,
-            snapshots=workspace.snapshots,
-        )
-
-    def _solve_pairs(
-        self, ensemble: Ensemble, survey: Survey, engine: Engine, seed: int, workspace: Workspace
-    ) -> Solution:
-        pairs = resolve_pairs(self.pairs, ensemble, seed, engine)
-        by_blocks = self._uses_blocks
-        logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
-        if by_blocks:
-            solution = self._solve_blocked(ensemble, pairs, survey, engine, seed, workspace)
-        else:
-            solution = self._solve_heap(pairs, seed)
-        isolated = isolated_objects(pairs)
-        if isolated.size:
-            logger.info("%d objects are in no sampled pair; placed by all pairs", isolated.size)
-            return place_isolated(
-                ensemble, isolated, solution, self.divergence, seed, workspace.arrays, engine
-            )
-        return solution
-
-    def _solve_heap(self, pairs: PairTable, seed: int) -> Solution:
-        dense = isinstance(self.pairs, str) and self.pairs == "dense"
-        steps = pairs.n_objects * self.n_clusters * (10 if dense else 1)
-        return solve_pairs(
-            pairs,
-            self.n_clusters,
-            resolve_divergence(self.divergence),
-            init="uniform" if isinstance(self.init, str) and self.init == "auto" else self.init,
-            n_init=1 if self.n_init == "auto" else int(self.n_init),
-            max_steps=self.max_iter or steps,
-            tol=self.tol,
-            seed=seed,
-        )
-
-    def _solve_blocked(
-        self,
-        ensemble: Ensemble,
-        pairs: PairTable,
-        survey: Survey,
-        engine: Engine,
-        seed: int,
-        workspace: Workspace,
-    ) -> Solution:
-        init: Any = self.init
-        if isinstance(init, str) and init in ("auto", "subsample"):
-            init = extend_subsample(ensemble, survey.sample, self.n_clusters, DEFAULT_RESTARTS, seed, engine)
-        return solve_blocked(
-            pairs,
-            self.n_clusters,
-            resolve_divergence(self.divergence),
-            init=init,
-            max_passes=self.max_iter or DEFAULT_PASSES,
-            tol=self.tol,
-            seed=seed,
-            engine=engine,
-            arrays=workspace.arrays,
-            snapshots=workspace.snapshots,
-            memory=None if self.memory is None else max(parse_size(self.memory) - process_bytes(engine), 0),
-        )
-
-    @property
-    def _uses_blocks(self) -> bool:
-        if self.solver != "auto":
-            return self.solver == "blocked"
-        return chooses_blocks(self.pairs, self.memory)
 
 
 def _digest(array: Any) -> str:
