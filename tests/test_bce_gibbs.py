@@ -12,6 +12,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.kernels import gibbs as kernel
+from bigcons.kernels.draws import uniform
 from bigcons.metrics import adjusted_rand
 from bigcons.solvers.bce.gibbs import GibbsBCE, Sampler
 from tests.naive import bce as naive
@@ -88,7 +89,7 @@ def test_sweep__visits_assignments_as_often_as_the_posterior_says():
 def test_uniform__draws_are_those_of_splitmix():
     random, twin = np.array([2**64 - 5], np.uint64), naive.SplitMix(2**64 - 5)
     for _ in range(100):
-        assert kernel.uniform(random) == twin.uniform()
+        assert uniform(random) == twin.uniform()
 
 
 @pytest.fixture(scope="module")

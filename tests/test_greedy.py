@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 from bigcons import Ensemble, metrics
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabelledObjectsWarning
+from bigcons.execution.engine import SerialEngine
+from bigcons.memory import Block
 from bigcons.solvers import GreedyANMI, Supra
-from bigcons.solvers.greedy import best_partition, clusterings, stirling
+from bigcons.solvers.greedy import _Search, best_partition, clusterings, stirling
+from tests.naive import greedy as naive
+from tests.naive.bce import SplitMix
 from tests.strategies import label_matrices
 
 # the seven objects and four labellings of Strehl and Ghosh (2002), table 1
@@ -83,6 +87,85 @@ def test_greedy__never_lowers_the_anmi_it_starts_from():
     model = GreedyANMI(6, init=start).fit(ensemble)
     assert model.objective_ > metrics.anmi(ensemble, start)
     assert metrics.adjusted_rand(truth, model.labels_) > metrics.adjusted_rand(truth, start)
+
+
+@given(
+    labels=label_matrices(min_objects=4, max_objects=9, max_partitions=4),
+    k=st.integers(1, 4),
+    temperature=st.sampled_from([0.02, 0.2, 1.0, 10.0]),
+    seed=st.integers(0, 2**64 - 1),
+)
+@settings(max_examples=50)
+def test_sweep__at_a_temperature_draws_as_judging_every_clustering_does(labels, k, temperature, seed):
+    ensemble = Ensemble.from_labels(labels)
+    labels = ensemble.read(0, ensemble.n_objects)
+    codes = np.random.default_rng(seed).integers(k, size=len(labels)).astype(np.int32)
+    codes[(labels < 0).all(axis=1)] = -1
+    expected, twin = codes.tolist(), SplitMix(seed)
+    search = _Search(ensemble, SerialEngine(), codes, k, np.random.default_rng(0))
+    search.random[0] = seed
+    for _ in range(3):
+        search.refresh()
+        search.visit(Block(0, 0, len(labels)), labels, temperature)
+        naive.annealed_sweep(labels.tolist(), expected, k, temperature, twin)
+        assert codes.tolist() == expected
+    assert search.anmi == pytest.approx(metrics.anmi(ensemble, codes))
+
+
+@given(
+    labels=label_matrices(min_objects=4, max_objects=12, max_partitions=4),
+    k=st.integers(1, 4),
+    temperature=st.floats(0.01, 20.0),
+)
+@settings(max_examples=40)
+def test_annealing__ends_where_no_single_move_helps_with_the_anmi_it_reports(labels, k, temperature):
+    ensemble = Ensemble.from_labels(labels)
+    model = GreedyANMI(k, temperature=temperature, n_annealed=4, random_state=0).fit(ensemble)
+    assert model.objective_ == pytest.approx(metrics.anmi(ensemble, model.labels_), abs=1e-9)
+    assert model.converged_
+    assert model.n_passes_ > 4
+    assert (np.diff(model.history_["objective"][3:]) >= -1e-12).all()
+    for i in np.flatnonzero(model.labels_ >= 0):
+        assert max(naive.gains(labels.tolist(), model.labels_.tolist(), i, k)) < 1e-5
+
+
+def test_annealing__leaves_a_local_optimum_in_which_greedy_moves_stay():
+    """Planted clusters, begun with two of them in one and one halved: no single move repairs that."""
+    ensemble, truth = planted_ensemble(300, 20, shares=(0.25,) * 4, hard_share=0.0, random_state=0)
+    start = np.where(truth == 3, 2, truth)
+    start[np.flatnonzero(truth == 0)[::2]] = 3
+    stuck = GreedyANMI(4, init=start).fit(ensemble)
+    free = GreedyANMI(4, init=start, temperature=0.3, random_state=0).fit(ensemble)
+    assert free.objective_ > stuck.objective_ + 0.05
+
+
+def test_annealing__has_the_same_bits_whatever_the_engine_and_blocks(tmp_path):
+    ensemble, _ = planted_ensemble(300, 10, random_state=1)
+    stored = ensemble.save(tmp_path / "e.zarr", chunk_rows=64)
+    found = [
+        GreedyANMI(5, temperature=0.4, n_init=2, random_state=4, client=client).fit(x)
+        for client, x in (("serial", ensemble), ("serial", stored), ("threads", stored))
+    ]
+    for model in found[1:]:
+        assert model.labels_.tobytes() == found[0].labels_.tobytes()
+        assert model.start_objectives_ == found[0].start_objectives_
+    other = GreedyANMI(5, temperature=0.4, n_init=2, random_state=5).fit(ensemble)
+    assert other.history_["moved"] != found[0].history_["moved"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"temperature": -0.1}, "temperature=-0.1 is out of range"),
+        ({"n_annealed": 3}, "n_annealed=3 with temperature=0"),
+        ({"temperature": 0.1, "n_annealed": 0}, "n_annealed=0 is out of range"),
+        ({"temperature": 0.1, "max_iter": 20}, "20 annealed sweeps leave none of max_iter=20"),
+    ],
+)
+def test_annealing__refuses_parameters_in_one_line(parameters, message):
+    with pytest.raises(InvalidInputError, match=message) as refusal:
+        GreedyANMI(3, **parameters).fit(SEVEN)
+    assert "\n" not in str(refusal.value)
 
 
 def test_greedy__blocks_of_a_store_make_no_difference(tmp_path):

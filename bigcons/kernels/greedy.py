@@ -15,24 +15,28 @@ import math
 import numpy as np
 
 from bigcons.kernels._jit import jit
+from bigcons.kernels.draws import uniform
 
 # A gain below this, in objects times NMI, is rounding.
 _LEAST_GAIN = 1e-9
 
 
 @jit
-def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C):
+def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature, random):
     """Move every object of a block in turn, codes (rows,) int32 in place; return moves and summed gain.
 
     labels (rows, M) with -1 missing; counts (K, base clusters) and sizes (K, M) int64 are of all objects and
     follow every move, as do A and B (M,) float64; C and ``n_seen`` = n (M,) stay; F (n + 2,) is x log x.
-    An object of code -1 stays out. The gain is in objects times NMI. On a tie the lowest cluster wins.
+    An object of code -1 stays out. The gain is in objects times NMI, and so is ``temperature``: at 0 the
+    object goes where it gains most, on a tie to the lowest cluster; above, to any cluster with probability
+    ``~ exp(gain / temperature)``, drawn by ``random`` (1,) uint64.
     """
     M, K = labels.shape[1], counts.shape[0]
     seen = np.empty(M, np.int64)
     base = np.empty(M, np.int64)
     a_without = np.empty(M)
     b_without = np.empty(M)
+    gains = np.empty(K)
     n_moved = 0
     gained = 0.0
     for i in range(labels.shape[0]):
@@ -51,38 +55,74 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C):
             b_without[m] = B[u] + F[size - 1] - F[size]
             before += weighted_nmi(A[u], B[u], C[u], n_seen[u], F)
             m += 1
-        best, best_gain = a, _LEAST_GAIN
-        for b in range(K):
-            if b == a:
-                continue
-            after = 0.0
-            for j in range(m):
-                u = seen[j]
-                here, size = counts[b, base[j]], sizes[b, u]
-                after += weighted_nmi(
-                    a_without[j] + F[here + 1] - F[here],
-                    b_without[j] + F[size + 1] - F[size],
-                    C[u],
-                    n_seen[u],
-                    F,
-                )
-            if after - before > best_gain:
-                best, best_gain = b, after - before
-        if best == a:
+        weigh(counts, sizes, n_seen, F, C, a, seen[:m], base, a_without, b_without, before, gains)
+        b = highest(gains, a) if temperature == 0.0 else drawn(gains, temperature, random)
+        if b == a:
             continue
         for j in range(m):
             u = seen[j]
-            here, size = counts[best, base[j]], sizes[best, u]
+            here, size = counts[b, base[j]], sizes[b, u]
             A[u] = a_without[j] + F[here + 1] - F[here]
             B[u] = b_without[j] + F[size + 1] - F[size]
             counts[a, base[j]] -= 1
-            counts[best, base[j]] += 1
+            counts[b, base[j]] += 1
             sizes[a, u] -= 1
-            sizes[best, u] += 1
-        codes[i] = best
+            sizes[b, u] += 1
+        codes[i] = b
         n_moved += 1
-        gained += best_gain
+        gained += gains[b]
     return n_moved, gained
+
+
+@jit
+def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, before, gains):
+    """Set ``gains`` (K,) to what an object of cluster ``a`` would add to ``before`` in each.
+
+    ``seen`` are the partitions that label it, ``base`` its base clusters there, and ``a_without`` and
+    ``b_without`` the sums A and B of these partitions without it.
+    """
+    for b in range(gains.shape[0]):
+        if b == a:
+            gains[b] = 0.0
+            continue
+        after = 0.0
+        for j in range(seen.shape[0]):
+            u = seen[j]
+            here, size = counts[b, base[j]], sizes[b, u]
+            after += weighted_nmi(
+                a_without[j] + F[here + 1] - F[here],
+                b_without[j] + F[size + 1] - F[size],
+                C[u],
+                n_seen[u],
+                F,
+            )
+        gains[b] = after - before
+
+
+@jit
+def highest(gains, a):
+    """Return the cluster of the largest gain, the lowest of equals; ``a`` if none is above rounding."""
+    best, best_gain = a, _LEAST_GAIN
+    for b in range(gains.shape[0]):
+        if b != a and gains[b] > best_gain:
+            best, best_gain = b, gains[b]
+    return best
+
+
+@jit
+def drawn(gains, temperature, random):
+    """Return a cluster with probability ``~ exp(gain / temperature)``."""
+    most = gains.max()
+    total = 0.0
+    for b in range(gains.shape[0]):
+        total += math.exp((gains[b] - most) / temperature)
+    threshold = uniform(random) * total
+    total = 0.0
+    for b in range(gains.shape[0]):
+        total += math.exp((gains[b] - most) / temperature)
+        if total > threshold:
+            return b
+    return gains.argmax()
 
 
 @jit
