@@ -223,6 +223,34 @@ def test_eac__normalize_decides_what_a_missing_label_means():
     np.testing.assert_allclose(over_all.linkage_[:, 2], [2 / 3, 2 / 3])
 
 
+@pytest.mark.parametrize("method", LINKAGES)
+def test_ties__at_random_let_any_of_equal_pairs_merge_first(method):
+    labels = np.array([[0, 0], [1, 1], [2, 2]])
+    found = {
+        tuple(EAC(2, linkage=method, ties="random", random_state=seed).fit(labels).labels_.tolist())
+        for seed in range(40)
+    }
+    assert found == {(0, 0, 1), (0, 1, 0), (0, 1, 1)}
+    assert EAC(2, linkage=method).fit(labels).labels_.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("normalize", ["observed", "all"])
+@given(labels=label_matrices(min_objects=2, max_objects=12), seed=st.integers(0, 99), k=st.integers(1, 3))
+def test_ties__at_random_leave_single_link_its_heights_and_numbers(normalize, labels, seed, k):
+    k = min(k, len(labels))
+    expected = EACSingle(k, normalize=normalize).fit(labels)
+    model = EACSingle(k, normalize=normalize, ties="random", random_state=seed).fit(labels)
+    np.testing.assert_allclose(model.linkage_[:, 2], expected.linkage_[:, 2], atol=1e-12)
+    assert model.objective_ == pytest.approx(expected.objective_)
+    assert model.row_of_object_.tolist() == expected.row_of_object_.tolist()
+    known = model.labels_[model.labels_ >= 0]
+    first = np.unique(known, return_index=True)[1]
+    assert first.tolist() == sorted(first)
+    assert len(first) == expected.n_clusters_
+    tree = naive.left_after_merges(model.linkage_, len(first))
+    assert adjusted_rand(np.array(tree)[model.row_of_object_[model.labels_ >= 0]], known) == 1
+
+
 def test_eac__takes_objects_never_seen_together_for_dissimilar():
     labels = np.array([[0, -1], [-1, 0], [0, -1]])
     model = EACAverage(2).fit(labels)
@@ -382,6 +410,7 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkey
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
         (EACSingle(2, tie="random"), "tie='random' is unknown"),
+        (EACSingle(2, ties="more"), "ties='more' is unknown"),
         (EACSingle(2, neighbors=0), "neighbors=0 is out of range"),
         (EAC(2, neighbors=5), "neighbors=5 with linkage='average', which needs the distances of all pairs"),
         (EAC(2, allow_one=True), "allow_one=True goes with criterion='lifetime'"),

@@ -24,6 +24,7 @@ from bigcons.coassociation.similarity import NORMALIZATIONS, condensed_bytes, co
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size
+from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, Output
 from bigcons.solvers.plan import data_budget
 from bigcons.solvers.survey import take_survey
@@ -53,8 +54,12 @@ class EvidenceAccumulation(ConsensusClusterer):
         For criterion="lifetime", let one cluster live from the last merge to distance 1. Not in the paper.
     tie
         Of equal lifetimes take the one of "more" clusters, as the reference implementation did, or "fewer".
+    ties
+        Which of the pairs at equal distance merges first: "lowest", that of the rows that come first, as far
+        as the linkage goes by them, or "random": the rows are taken in a random order. Distances have few
+        values, so that ties are the rule; several seeds tell what hangs on them.
     random_state
-        Seed of the orders of ``neighbors``; nothing else is random.
+        Seed of the orders of ``neighbors`` and of random ties.
     memory
         Budget, 4 GB by default: refused with the size that would do if the distinct label rows, or their
         distances where these are needed, do not fit.
@@ -65,6 +70,7 @@ class EvidenceAccumulation(ConsensusClusterer):
     criterion: str = "n_clusters"
     allow_one: bool = False
     tie: str = "more"
+    ties: str = "lowest"
 
     linkage = "average"  # this and the next are parameters of some subclasses only
     neighbors = cast("int | str", "all")
@@ -77,7 +83,7 @@ class EvidenceAccumulation(ConsensusClusterer):
         rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
         logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize)
-        merges = self._merge(rows, within, budget, engine, seed)
+        merges = self._merge_in_order(rows, within, budget, engine, seed)
         n_clusters = self._choose(merges, rows, within)
         labels = cut(merges, len(rows.labels), n_clusters)
         kept = merges.heights[: len(rows.labels) - n_clusters]
@@ -100,6 +106,17 @@ class EvidenceAccumulation(ConsensusClusterer):
             raise InvalidInputError(
                 "n_clusters=None with criterion='n_clusters'; give a number, or criterion='lifetime'."
             )
+
+    def _merge_in_order(
+        self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int
+    ) -> Merges:
+        """Take the rows in the order in which ties go, and return the merges of the rows as they were."""
+        if self.ties == "lowest":
+            return self._merge(rows, within, budget, engine, seed)
+        order = generator(seed, "eac.ties").permutation(len(rows.labels))
+        taken = rows._replace(labels=rows.labels[order], weights=rows.weights[order])
+        merges = self._merge(taken, within[order], budget - rows.labels.nbytes, engine, seed)
+        return Merges(order[merges.first], order[merges.second], merges.heights)
 
     def _merge(self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int) -> Merges:
         """Choose between the three roads: a tree without distances, likely neighbours, all distances."""
@@ -143,6 +160,7 @@ class EvidenceAccumulation(ConsensusClusterer):
         check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("criterion", self.criterion, CRITERIA)
         check_choice("tie", self.tie, TIES)
+        check_choice("ties", self.ties, ("lowest", "random"))
         check_flag("allow_one", self.allow_one)
         if self.neighbors != "all":
             check_int("neighbors", self.neighbors)

@@ -43,10 +43,9 @@ class EAC(EvidenceAccumulation):
     Works on the U distinct rows, weighted: the same tree as of all objects, up to the order of ties, since
     no other row is nearer to an object than one equal to its own. Two passes over the labels. Single link:
     O(U^2 M) time on one core and O(U M) memory; with q neighbours O(q U (M + log U)) time. The others: 4 U^2
-    bytes and O(U^2 M) time, the counting of pairs on all workers; centroid link O(U^3) at worst. Of equal
-    distances the one of the rows that come first is merged first, as far as chains of nearest neighbours
-    follow that order. With missing labels and normalize="all" equal rows, which stay together in any case,
-    might not be the first to merge under centroid link, and the tree is that of merging them first.
+    bytes and O(U^2 M) time, the counting of pairs on all workers; centroid link O(U^3) at worst. With
+    missing labels and normalize="all" equal rows, which stay together in any case, might not be the first to
+    merge under centroid link, and the tree is that of merging them first.
 
     References
     ----------
@@ -100,7 +99,7 @@ class EACAverage(EvidenceAccumulation):
     Parameters
     ----------
     random_state
-        Taken as by every method; nothing is random.
+        Seed of random ties; nothing else is random.
 
     Attributes
     ----------
