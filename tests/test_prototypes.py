@@ -12,7 +12,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.kernels import prototypes as kernel
+from bigcons.kernels.objective import over_votes
 from bigcons.metrics import adjusted_rand, pcc_objective
 from bigcons.solvers import PCC
 from bigcons.solvers.pcc.prototypes import (
@@ -290,7 +290,7 @@ def test_pairs_objective__is_the_naive_one():
     labels = planted_ensemble(30, 10, random_state=3)[0].read(0, 30)
     Y = np.random.default_rng(0).dirichlet(np.ones(3), 30)
     value, _, _, parameter = Divergence.kl().compiled
-    found = kernel.pairs_objective(labels, Y, value, parameter)
+    found = over_votes(labels, Y, value, parameter)
     expected = naive.exact_objective(naive_pcc.all_pairs(labels), Y, naive_pcc.kl)
     np.testing.assert_allclose(found, expected)
 

@@ -17,24 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.kernels._jit import jit
-from bigcons.kernels.agreement import compare_rows
-from bigcons.kernels.objective import probability
-from bigcons.kernels.simplex import minimise_on_simplex
+from bigcons.kernels.newton import Cost, cost_for, kkt_gap, minimise, newton_model, set_gradient
 from bigcons.kernels.table_rows import find_rows, sum_rows
 
 # Slots of `totals`.
 OBJECTIVE, MAX_GAP, N_MOVED = 0, 1, 2
 N_TOTALS = 3
-
-# Newton steps for one object and visit, and the gap, relative to its total weight, at which they stop.
-MOST_STEPS = 12
-INNER_TOL = 1e-7
-
-# A Newton step is taken in full if the slope at its end is at most this share of that at its beginning.
-FULL_STEP_SLOPE = 0.5
-
-# Memberships below this are what rounding leaves of a coordinate that vanishes.
-DUST = 1e-15
 
 
 class Tables(NamedTuple):
@@ -59,17 +47,9 @@ class Scratch(NamedTuple):
     seen_at: np.ndarray
     agree: np.ndarray
     together: np.ndarray
-    prototypes: np.ndarray
-    """(G, K): the prototypes that the object meets."""
-    terms: np.ndarray
-    """(4, G): probability, its change along the step, observed share, weight: see ``line_search``."""
-    y: np.ndarray
-    gradient: np.ndarray
-    A: np.ndarray
-    b: np.ndarray
-    step: np.ndarray
-    support: np.ndarray
-    work: np.ndarray
+    """(padded G,): ``c_ja`` and ``N_ja``, the object itself among them if it is in the tables."""
+    cost: Cost
+    """Of the object, by the prototypes of the groups that it meets."""
 
 
 @jit
@@ -82,15 +62,7 @@ def scratch_for(tables, M):
         np.empty(M, np.uint64),
         np.empty(width),
         np.empty(width),
-        np.empty((G, K)),
-        np.empty((4, G)),
-        np.empty(K),
-        np.empty(K),
-        np.empty((K, K)),
-        np.empty(K),
-        np.empty(K),
-        np.empty(K, np.int64),
-        np.empty((K, K + 2)),
+        cost_for(G, K),
     )
 
 
@@ -119,7 +91,7 @@ def sweep(
     object with m labels, O(G K^2) a Newton step.
     """
     s = scratch_for(tables, labels.shape[1])
-    y = s.y
+    y = s.cost.y
     for i in range(labels.shape[0]):
         m = gather_object(labels, i, offsets, tables, s)
         set_uniform(y)
@@ -131,12 +103,12 @@ def sweep(
             read_row(y_old, i, y)
             own = nearest(tables.centres, y)
         n_terms = list_terms(tables, own, m, s)
-        gap = newton_model(s, n_terms, slope, curvature, parameter)
+        gap = newton_model(s.cost, n_terms, slope, curvature, parameter)
         totals[MAX_GAP] = max(totals[MAX_GAP], gap)
         if gap <= threshold and not fresh:
             copy_row(y_old, y_new, i)
             continue
-        minimise(s, n_terms, gap, convex, slope, curvature, search, parameter)
+        minimise(s.cost, n_terms, gap, convex, slope, curvature, search, parameter)
         round_into(y, y_new, i)
         if differ(y_old, y_new, i) and not fresh:
             totals[N_MOVED] += 1.0
@@ -154,8 +126,8 @@ def accumulate(labels, offsets, tables, memberships):
     for i in range(labels.shape[0]):
         m = find_rows(labels, i, offsets, width, s.count_at, width, s.seen_at)
         if m > 0:
-            read_row(memberships, i, s.y)
-            add_object(tables, nearest(tables.centres, s.y), m, 1.0, s)
+            read_row(memberships, i, s.cost.y)
+            add_object(tables, nearest(tables.centres, s.cost.y), m, 1.0, s)
 
 
 @jit
@@ -170,15 +142,15 @@ def evaluate(labels, offsets, tables, memberships, totals, value, slope, paramet
         m = gather_object(labels, i, offsets, tables, s)
         if m == 0:
             continue
-        read_row(memberships, i, s.y)
-        n_terms = list_terms(tables, nearest(tables.centres, s.y), m, s)
+        read_row(memberships, i, s.cost.y)
+        n_terms = list_terms(tables, nearest(tables.centres, s.cost.y), m, s)
         cost = 0.0
         for e in range(n_terms):
-            p, x, w = s.terms[0, e], s.terms[2, e], s.terms[3, e]
+            p, x, w = s.cost.terms[0, e], s.cost.terms[2, e], s.cost.terms[3, e]
             cost += w * (x * value(1.0, p, parameter) + (1.0 - x) * value(0.0, p, parameter))
         totals[OBJECTIVE] += 0.5 * cost
-        set_gradient(s, n_terms, slope, parameter)
-        totals[MAX_GAP] = max(totals[MAX_GAP], kkt_gap(s.gradient, s.y))
+        set_gradient(s.cost, n_terms, slope, parameter)
+        totals[MAX_GAP] = max(totals[MAX_GAP], kkt_gap(s.cost.gradient, s.cost.y))
 
 
 @jit
@@ -228,8 +200,8 @@ def add_object(tables, group, m, sign, s):
     for e in range(m):
         count[s.count_at[e] + column] += sign
         seen[s.seen_at[e] + column] += sign
-    for k in range(s.y.shape[0]):
-        tables.sums[group, k] += sign * s.y[k]
+    for k in range(s.cost.y.shape[0]):
+        tables.sums[group, k] += sign * s.cost.y[k]
     tables.sizes[group] += sign
 
 
@@ -246,137 +218,14 @@ def list_terms(tables, own, m, s):
             continue
         p = 0.0
         for k in range(K):
-            q = max(tables.sums[a, k] - mine * s.y[k], 0.0) / size
-            s.prototypes[n_terms, k] = q
-            p += q * s.y[k]
-        s.terms[0, n_terms] = p
-        s.terms[2, n_terms] = (s.agree[a] - mine * m) / together
-        s.terms[3, n_terms] = together
+            q = max(tables.sums[a, k] - mine * s.cost.y[k], 0.0) / size
+            s.cost.prototypes[n_terms, k] = q
+            p += q * s.cost.y[k]
+        s.cost.terms[0, n_terms] = p
+        s.cost.terms[2, n_terms] = (s.agree[a] - mine * m) / together
+        s.cost.terms[3, n_terms] = together
         n_terms += 1
     return n_terms
-
-
-@jit
-def set_gradient(s, n_terms, slope, parameter):
-    """Set the gradient of the object's cost."""
-    g = s.gradient
-    for k in range(g.shape[0]):
-        g[k] = 0.0
-    for e in range(n_terms):
-        rise = s.terms[3, e] * slope(s.terms[2, e], s.terms[0, e], parameter)
-        for k in range(g.shape[0]):
-            g[k] += rise * s.prototypes[e, k]
-
-
-@jit
-def newton_model(s, n_terms, slope, curvature, parameter):
-    """Set the gradient, and ``A``, ``b`` of the quadratic model ``z'Az - 2b'z``; return the KKT gap."""
-    K = s.y.shape[0]
-    set_gradient(s, n_terms, slope, parameter)
-    A, b, q = s.A, s.b, s.prototypes
-    for k in range(K):
-        for r in range(K):
-            A[k, r] = 0.0
-    for e in range(n_terms):
-        bend = s.terms[3, e] * max(curvature(s.terms[2, e], s.terms[0, e], parameter), 0.0)
-        for k in range(K):
-            for r in range(k + 1):
-                A[k, r] += bend * q[e, k] * q[e, r]
-    for k in range(K):
-        for r in range(k):
-            A[r, k] = A[k, r]
-    for k in range(K):
-        b[k] = -s.gradient[k]
-        for r in range(K):
-            b[k] += A[k, r] * s.y[r]
-    return kkt_gap(s.gradient, s.y)
-
-
-@jit
-def kkt_gap(g, y):
-    """Return the largest gradient on the support of ``y`` less the smallest of all; 0 at the optimum."""
-    lowest = np.inf
-    highest = -np.inf
-    for k in range(y.shape[0]):
-        lowest = min(lowest, g[k])
-        if y[k] > 0.0:
-            highest = max(highest, g[k])
-    return highest - lowest
-
-
-@jit
-def minimise(s, n_terms, gap, convex, slope, curvature, search, parameter):
-    """Minimise one object's cost over the simplex, in place in ``s.y``, from its model in ``s``.
-
-    Every step goes towards the minimiser of the quadratic model over the simplex: all the way, so that
-    coordinates which vanish become exactly zero, unless the slope there tells that the model is far off.
-    """
-    y, step = s.y, s.step
-    K = y.shape[0]
-    weight = 0.0
-    for e in range(n_terms):
-        weight += s.terms[3, e]
-    for _ in range(MOST_STEPS):
-        if gap <= INNER_TOL * weight:
-            return
-        for k in range(K):
-            step[k] = y[k]
-        minimise_on_simplex(s.A, s.b, step, K, s.support, s.work)
-        promised = 0.0
-        for k in range(K):
-            step[k] -= y[k]
-            promised -= s.gradient[k] * step[k]
-        if promised <= 0.0:
-            return
-        for e in range(n_terms):
-            change = 0.0
-            for k in range(K):
-                change += s.prototypes[e, k] * step[k]
-            s.terms[1, e] = change
-        length = step_length(s, n_terms, promised, convex, slope, search, parameter)
-        if length <= 0.0:
-            return
-        take_step(y, step, length)
-        for e in range(n_terms):
-            p = 0.0
-            for k in range(K):
-                p += s.prototypes[e, k] * y[k]
-            s.terms[0, e] = p
-        gap = newton_model(s, n_terms, slope, curvature, parameter)
-
-
-@jit
-def step_length(s, n_terms, promised, convex, slope, search, parameter):
-    """Return 1 if the slope at the end of the step is small, else the length that a line search finds.
-
-    A divergence that is not convex always needs the search. The model is far off where a probability leaves
-    zero, which it lets grow twofold in a step: then the search goes up to the edge of the simplex.
-    """
-    rise = 0.0
-    for e in range(n_terms):
-        p, b, x, w = s.terms[0, e], s.terms[1, e], s.terms[2, e], s.terms[3, e]
-        rise += w * b * slope(x, p + b, parameter)
-    if convex and abs(rise) <= FULL_STEP_SLOPE * promised:
-        return 1.0
-    longest = 1.0
-    if rise < 0.0:
-        longest = np.inf
-        for k in range(s.y.shape[0]):
-            if s.step[k] < 0.0:
-                longest = min(longest, s.y[k] / -s.step[k])
-    return search(s.terms, n_terms, promised, longest, parameter)
-
-
-@jit
-def take_step(y, step, length):
-    """Move ``y`` by ``length`` of a step; what is left of a vanishing coordinate by rounding is zero."""
-    total = 0.0
-    for k in range(y.shape[0]):
-        reached = y[k] + length * step[k]
-        y[k] = reached if reached > DUST else 0.0
-        total += y[k]
-    for k in range(y.shape[0]):
-        y[k] /= total
 
 
 @jit
@@ -407,19 +256,3 @@ def differ(before, after, i):
     for k in range(before.shape[1]):
         changed |= before[i, k] != after[i, k]
     return changed
-
-
-@jit
-def pairs_objective(labels, rows, value, parameter):
-    """Return ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` over all pairs of a few objects, one by one.
-
-    labels (r, M), rows (r, K) float64. O(r^2 (M + K)).
-    """
-    total = 0.0
-    for i in range(labels.shape[0]):
-        for j in range(i + 1, labels.shape[0]):
-            c, n = compare_rows(labels[i], labels[j])
-            if n > 0:
-                p = probability(rows, i, j)
-                total += c * value(1.0, p, parameter) + (n - c) * value(0.0, p, parameter)
-    return total

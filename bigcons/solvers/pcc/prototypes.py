@@ -19,6 +19,7 @@ import numpy as np
 from bigcons.coassociation.grouped import copy_tables, tables_of_block
 from bigcons.divergences import Divergence
 from bigcons.kernels import prototypes as kernel
+from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import Tables
 from bigcons.solvers.pcc.searches import general_search
 
@@ -133,7 +134,7 @@ def approximation_error(
     labels, memberships = sample.labels[rows], sample.memberships[rows]
     tables = tables_of_block(centres, labels, offsets, memberships)
     grouped = evaluate_block(tables, labels, offsets, memberships, rows[:0], divergence).objective
-    exact = kernel.pairs_objective(labels, memberships.astype(np.float64), value, parameter)
+    exact = over_votes(labels, memberships.astype(np.float64), value, parameter)
     return abs(grouped - exact) / exact if exact > 0.0 else 0.0
 
 

@@ -1,0 +1,180 @@
+"""One object's best membership among fixed prototypes: Newton on the simplex.
+
+Its cost is ``sum_e w_e d(x_e, y.q_e)``, a divergence between the share ``x_e`` that was observed and the
+probability ``y.q_e`` that the membership ``y`` gives, of weight ``w_e``, for each prototype ``q_e``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.kernels._jit import jit
+from bigcons.kernels.simplex import minimise_on_simplex
+
+# Newton steps for one object and visit, and the gap, relative to its total weight, at which they stop.
+MOST_STEPS = 12
+INNER_TOL = 1e-7
+
+# A Newton step is taken in full if the slope at its end is at most this share of that at its beginning.
+FULL_STEP_SLOPE = 0.5
+
+# Memberships below this are what rounding leaves of a coordinate that vanishes.
+DUST = 1e-15
+
+
+class Cost(NamedTuple):
+    """The cost of one object of K clusters among up to G prototypes, and working space to minimise it."""
+
+    y: np.ndarray
+    """(K,): the membership."""
+    prototypes: np.ndarray
+    """(G, K)"""
+    terms: np.ndarray
+    """(4, G): probability, its change along the step, observed share, weight: see ``line_search``."""
+    gradient: np.ndarray
+    A: np.ndarray
+    b: np.ndarray
+    step: np.ndarray
+    support: np.ndarray
+    work: np.ndarray
+
+
+@jit
+def cost_for(G, K):
+    """Return space for the cost of one object of K clusters among G prototypes."""
+    return Cost(
+        np.empty(K),
+        np.empty((G, K)),
+        np.empty((4, G)),
+        np.empty(K),
+        np.empty((K, K)),
+        np.empty(K),
+        np.empty(K),
+        np.empty(K, np.int64),
+        np.empty((K, K + 2)),
+    )
+
+
+@jit
+def set_gradient(cost, n_terms, slope, parameter):
+    """Set the gradient of the cost of ``n_terms`` prototypes."""
+    g = cost.gradient
+    for k in range(g.shape[0]):
+        g[k] = 0.0
+    for e in range(n_terms):
+        rise = cost.terms[3, e] * slope(cost.terms[2, e], cost.terms[0, e], parameter)
+        for k in range(g.shape[0]):
+            g[k] += rise * cost.prototypes[e, k]
+
+
+@jit
+def newton_model(cost, n_terms, slope, curvature, parameter):
+    """Set the gradient, and ``A``, ``b`` of the quadratic model ``z'Az - 2b'z``; return the KKT gap."""
+    K = cost.y.shape[0]
+    set_gradient(cost, n_terms, slope, parameter)
+    A, b, q = cost.A, cost.b, cost.prototypes
+    for k in range(K):
+        for r in range(K):
+            A[k, r] = 0.0
+    for e in range(n_terms):
+        bend = cost.terms[3, e] * max(curvature(cost.terms[2, e], cost.terms[0, e], parameter), 0.0)
+        for k in range(K):
+            for r in range(k + 1):
+                A[k, r] += bend * q[e, k] * q[e, r]
+    for k in range(K):
+        for r in range(k):
+            A[r, k] = A[k, r]
+    for k in range(K):
+        b[k] = -cost.gradient[k]
+        for r in range(K):
+            b[k] += A[k, r] * cost.y[r]
+    return kkt_gap(cost.gradient, cost.y)
+
+
+@jit
+def kkt_gap(g, y):
+    """Return the largest gradient on the support of ``y`` less the smallest of all; 0 at the optimum."""
+    lowest = np.inf
+    highest = -np.inf
+    for k in range(y.shape[0]):
+        lowest = min(lowest, g[k])
+        if y[k] > 0.0:
+            highest = max(highest, g[k])
+    return highest - lowest
+
+
+@jit
+def minimise(cost, n_terms, gap, convex, slope, curvature, search, parameter):
+    """Minimise one object's cost over the simplex, in place in ``cost.y``, from its model there.
+
+    Every step goes towards the minimiser of the quadratic model over the simplex: all the way, so that
+    coordinates which vanish become exactly zero, unless the slope there tells that the model is far off.
+    """
+    y, step = cost.y, cost.step
+    K = y.shape[0]
+    weight = 0.0
+    for e in range(n_terms):
+        weight += cost.terms[3, e]
+    for _ in range(MOST_STEPS):
+        if gap <= INNER_TOL * weight:
+            return
+        for k in range(K):
+            step[k] = y[k]
+        minimise_on_simplex(cost.A, cost.b, step, K, cost.support, cost.work)
+        promised = 0.0
+        for k in range(K):
+            step[k] -= y[k]
+            promised -= cost.gradient[k] * step[k]
+        if promised <= 0.0:
+            return
+        for e in range(n_terms):
+            change = 0.0
+            for k in range(K):
+                change += cost.prototypes[e, k] * step[k]
+            cost.terms[1, e] = change
+        length = step_length(cost, n_terms, promised, convex, slope, search, parameter)
+        if length <= 0.0:
+            return
+        take_step(y, step, length)
+        for e in range(n_terms):
+            p = 0.0
+            for k in range(K):
+                p += cost.prototypes[e, k] * y[k]
+            cost.terms[0, e] = p
+        gap = newton_model(cost, n_terms, slope, curvature, parameter)
+
+
+@jit
+def step_length(cost, n_terms, promised, convex, slope, search, parameter):
+    """Return 1 if the slope at the end of the step is small, else the length that a line search finds.
+
+    A divergence that is not convex always needs the search. The model is far off where a probability leaves
+    zero, which it lets grow twofold in a step: then the search goes up to the edge of the simplex.
+    """
+    rise = 0.0
+    for e in range(n_terms):
+        p, b, x, w = cost.terms[0, e], cost.terms[1, e], cost.terms[2, e], cost.terms[3, e]
+        rise += w * b * slope(x, p + b, parameter)
+    if convex and abs(rise) <= FULL_STEP_SLOPE * promised:
+        return 1.0
+    longest = 1.0
+    if rise < 0.0:
+        longest = np.inf
+        for k in range(cost.y.shape[0]):
+            if cost.step[k] < 0.0:
+                longest = min(longest, cost.y[k] / -cost.step[k])
+    return search(cost.terms, n_terms, promised, longest, parameter)
+
+
+@jit
+def take_step(y, step, length):
+    """Move ``y`` by ``length`` of a step; what is left of a vanishing coordinate by rounding is zero."""
+    total = 0.0
+    for k in range(y.shape[0]):
+        reached = y[k] + length * step[k]
+        y[k] = reached if reached > DUST else 0.0
+        total += y[k]
+    for k in range(y.shape[0]):
+        y[k] /= total
