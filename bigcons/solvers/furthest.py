@@ -49,8 +49,11 @@ class Furthest(ConsensusClusterer):
         "fixed", or "disagreement": add centres as long as the disagreements fall, beginning with one cluster.
         They are counted as pairs of objects that the consensus joins and a partition separates, or the other
         way round, over all partitions and the pairs that each sees.
+    ties
+        Which of equally unlike pairs and objects become centres, and which of equally similar centres an
+        object joins: "lowest", or "random". Ties are the rule, for many pairs have similarity 0.
     random_state
-        Seed of the sample; nothing else is random.
+        Seed of the sample and of random ties.
     memory
         Budget for the distinct rows of init="exact", 4 GB by default; refused if they do not fit.
 
@@ -64,10 +67,10 @@ class Furthest(ConsensusClusterer):
 
     Notes
     -----
-    Ties: the pair of the lowest first object, then of the lowest second; the lowest object; the earliest
-    centre. A pass a centre, each O(n M), with 12 bytes an object in memory; before that two passes and, for U
-    distinct rows, O(U^2 M) time on all workers for init="exact". The disagreements of k centres take k times
-    the base clusters.
+    The lowest at a tie: the pair of the lowest first object, then of the lowest second; the lowest object;
+    the earliest centre. At random, objects of equal labels may join different centres. A pass a centre, each
+    O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct rows, O(U^2 M) time
+    on all workers for init="exact". The disagreements of k centres take k times the base clusters.
 
     References
     ----------
@@ -86,20 +89,23 @@ class Furthest(ConsensusClusterer):
 
     init: str = "exact"
     criterion: str = "fixed"
+    ties: str = "lowest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("init", self.init, STARTS)
         check_choice("criterion", self.criterion, CRITERIA)
+        check_choice("ties", self.ties, ("lowest", "random"))
         budget = data_budget(self.memory, engine)
         rows = label_bytes(ensemble, ensemble.chunk_rows)
         held, per_block = 12 * ensemble.n_objects, 3 * rows + 12 * ensemble.chunk_rows
         check_plan("Furthest", engine, held=held, per_block=per_block, memory=self.memory)
         survey = take_survey(ensemble, engine, seed, 0)
+        ties = _Ties(seed if self.ties == "random" else None)
         if self.init == "exact":
-            pair = _first_pair(ensemble, engine, budget)
+            pair = _first_pair(ensemble, engine, budget, ties)
         else:
-            pair = _sampled_pair(ensemble, survey.unlabelled, engine, seed)
-        search = _Search(ensemble, engine, pair)
+            pair = _sampled_pair(ensemble, survey.unlabelled, engine, seed, ties)
+        search = _Search(ensemble, engine, pair, ties)
         assigned = search.assigned
         numbers: list[int] = []
         objectives: list[float] = []
@@ -123,6 +129,36 @@ class Furthest(ConsensusClusterer):
         )
 
 
+class _Ties(NamedTuple):
+    """Who comes first among equals: the lowest, or at random under a seed."""
+
+    seed: int | None
+
+    def order(self, n: int) -> np.ndarray:
+        """Return the order (n,) in which rows are looked at for the first pair."""
+        return np.arange(n) if self.seed is None else generator(self.seed, "furthest.ties").permutation(n)
+
+    def ranks(self, objects: np.ndarray, centres: np.ndarray) -> np.ndarray:
+        """Return a number for each object and centre, the lowest of which comes first among equals.
+
+        At random it is a hash, which tells what was drawn for the centre that an object has joined before.
+        For centre -1, that of an object that might become one.
+        """
+        if self.seed is None:
+            return np.where(centres < 0, objects, centres).astype(np.uint64)
+        x = generator(self.seed, "furthest.ranks").integers(2**64, size=1, dtype=np.uint64)
+        for part in (objects, centres):
+            x = _mixed(x + part.astype(np.uint64))
+        return np.asarray(x)
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """Return random-looking numbers for different ones, uint64 (the finish of SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
 class _Visit(NamedTuple):
     """What a pass hands to a block, and gets back."""
 
@@ -136,10 +172,11 @@ class _Visit(NamedTuple):
 class _Search:
     """Centres so far, and the similarity of every object to the nearest of them."""
 
-    def __init__(self, ensemble: Ensemble, engine: Engine, pair: tuple[int, int]) -> None:
+    def __init__(self, ensemble: Ensemble, engine: Engine, pair: tuple[int, int], ties: _Ties) -> None:
         self.ensemble = ensemble
         self.engine = engine
         self.pair = pair
+        self.ties = ties
         self.centres: list[int] = []
         self.assigned = np.full(ensemble.n_objects, -1, np.int32)
         self.is_exhausted = False
@@ -151,22 +188,22 @@ class _Search:
         number = len(self.centres)
         self.centres.append(self._furthest)
         row = self.ensemble.read_rows(np.array([self._furthest]))
-        visit = partial(_visit_block, self.ensemble, row, number)
+        visit = partial(_visit_block, self.ensemble, self.ties, row, number)
         blocks = self.ensemble.blocks()
         table = np.zeros((number + 1, self.ensemble.n_base_clusters), np.int64)
         before, self.assigned = self.assigned, np.empty_like(self.assigned)
-        least, furthest = np.inf, -1
+        least, furthest = (np.inf, 0), -1
         with closing(self.engine.map(visit, [self._visit(block, before) for block in blocks])) as results:
-            for block, (near, assigned, part, at) in zip(blocks, results, strict=True):
+            for block, (near, assigned, part, candidate, at) in zip(blocks, results, strict=True):
                 self._similarity[block.start : block.stop] = near
                 self.assigned[block.start : block.stop] = assigned
                 table += part
-                if at >= 0 and near[at] < least:
-                    least, furthest = near[at], block.start + at
+                if candidate < least:
+                    least, furthest = candidate, at
         self._furthest = furthest
         if number == 0 and self._similarity[self.pair[1]] < 1.0:  # else the sample held nothing different
             self._furthest = self.pair[1]
-        self.is_exhausted = least >= 1.0
+        self.is_exhausted = least[0] >= 1.0
         return _disagreements(table, self.ensemble.offsets)
 
     def _visit(self, block: Block, assigned: np.ndarray) -> _Visit:
@@ -175,22 +212,32 @@ class _Search:
 
 
 def _visit_block(
-    ensemble: Ensemble, centre: np.ndarray, number: int, visit: _Visit
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Offer a block a new centre (1, M): similarities, centres, contingency, and its furthest row or -1."""
+    ensemble: Ensemble, ties: _Ties, centre: np.ndarray, number: int, visit: _Visit
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, int], int]:
+    """Offer a block a new centre (1, M): similarities, centres, contingency, and its furthest object.
+
+    That comes with its similarity and rank, or infinity if the block has no object with labels.
+    """
     from bigcons.kernels.agreement import add_contingency
 
     labels = ensemble.read(visit.block.start, visit.block.stop)
     labelled = (labels >= 0).any(axis=1)
     offered = _similarities(labels, centre)[:, 0]
     nearer = labelled & (offered > visit.similarity)
+    objects = np.arange(visit.block.start, visit.block.stop)
+    tied = np.flatnonzero(labelled & (offered == visit.similarity))
+    new, old = np.full(tied.size, number), visit.assigned[tied]
+    nearer[tied] = ties.ranks(objects[tied], new) < ties.ranks(objects[tied], old)
     near = np.where(nearer, offered, visit.similarity)
     assigned = np.where(nearer, np.int32(number), visit.assigned)
     table = np.zeros((number + 1, ensemble.n_base_clusters), np.int64)
     add_contingency(assigned, labels, ensemble.offsets, table)
-    candidates = np.flatnonzero(labelled)
-    at = int(candidates[near[candidates].argmin()]) if candidates.size else -1
-    return near, assigned, table, at
+    least = near[labelled].min(initial=np.inf)
+    furthest = objects[labelled & (near == least)]
+    if not furthest.size:
+        return near, assigned, table, (np.inf, 0), -1
+    ranks = ties.ranks(furthest, np.full(furthest.size, -1))
+    return near, assigned, table, (float(least), int(ranks.min())), int(furthest[ranks.argmin()])
 
 
 def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -203,28 +250,33 @@ def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return similarity(n_agree, n_seen, left.shape[1], "observed")
 
 
-def _first_pair(ensemble: Ensemble, engine: Engine, budget: int) -> tuple[int, int]:
-    """Return the least similar pair of all objects, the lowest of equals."""
+def _first_pair(ensemble: Ensemble, engine: Engine, budget: int, ties: _Ties) -> tuple[int, int]:
+    """Return the least similar pair of all objects, the first of equals."""
     remedy = "raise memory, or use init='sampled'"
     rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
     objects = np.flatnonzero(rows.row_of_object >= 0)
     first_object = objects[np.unique(rows.row_of_object[objects], return_index=True)[1]]
-    a, b = _least_similar(rows.labels, engine)
+    a, b = _least_similar(rows.labels, engine, ties)
     return int(first_object[a]), int(first_object[b])
 
 
-def _sampled_pair(ensemble: Ensemble, unlabelled: np.ndarray, engine: Engine, seed: int) -> tuple[int, int]:
-    """Return the least similar pair of objects drawn uniformly, the lowest of equals."""
+def _sampled_pair(
+    ensemble: Ensemble, unlabelled: np.ndarray, engine: Engine, seed: int, ties: _Ties
+) -> tuple[int, int]:
+    """Return the least similar pair of objects drawn uniformly, the first of equals."""
     labelled = np.setdiff1d(np.arange(ensemble.n_objects), unlabelled, assume_unique=True)
     draw = generator(seed, "furthest.sample")
     if len(labelled) > SAMPLE_SIZE:
         labelled = np.sort(draw.choice(labelled, SAMPLE_SIZE, replace=False, shuffle=False))
-    a, b = _least_similar(ensemble.read_rows(labelled), engine)
+    a, b = _least_similar(ensemble.read_rows(labelled), engine, ties)
     return int(labelled[a]), int(labelled[b])
 
 
-def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
-    """Return the least similar pair of rows ``a <= b``, the lowest of equals; (0, 0) for a single row."""
+def _least_similar(rows: np.ndarray, engine: Engine, ties: _Ties) -> tuple[int, int]:
+    """Return the least similar pair of rows, the first of equals; (0, 0) for a single row."""
+    order = ties.order(len(rows))
+    if ties.seed is not None:
+        rows = rows[order]
     blocks = row_blocks(len(rows), TILE_ROWS)
     tiles = [(left, right) for left in blocks for right in blocks[left.index :]]
     found = engine.map(partial(_least_of_tile, rows), tiles)
@@ -233,7 +285,7 @@ def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
         for candidate in found:
             least = min(least, candidate)
             listener.advance(1)
-    return least[1], least[2]
+    return int(order[least[1]]), int(order[least[2]])
 
 
 def _least_of_tile(rows: np.ndarray, tile: tuple[Block, Block]) -> tuple[float, int, int]:
