@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from machine import describe
 from scale import N_CLUSTERS, plant
 
 PASSES = 2
-ENGINES = ["threads-1", "threads-2", "processes-1", "processes-2"]
+ENGINES = ["threads-1", "processes-1", "processes-2", "threads-2"]
 
 
 @contextmanager
@@ -93,28 +94,33 @@ def run(name: str, path: Path, folder: Path) -> dict:
 
 def measure(n_objects: int, repeats: int, folder: Path) -> dict:
     path, _ = plant(n_objects, folder)
-    runs = [run(name, path, folder) for _ in range(repeats) for name in ENGINES]
-    if len({result["bits"] for result in runs}) != 1:
+    rounds = [[run(name, path, folder) for name in ENGINES] for _ in range(repeats)]
+    if len({result["bits"] for results in rounds for result in results}) != 1:
         raise SystemExit("the engines do not agree on the bits of the result")
-    best = {name: min(r["seconds"] for r in runs if r["engine"] == name) for name in ENGINES}
+    seconds = {name: [results[at]["seconds"] for results in rounds] for at, name in enumerate(ENGINES)}
     return {
         "n_objects": n_objects,
         "passes": PASSES,
-        "runs": runs,
-        "seconds": best,
-        "speed_up_of_second_thread": best["threads-1"] / best["threads-2"],
-        "speed_up_of_second_process": best["processes-1"] / best["processes-2"],
-        "overhead_of_one_process": best["processes-1"] / best["threads-1"] - 1.0,
-        "overhead_of_two_processes": best["processes-2"] / best["threads-2"] - 1.0,
+        "rounds": rounds,
+        "seconds": {name: statistics.median(values) for name, values in seconds.items()},
+        "speed_up_of_second_thread": middle_ratio(seconds["threads-1"], seconds["threads-2"]),
+        "speed_up_of_second_process": middle_ratio(seconds["processes-1"], seconds["processes-2"]),
+        "overhead_of_one_process": middle_ratio(seconds["processes-1"], seconds["threads-1"]) - 1.0,
+        "overhead_of_two_processes": middle_ratio(seconds["processes-2"], seconds["threads-2"]) - 1.0,
         "same_bits": True,
     }
+
+
+def middle_ratio(seconds: list[float], others: list[float]) -> float:
+    """Return the median over rounds of the ratio within a round: a machine's speed drifts between rounds."""
+    return statistics.median(one / other for one, other in zip(seconds, others, strict=True))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
     parser.add_argument("--millions", type=float, default=4.0)
-    parser.add_argument("--repeats", type=int, default=3, help="the fastest counts")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds; medians are reported")
     parser.add_argument("--folder", type=Path, help="keep the ensemble there; default a temporary one")
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
@@ -128,7 +134,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         repeats = 1 if arguments.smallest else arguments.repeats
         results = {"machine": describe(), **measure(n_objects, repeats, folder)}
-    print(json.dumps({name: value for name, value in results.items() if name not in ("machine", "runs")}))
+    print(json.dumps({name: value for name, value in results.items() if name not in ("machine", "rounds")}))
     out = arguments.out or (None if arguments.smallest else Path(__file__).parent / "results" / "dask.json")
     if out:
         out.write_text(json.dumps(results, indent=1) + "\n")

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import distributed
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError
-from bigcons.execution.dask_engine import DaskEngine
+from bigcons.execution.dask_engine import MOST_TOGETHER, TASK_SECONDS, DaskEngine
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, open_engine, resolve_engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block, row_blocks
@@ -135,7 +137,7 @@ def test_map__raises_the_error_of_the_first_item_and_begins_no_more(client, tmp_
     bound = engine.in_flight
     with pytest.raises(InvalidInputError, match="item 2"):
         list(engine.map(task, range(1000)))
-    assert len(list(tmp_path.iterdir())) <= 3 + bound
+    assert len(list(tmp_path.iterdir())) <= 3 + MOST_TOGETHER * bound
     assert keys_left(client) == []
 
 
@@ -162,6 +164,47 @@ def test_map__keeps_a_bounded_number_in_flight(client):
     assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
 
 
+def tasks_of_items(client, items, seconds=0.0, result_bytes=0):
+    """Return the number of items that each task took, in order, of items of so many seconds and bytes."""
+
+    def task(_):
+        time.sleep(seconds)
+        return distributed.get_worker().get_current_task(), np.zeros(result_bytes, np.int8)
+
+    keys = [key for key, _ in DaskEngine(client).map(task, items)]
+    n_items = [len(list(group)) for _, group in groupby(keys)]
+    assert len(n_items) == len(set(keys))
+    return n_items
+
+
+def test_map__sends_short_items_several_to_a_task_and_the_last_alone(client):
+    n_items = tasks_of_items(client, range(60))
+    assert max(n_items) == MOST_TOGETHER
+    assert len(n_items) < 30
+    assert n_items[0] == n_items[-1] == 1
+
+
+def test_map__sends_alone_what_is_long_or_large_or_drawn_as_it_goes(client, monkeypatch):
+    assert set(tasks_of_items(client, range(24), result_bytes=600_000)) == {1}
+    assert set(tasks_of_items(client, iter(range(24)))) == {1}
+    monkeypatch.setattr("bigcons.execution.dask_engine.TASK_SECONDS", 0.01)
+    assert set(tasks_of_items(client, range(24), seconds=0.02)) == {1}
+
+
+def test_map__names_the_blocks_of_a_task(local_client):
+    def task(block):
+        if block.index > 20:
+            raise distributed.scheduler.KilledWorker(
+                "", SimpleNamespace(address=""), 3
+            )  # as the scheduler does
+        return block.index
+
+    with pytest.raises(
+        BigconsError, match=r"blocks \d+ to \d+ \(rows \d+ to \d+\) was with 4 workers that died"
+    ):
+        list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
+
+
 def test_map__left_half_way_drops_what_is_queued(client, tmp_path):
     def task(position):
         (tmp_path / str(position)).touch()
@@ -173,9 +216,10 @@ def test_map__left_half_way_drops_what_is_queued(client, tmp_path):
     assert next(results) == 0
     results.close()
     assert keys_left(client) == []
+    time.sleep(TASK_SECONDS)  # tasks that run may end
     begun = len(list(tmp_path.iterdir()))
     time.sleep(0.2)
-    assert len(list(tmp_path.iterdir())) == begun <= engine.in_flight + 1
+    assert len(list(tmp_path.iterdir())) == begun <= MOST_TOGETHER * engine.n_workers + engine.in_flight
 
 
 def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):

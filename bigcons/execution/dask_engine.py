@@ -5,33 +5,31 @@ Imported only when a client is in play, for ``distributed`` takes half a second 
 
 from __future__ import annotations
 
-import logging
-import math
 import time
 import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice, starmap
 from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
 import dask
 import distributed
+from dask.sizeof import sizeof
 from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError
 from bigcons.execution.allocator import keep_freed_memory
+from bigcons.execution.dask_workers import CONNECT_SECONDS, Crew, Watch
+from bigcons.execution.engine import SMALL_RESULTS
 from bigcons.memory import Block
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-logger = logging.getLogger("bigcons")
-
-CONNECT_SECONDS = 5.0
 
 # Dask gives the blocks of a worker that fell silent to others after 300 s, its worker-ttl: wait for that.
 PATIENCE = 360.0
@@ -40,10 +38,10 @@ PATIENCE = 360.0
 # crowds the first blocks on the worker that has it: short folds take up to twice as long on 8 workers.
 BYTES_WITH_BLOCK = 2_000_000
 
-LOOK_SECONDS = 2.0
-WARN_SECONDS = 20.0
-
-BUSY_STATES = ("executing", "long-running", "flight")
+# A task costs the scheduler and a worker some 10 ms of CPU, whatever is in it: short items share one, as
+# many as take this long together and return no more than SMALL_RESULTS.
+TASK_SECONDS = 0.25
+MOST_TOGETHER = 4
 
 
 class DaskEngine:
@@ -56,8 +54,9 @@ class DaskEngine:
     A wait in which no block comes and no worker is seen working for ``patience`` seconds ends in an
     ExecutionError; so does the loss of the scheduler, at once. A task that runs is given all its time.
 
-    Two blocks per worker thread and two more are in flight. A block costs about 3 ms beside its own work.
-    Workers keep what a block frees for the next one, see `allocator.keep_freed_memory`.
+    Two tasks per worker thread and two more are in flight, each of one item, or of up to four short ones that
+    return little; towards the end of the items they go singly again, for the workers to end together. Workers
+    keep what a block frees for the next one, see `allocator.keep_freed_memory`.
     """
 
     name = "dask"
@@ -77,33 +76,35 @@ class DaskEngine:
     @property
     def n_workers(self) -> int:
         """Worker threads at this time, at least 1."""
-        return max(1, _Crew(self.client).n_threads)
+        return max(1, Crew(self.client).n_threads)
 
     @property
     def in_flight(self) -> int:
-        """Blocks that are sent and not collected, at most."""
+        """Tasks that are sent and not collected, at most."""
         return _bound(self.n_workers)
 
     @property
     def n_processes(self) -> int:
         """Workers on the host that has the most of them, and this process."""
-        return 1 + _Crew(self.client).most_on_a_host
+        return 1 + Crew(self.client).most_on_a_host
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
-        crew = _Crew(self.client)
+        crew = Crew(self.client)
         run = uuid.uuid4().hex
         function = self._send_function(task, run)
         waiting: deque[_Sent] = deque()
+        queue = _Queue(items)
         try:
-            for position, item in enumerate(items):
-                while len(waiting) >= _bound(crew.n_threads) or any(sent.has_failed for sent in waiting):
-                    yield self._collect(waiting, crew)
-                what, key = _name(position, item), f"bigcons-block-{run}-{position}"
-                # as an argument, the item would be searched for futures
-                waiting.append(_Sent(what, self._submit(what, key, partial(_run, run, item), function)))
+            while group := queue.take(crew.n_threads):
+                what, key = _name(group), f"bigcons-block-{run}-{group[0].position}"
+                # as an argument, the items would be searched for futures
+                work = partial(_run, run, [numbered.item for numbered in group])
+                waiting.append(_Sent(what, self._submit(what, key, work, function)))
+                while queue.has_sent_enough(waiting, crew.n_threads):
+                    yield from queue.results_of(self._collect(waiting, crew))
             while waiting:
-                yield self._collect(waiting, crew)
+                yield from self._collect(waiting, crew).results
         finally:  # the scheduler drops what nobody holds; the last first, or it would take the others' place
             for sent in reversed(waiting):
                 sent.future.release()
@@ -126,10 +127,10 @@ class DaskEngine:
             # without a time for first-in-first-out, blocks sent shortly after one another run in any order
             return self.client.submit(function, *args, key=key, retries=self.retries, fifo_timeout="0 ms")
 
-    def _collect(self, waiting: deque[_Sent], crew: _Crew) -> Any:
-        """Wait for the head of the queue, take it out and return its result, or raise its error."""
+    def _collect(self, waiting: deque[_Sent], crew: Crew) -> _Done:
+        """Wait for the head of what was sent, take it out and return what it did, or raise its error."""
         what, future = waiting[0]
-        watch = _Watch(crew, what, self.patience)
+        watch = Watch(crew, what, self.patience)
         while True:
             try:
                 with _scheduler_errors(what):
@@ -185,15 +186,63 @@ def is_within_task() -> bool:
 
 
 class _Sent(NamedTuple):
-    """An item on its way."""
+    """Items on their way, in one task."""
 
     what: str
-    """Its name for messages."""
+    """Their name for messages."""
     future: distributed.Future
 
     @property
     def has_failed(self) -> bool:
         return bool(self.future.status in ("error", "cancelled"))
+
+
+class _Done(NamedTuple):
+    """What a task did."""
+
+    results: list[Any]
+    seconds: float
+    n_bytes: int
+    """About the memory that the results take."""
+
+
+class _Numbered(NamedTuple):
+    position: int
+    item: Any
+
+
+class _Queue:
+    """Items that are not sent yet, and how many of them go with one task."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = starmap(_Numbered, enumerate(items))
+        # what is drawn from a generator is data often, of which no more than the plan says may be drawn
+        self._n_left = len(items) if isinstance(items, Sized) else 0
+        self._most_together = 0.0
+        """As the latest results tell; 0 before the first."""
+
+    def take(self, n_threads: int) -> list[_Numbered]:
+        """Return the items of the next task, in their order; none if there are no more."""
+        group = list(islice(self._items, self._n_together(n_threads)))
+        self._n_left -= len(group)
+        return group
+
+    def results_of(self, done: _Done) -> list[Any]:
+        """Take note of what a task took, and return its results."""
+        by_time = TASK_SECONDS / max(done.seconds, 1e-6)
+        by_size = SMALL_RESULTS / max(done.n_bytes, 1)
+        self._most_together = min(by_time, by_size) * len(done.results)
+        return done.results
+
+    def has_sent_enough(self, waiting: Sequence[_Sent], n_threads: int) -> bool:
+        """Return whether something has to be collected before the next task is sent."""
+        # of the first, enough to keep all at work: they tell how the others are grouped
+        most = _bound(n_threads) if self._most_together else n_threads + 1
+        return len(waiting) >= most or any(sent.has_failed for sent in waiting)
+
+    def _n_together(self, n_threads: int) -> int:
+        to_end_together = self._n_left / (2 * max(n_threads, 1))
+        return max(1, int(min(MOST_TOGETHER, self._most_together, to_end_together)))
 
 
 class _Refusal(NamedTuple):
@@ -202,11 +251,14 @@ class _Refusal(NamedTuple):
     error: BigconsError
 
 
-def _run(run: str, item: Item, task: bytes | Callable[[Item], Result]) -> Result | _Refusal:
-    """Do a task of a run, pickled or not, on a worker."""
+def _run(run: str, items: Sequence[Item], task: bytes | Callable[[Item], Any]) -> _Done | _Refusal:
+    """Do a task of a run, its function pickled or not, on a worker."""
     keep_freed_memory()
+    began = time.perf_counter()
     try:
-        return (_unpickled(run, task) if isinstance(task, bytes) else task)(item)
+        function = _unpickled(run, task) if isinstance(task, bytes) else task
+        results = [function(item) for item in items]
+        return _Done(results, time.perf_counter() - began, sizeof(results))
     except BigconsError as error:
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
             raise  # a disk or a network may recover
@@ -227,7 +279,7 @@ def _unpickled(run: str, content: bytes) -> Callable[[Any], Any]:
 
 
 def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | None, Any]:
-    """Return the task's error or result; raise TimeoutError if it does not come."""
+    """Return the task's error or what it did; raise TimeoutError if it does not come."""
     try:
         result = future.result(timeout=timeout)
     except Exception as error:
@@ -255,85 +307,13 @@ def _bound(n_threads: int) -> int:
     return 2 * n_threads + 2
 
 
-def _name(position: int, item: Any) -> str:
-    block = getattr(item, "block", item)
-    if isinstance(block, Block):
-        return f"block {block.index} (rows {block.start} to {block.stop})"
-    return f"task {position}"
+def _name(group: Sequence[_Numbered]) -> str:
+    first, last = group[0], group[-1]
+    blocks = [getattr(numbered.item, "block", numbered.item) for numbered in (first, last)]
+    if not all(isinstance(block, Block) for block in blocks):
+        return _span("task", first.position, last.position)
+    return f"{_span('block', blocks[0].index, blocks[1].index)} (rows {blocks[0].start} to {blocks[1].stop})"
 
 
-class _Crew:
-    """The workers as the scheduler last described them, asked again when that is a while ago."""
-
-    def __init__(self, client: distributed.Client) -> None:
-        self._client = client
-        self._asked = -math.inf
-        self._workers: dict[str, dict[str, Any]] = {}
-        self._heard: dict[str, float] = {}
-
-    @property
-    def n_threads(self) -> int:
-        """Worker threads, of the last seconds."""
-        if time.monotonic() - self._asked > LOOK_SECONDS:
-            self._ask()
-        return sum(worker["nthreads"] for worker in self._workers.values())
-
-    @property
-    def most_on_a_host(self) -> int:
-        """Worker processes on the host that has the most of them now."""
-        self._ask()
-        return max(Counter(worker["host"] for worker in self._workers.values()).values(), default=0)
-
-    def is_working(self) -> bool:
-        """Return whether any worker gave a sign of life since the last look and is at work."""
-        self._heard = {address: worker["last_seen"] for address, worker in self._workers.items()}
-        self._ask()
-        return any(map(self._is_at_work, self._workers))
-
-    def __str__(self) -> str:
-        states = Counter(worker["status"] for worker in self._workers.values())
-        return ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "none there"
-
-    def _is_at_work(self, address: str) -> bool:
-        worker = self._workers[address]
-        counts = worker["metrics"].get("task_counts", {})
-        is_heard = worker["last_seen"] != self._heard.get(address)
-        return is_heard and any(counts.get(state, 0) for state in BUSY_STATES)
-
-    def _ask(self) -> None:
-        self._asked = time.monotonic()
-        try:
-            self._workers = self._client.sync(
-                _describe_workers, self._client, callback_timeout=CONNECT_SECONDS
-            )
-        except OSError:  # a scheduler that does not answer shows no worker at work
-            self._workers = {}
-
-
-async def _describe_workers(client: distributed.Client) -> dict[str, dict[str, Any]]:
-    return dict((await client.scheduler.identity(n_workers=-1))["workers"])
-
-
-class _Watch:
-    """Watches one wait: it ends when nothing has come and nobody has worked for too long."""
-
-    def __init__(self, crew: _Crew, what: str, patience: float) -> None:
-        self._crew, self._what, self._patience = crew, what, patience
-        self._n_done = 0
-        self._active = time.monotonic()
-        self._has_warned = False
-        self.look_seconds = min(LOOK_SECONDS, patience / 4)
-
-    def look(self, n_done: int) -> None:
-        """Take note of progress; raise ExecutionError if there was none for too long."""
-        if n_done != self._n_done or self._crew.is_working():
-            self._n_done, self._active = n_done, time.monotonic()
-        quiet = time.monotonic() - self._active
-        if quiet > self._patience:
-            raise ExecutionError(
-                f"{self._what} has not come for {quiet:.0f} s in which no Dask worker worked "
-                f"(workers: {self._crew}); start workers or free the memory of paused ones, then run again."
-            )
-        if quiet > WARN_SECONDS and not self._has_warned:
-            self._has_warned = True
-            logger.warning("waiting for %s; no Dask worker works (workers: %s)", self._what, self._crew)
+def _span(word: str, first: int, last: int) -> str:
+    return f"{word} {first}" if first == last else f"{word}s {first} to {last}"

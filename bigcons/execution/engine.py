@@ -23,6 +23,8 @@ from bigcons.errors import InvalidInputError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+SMALL_RESULTS = 1_000_000
+
 
 class Engine(Protocol):
     """What a fold needs of an engine."""
@@ -39,7 +41,9 @@ class Engine(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """How many items may be under way or waiting to be collected: what a memory plan multiplies by."""
+        """How many results may be on their way or waiting to be collected; several that together take no more
+        than SMALL_RESULTS bytes may count as one.
+        """
         ...
 
     @property

@@ -70,7 +70,7 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
         any engine.
     memory
         Budget such as "2GB" for this process and the Dask workers, if any, of the machine with most of them:
-        refused before the run, with the size that would do, if what is held and the blocks under way do not
+        refused before the run, with the size that would do, if what is held and the blocks at work do not
         fit.
     out
         Path at which ``fit`` stores the result as a Consensus, block by block; memberships are then not held
@@ -295,18 +295,18 @@ class _Results(NamedTuple):
         read, finish = self.read, self.finish
 
         def task(part: _Part) -> Use:
-            return use(part.block, *finish(read(part.block), part.undecided))
+            return use(part.block, *finish(read(part.block), part.unlabelled - part.block.start))
 
-        with closing(self.engine.map(task, map(self._part, self.ensemble.blocks()))) as used:
+        with closing(self.engine.map(task, list(map(self._part, self.ensemble.blocks())))) as used:
             yield from zip(self.ensemble.blocks(), used, strict=True)
 
     def _part(self, block: Block) -> _Part:
         first, last = np.searchsorted(self.unlabelled, (block.start, block.stop))
-        return _Part(block, self.unlabelled[first:last] - block.start)
+        return _Part(block, self.unlabelled[first:last])
 
 
 class _Part(NamedTuple):
-    """A block and the places of the unlabelled objects in it."""
+    """A block and the indices of the unlabelled objects in it."""
 
     block: Block
-    undecided: np.ndarray
+    unlabelled: np.ndarray

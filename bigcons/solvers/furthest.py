@@ -98,7 +98,14 @@ class Furthest(ConsensusClusterer):
         budget = data_budget(self.memory, engine)
         rows = label_bytes(ensemble, ensemble.chunk_rows)
         held, per_block = 12 * ensemble.n_objects, 3 * rows + 12 * ensemble.chunk_rows
-        check_plan("Furthest", engine, held=held, per_block=per_block, memory=self.memory)
+        check_plan(
+            "Furthest",
+            engine,
+            held=held,
+            per_block=per_block,
+            per_result=12 * ensemble.chunk_rows,
+            memory=self.memory,
+        )
         survey = take_survey(ensemble, engine, seed, 0)
         ties = _Ties(seed if self.ties == "random" else None)
         if self.init == "exact":

@@ -12,7 +12,7 @@ from bigcons.execution.engine import Engine
 from bigcons.execution.loop import as_history
 from bigcons.memory import Block
 from bigcons.solvers.base import Output
-from bigcons.solvers.passes import SUBSAMPLE, CarriedArrays, Problem, Record, solve_by_passes
+from bigcons.solvers.passes import SUBSAMPLE, CarriedArrays, Effort, Problem, Record, solve_by_passes
 from bigcons.solvers.plan import check_plan, label_bytes
 from bigcons.solvers.predicting import PredictingClusterer, SoftPredictingClusterer
 from bigcons.solvers.survey import Survey, take_survey
@@ -62,6 +62,7 @@ class PassClusterer(PredictingClusterer):
     ) -> None:
         problem = self._make_problem(ensemble, survey)
         n_finalists = min(self.n_finalists, self.n_init)
+        effort = Effort(self.n_init, n_finalists, self.max_iter, self.tol, seed)
         self._check_memory(ensemble, engine, problem, in_memory=out is None and engine.shares_memory)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
         with open_workspace(
@@ -73,17 +74,7 @@ class PassClusterer(PredictingClusterer):
             dtype=problem.carried_dtype,
         ) as workspace:
             solution = solve_by_passes(
-                problem,
-                ensemble,
-                survey.sample,
-                n_init=self.n_init,
-                n_finalists=n_finalists,
-                max_passes=self.max_iter,
-                tol=self.tol,
-                seed=seed,
-                engine=engine,
-                arrays=workspace.arrays,
-                snapshots=workspace.snapshots,
+                problem, ensemble, survey.sample, effort, engine, workspace.arrays, workspace.snapshots
             )
             self._problem, self._state = problem, solution.state
             self._set_results(solution.records, solution.start_objectives, converged=solution.converged)
@@ -148,6 +139,7 @@ class PassClusterer(PredictingClusterer):
             engine,
             held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
             per_block=3 * label_bytes(ensemble, rows) + rows * (2 * carried + 2 * results + 8) + 2 * state,
+            per_result=state + rows * (results + 8),
             memory=self.memory,
             remedy="" if not in_memory else " or write the result to a store with out=",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import SMALL_RESULTS, Engine
 from bigcons.memory import enough_for, format_size, parse_size, resident_bytes
 from bigcons.stores.ensemble import Ensemble
 
@@ -24,20 +24,21 @@ def check_plan(
     *,
     held: int,
     per_block: int,
+    per_result: int,
     memory: str | float | None,
     remedy: str = "",
 ) -> None:
-    """Log what the method ``name`` will need: its processes, ``held`` bytes, and ``per_block`` for each block
-    under way.
+    """Log what the method ``name`` will need: its processes, ``held`` bytes, ``per_block`` for each block at
+    work and ``per_result`` for each result on its way.
 
     Raises MemoryBudgetError, with both numbers, if this is more than ``memory``; ``remedy`` continues
     "raise it to X".
     """
-    process, needed = process_bytes(engine), planned_bytes(engine, held, per_block)
+    process, needed = process_bytes(engine), planned_bytes(engine, held, per_block, per_result)
     logger.info(
-        "%s plan: %s in all: %s for the processes, %s held, %d blocks of %s under way",
+        "%s plan: %s in all: %s for the processes, %s held, %d blocks of %s at work, %d results of %s",
         *(name, format_size(needed), format_size(process), format_size(held)),
-        *(engine.in_flight, format_size(per_block)),
+        *(engine.n_workers, format_size(per_block), engine.in_flight, format_size(per_result)),
     )
     if memory is not None and needed > parse_size(memory):
         raise MemoryBudgetError(
@@ -57,12 +58,13 @@ def check_matrix_plan(
             f"{name} needs {format_size(held)} beside the process; "
             f"pass memory='{enough_for(2 * held)}' or so to allow it{remedy}."
         )
-    check_plan(name, engine, held=held, per_block=0, memory=memory, remedy=remedy)
+    check_plan(name, engine, held=held, per_block=0, per_result=0, memory=memory, remedy=remedy)
 
 
-def planned_bytes(engine: Engine, held: int, per_block: int) -> int:
-    """Return what processes, ``held`` bytes and ``per_block`` for each block under way are together."""
-    return process_bytes(engine) + held + per_block * engine.in_flight
+def planned_bytes(engine: Engine, held: int, per_block: int, per_result: int) -> int:
+    """Return what processes, ``held`` bytes, blocks at work and results on their way are together."""
+    results = max(per_result, SMALL_RESULTS) * engine.in_flight
+    return process_bytes(engine) + held + per_block * engine.n_workers + results
 
 
 def data_budget(memory: str | float | None, engine: Engine) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import ClassVar, NamedTuple
 
@@ -15,6 +15,7 @@ from bigcons.memory import Block, format_size
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
+from bigcons.solvers.bce.gibbs_blocks import BlockSweeps
 from bigcons.solvers.first_partition import first_partition
 from bigcons.solvers.plan import check_plan, label_bytes
 from bigcons.solvers.starts import best_start
@@ -64,6 +65,12 @@ class GibbsBCE(ConsensusClusterer):
     init
         "partition": all labels of an object begin in its cluster in one base partition (laid over others
         until there are enough clusters). "random": every label in a random cluster.
+    sweeps
+        "exact": every label is drawn given all others; the engine runs the chains. "blocks": within a sweep a
+        block of objects, as the ensemble has them (``chunk_rows``), knows the clusters that the others had
+        before it; the engine runs the blocks of one chain after the other. An approximation: on two planted
+        ensembles of 2,000 objects and 30 partitions, with 4, 16 and 64 blocks, the log-likelihood of chains
+        that found the same clusters settled 0.4 to 0.9 % lower, and as many chains found them or more.
     memory
         Budget such as "10GB". Labels, clusters and samples are held: more than 4 GB of them only with it.
 
@@ -78,8 +85,8 @@ class GibbsBCE(ConsensusClusterer):
 
     Notes
     -----
-    O(n M K) time a sweep; a chain holds n M bytes for labels, as much for clusters, and 4 n K. Chains run on
-    the engine, each is sequential.
+    O(n M K) time a sweep; a chain holds n M bytes for labels, as much for clusters, and 4 n K. Blocks against
+    counts of before are how Newman et al. (2009), *Distributed algorithms for topic models*, sample.
 
     References
     ----------
@@ -102,17 +109,28 @@ class GibbsBCE(ConsensusClusterer):
     alpha: float = 1.0
     omega: float = 1.0
     init: str = "partition"
+    sweeps: str = "exact"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         sampler = self._sampler(seed)
+        check_choice("sweeps", self.sweeps, ("exact", "blocks"))
         self._check_memory(ensemble, engine)
         survey = take_survey(ensemble, engine, seed, 0)
         n = ensemble.n_objects
 
-        def run(number: int) -> Chain:
-            return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
+        def run(number: int, sweeps: BlockSweeps | None = None) -> Chain:
+            return sampler.run(ensemble.read(0, n), ensemble.offsets, number, sweeps)
 
-        best, objectives = _run_chains(engine, run, self.n_init, n)
+        def in_blocks(number: int) -> Chain:
+            priors = (sampler.alpha, sampler.omega)
+            return run(number, BlockSweeps(ensemble.blocks(), ensemble.offsets, engine, priors, seed, number))
+
+        numbers = range(self.n_init)
+        if self.sweeps == "exact":
+            chains = engine.map(run, numbers)
+        else:
+            chains = (in_blocks(number) for number in numbers)
+        best, objectives = _best_chain(chains, self.n_init, n)
         self.start_objectives_ = objectives
         self.objective_ = best.objective
         self.history_ = {
@@ -141,14 +159,22 @@ class GibbsBCE(ConsensusClusterer):
         n, K = ensemble.n_objects, self.n_clusters
         chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
         remedy = "; or use BCE, which works from blocks"
-        chains = min(engine.in_flight, self.n_init)
+        chains = min(engine.n_workers, self.n_init)
         if self.memory is None and chain * chains > DEFAULT_MEMORY:
             raise MemoryBudgetError(
                 f"GibbsBCE holds {format_size(chain * chains)} for {chains} chains under way, over "
                 f"{format_size(DEFAULT_MEMORY)}; allow it with memory=, run fewer at a time (client='serial')"
                 f"{remedy}."
             )
-        check_plan("GibbsBCE", engine, held=12 * n * K, per_block=chain, memory=self.memory, remedy=remedy)
+        check_plan(
+            "GibbsBCE",
+            engine,
+            held=12 * n * K,
+            per_block=chain,
+            per_result=4 * n * K,
+            memory=self.memory,
+            remedy=remedy,
+        )
 
 
 class Sampler(NamedTuple):
@@ -162,8 +188,10 @@ class Sampler(NamedTuple):
     init: str
     seed: int
 
-    def run(self, labels: np.ndarray, offsets: np.ndarray, number: int) -> Chain:
-        """Run chain ``number`` on labels (n, M)."""
+    def run(
+        self, labels: np.ndarray, offsets: np.ndarray, number: int, sweeps: BlockSweeps | None = None
+    ) -> Chain:
+        """Run chain ``number`` on labels (n, M), by exact sweeps if there are none in blocks."""
         draw = generator(self.seed, "bce.gibbs", number)
         K, (n, M) = self.n_clusters, labels.shape
         z = self.start(labels, draw, number)
@@ -175,9 +203,12 @@ class Sampler(NamedTuple):
         for number_of_sweep in range(self.burn_in + self.n_samples):
             stop_if_cancelled()
             keep = number_of_sweep >= self.burn_in
-            kernel.sweep(
-                labels, offsets, z, by_label, by_partition, self.alpha, self.omega, sums, keep, random
-            )
+            if sweeps is None:
+                kernel.sweep(
+                    labels, offsets, z, by_label, by_partition, self.alpha, self.omega, sums, keep, random
+                )
+            else:
+                sweeps.sweep(labels, z, by_label, by_partition, sums, keep)
             log_likelihoods.append(self.log_likelihood(labels, offsets, z, by_label, by_partition))
         seen = np.maximum((labels >= 0).sum(axis=1, keepdims=True), 1)
         sums /= (seen * self.n_samples).astype(np.float32)
@@ -213,14 +244,11 @@ class Sampler(NamedTuple):
         return float(proportions + probabilities)
 
 
-def _run_chains(
-    engine: Engine, run: Callable[[int], Chain], n_chains: int, n_objects: int
+def _best_chain(
+    chains: Generator[Chain, None, None], n_chains: int, n_objects: int
 ) -> tuple[Chain, list[float]]:
     """Return the most likely chain, the first of equals, and the objectives of all."""
-    with (
-        progress("GibbsBCE", n_chains * n_objects) as listener,
-        closing(engine.map(run, range(n_chains))) as chains,
-    ):
+    with progress("GibbsBCE", n_chains * n_objects) as listener, closing(chains):
 
         def told() -> Iterator[Chain]:
             for chain in chains:

@@ -102,6 +102,7 @@ class CSPA(GraphClusterer):
             engine,
             held=BYTES_PER_ENTRY * ensemble.n_objects**2,
             per_block=0,
+            per_result=0,
             memory=budget,
             remedy=" or use partitioner='spectral'",
         )

@@ -94,6 +94,7 @@ class HBGF(GraphClusterer):
             engine,
             held=BYTES_PER_ENTRY * n_entries,
             per_block=0,
+            per_result=0,
             memory=GRAPH_MEMORY if self.memory is None else self.memory,
             remedy=" or use partitioner='spectral'",
         )

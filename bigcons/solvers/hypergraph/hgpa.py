@@ -106,6 +106,7 @@ class HGPA(GraphClusterer):
             engine,
             held=BYTES_PER_PIN * ensemble.n_objects * ensemble.n_partitions,
             per_block=0,
+            per_result=0,
             memory=HYPERGRAPH_MEMORY if self.memory is None else self.memory,
             remedy=" or use partitioner='spectral'",
         )

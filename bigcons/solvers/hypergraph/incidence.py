@@ -53,14 +53,17 @@ def check_overlaps_plan(
     n, rows = ensemble.n_objects, ensemble.chunk_rows
     held = TABLES_HELD * table + 4 * n + held + (8 * n * columns if in_memory else 0)
     per_block = 2 * table + 3 * label_bytes(ensemble, rows) + 24 * rows * (columns + 1)
+    per_result = max(table, 8 * rows * (columns + 1))
     if memory is None and table > LARGEST_TABLE:
-        needed = planned_bytes(engine, held, per_block)
+        needed = planned_bytes(engine, held, per_block, per_result)
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
             f"'{enough_for(needed)}' to allow it, or use PCC, whose memory is linear in the base clusters."
         )
     remedy = f" for {of_clusters}, or use PCC"
-    check_plan(name, engine, held=held, per_block=per_block, memory=memory, remedy=remedy)
+    check_plan(
+        name, engine, held=held, per_block=per_block, per_result=per_result, memory=memory, remedy=remedy
+    )
 
 
 def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:

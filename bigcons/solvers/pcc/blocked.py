@@ -99,7 +99,7 @@ def solve_blocked(
     is committed, and one that is there already is taken up.
 
     A pass costs O(n_pairs) reading and up to n K / 4 steps. Tasks take `task_bytes` each, which is refused if
-    it is more than ``memory`` for all that are under way.
+    it is more than ``memory`` for all that are at work.
     """
     arrays = MemoryBlocks() if arrays is None else arrays
     blocks = pairs.blocks() if blocks is None else blocks
@@ -158,11 +158,11 @@ def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
 
 
 def _plan_memory(task: int, engine: Engine, memory: int | None) -> None:
-    needed = task * engine.in_flight
-    logger.info("blocked PCC: %d tasks of %s under way", engine.in_flight, format_size(task))
+    needed = task * engine.n_workers
+    logger.info("blocked PCC: %d tasks of %s at work", engine.n_workers, format_size(task))
     if memory is not None and needed > memory:
         raise MemoryBudgetError(
-            f"blocked PCC needs {format_size(needed)} for {engine.in_flight} blocks under way, over the "
+            f"blocked PCC needs {format_size(needed)} for {engine.n_workers} blocks at work, over the "
             f"{format_size(memory)} left; raise memory=, use fewer workers, or sample the pairs again in "
             "tiles, with a smaller budget."
         )

@@ -52,11 +52,14 @@ def check_memory(ensemble: Ensemble, engine: Engine, work: Work, memory: str | f
     ends = 0 if work.by_blocks else n_pair_ends(work.pairs, ensemble.n_objects)
     dense = isinstance(work.pairs, str) and work.pairs == "dense"
     budget = memory if memory is not None else (DENSE_MEMORY if dense else None)
+    state, rows = _state_bytes(ensemble, work), ensemble.chunk_rows
     check_plan(
         "PCC",
         engine,
         held=_held_bytes(ensemble, engine, work, ends),
-        per_block=_block_bytes(ensemble, work),
+        # labels as stored and read, memberships before and after
+        per_block=3 * label_bytes(ensemble, rows) + 12 * rows * work.n_clusters + 3 * state,
+        per_result=state + 4 * rows * (work.n_clusters + 2),
         memory=budget,
         remedy=_remedy(ends, work),
     )
@@ -78,10 +81,9 @@ def _held_bytes(ensemble: Ensemble, engine: Engine, work: Work, ends: int) -> in
     return held + (label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0)
 
 
-def _block_bytes(ensemble: Ensemble, work: Work) -> int:
-    """Return what a block takes: labels as stored and read, memberships before and after, statistics."""
+def _state_bytes(ensemble: Ensemble, work: Work) -> int:
+    """Return what the statistics of a block take."""
     K, B, M = work.n_clusters, ensemble.n_base_clusters, ensemble.n_partitions
-    state = 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
     if work.n_prototypes:
-        state = 8 * (work.n_prototypes + 8) * (B + M)
-    return 3 * label_bytes(ensemble, ensemble.chunk_rows) + 12 * ensemble.chunk_rows * K + 3 * state
+        return 8 * (work.n_prototypes + 8) * (B + M)
+    return 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
