@@ -10,6 +10,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS, Criterion
+from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
 from bigcons.solvers.hypergraph.incidence import (
     check_overlaps_plan,
@@ -46,8 +47,10 @@ class BEST(ConsensusClusterer):
         What becomes of objects with labels elsewhere but none in the winner: "missing" leaves them -1,
         "nearest" gives them the cluster with the nearest centre, over the partitions that label them. The
         centre of a cluster holds, for every base cluster, the share of its objects that lie there.
+    ties
+        Which of equally good partitions wins, equal ones among them: "lowest", or "random".
     random_state
-        Not drawn from: the lowest of equally good partitions wins.
+        Seed of random ties; nothing else is random.
 
     Attributes
     ----------
@@ -85,11 +88,13 @@ class BEST(ConsensusClusterer):
     criterion: str = "nmi"
     weighted: bool = True
     unlabelled: str = "missing"
+    ties: str = "lowest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))
         check_flag("weighted", self.weighted)
         check_choice("unlabelled", self.unlabelled, ("missing", "nearest"))
+        check_choice("ties", self.ties, ("lowest", "random"))
         candidates = np.flatnonzero(ensemble.n_clusters <= self.n_clusters)
         if not candidates.size:
             raise InvalidInputError(
@@ -102,8 +107,10 @@ class BEST(ConsensusClusterer):
         self.scores_ = average_criteria(
             overlaps, ensemble.offsets, candidates, self.criterion, weighted=self.weighted
         )
-        sign = 1.0 if self.criterion in DISTANCES else -1.0
-        self.best_partition_ = int(np.nanargmin(sign * self.scores_))
+        best = np.nanmin if self.criterion in DISTANCES else np.nanmax
+        equals = np.flatnonzero(self.scores_ == best(self.scores_))
+        chosen = generator(seed, "best.ties").integers(equals.size) if self.ties == "random" else 0
+        self.best_partition_ = int(equals[chosen])
         self.objective_ = float(self.scores_[self.best_partition_])
         self.n_passes_ = 1
         self.history_ = {"pass": [1], "objective": [self.objective_]}
