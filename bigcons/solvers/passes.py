@@ -8,15 +8,17 @@ of them over all blocks, several in the same passes, and commits every pass; it 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.execution.loop import Begun, Packed, Pass, Record, Stage, run_stages
 from bigcons.memory import Block
 from bigcons.progress import Progress
+from bigcons.solvers.starts import go_on
 from bigcons.stores.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.ensemble import Ensemble
 
@@ -79,6 +81,18 @@ class Problem(Protocol):
         ...
 
 
+class Effort(NamedTuple):
+    """How many starts there are, and how far they go."""
+
+    n_init: int
+    n_finalists: int
+    """Of ``n_init``: these go on over all objects."""
+    max_passes: int
+    tol: float
+    """What `Problem.is_settled` is asked with."""
+    seed: int
+
+
 class Finalists(NamedTuple):
     """The starts that are carried over all objects, side by side."""
 
@@ -122,45 +136,27 @@ def solve_by_passes(
     problem: Problem,
     ensemble: Ensemble,
     sample: np.ndarray,
-    *,
-    n_init: int,
-    n_finalists: int,
-    max_passes: int,
-    tol: float,
-    seed: int,
+    effort: Effort,
     engine: Engine,
     arrays: BlockArrays,
     snapshots: Snapshots | None = None,
 ) -> Solution:
-    """Run ``n_init`` starts on the ``sample`` of rows (all rows, if it has as many), the best
-    ``n_finalists`` of them on all objects in the same passes, and return the best of these.
+    """Run all starts on the ``sample`` of rows (all rows, if it has as many), the finalists, the best of
+    them, on all objects in the same passes, and return the best of these.
     """
-
-    def begin() -> Begun[Finalists]:
-        found = _finalists(problem, sample, n_init, n_finalists, max_passes, tol, seed, engine)
-        return Begun(place(*found[:2]), found[2])
-
-    def place(finalists: Finalists, rows: np.ndarray | None) -> Finalists:
-        if sample.shape[0] < ensemble.n_objects:
-            return finalists._replace(following=[problem.for_all(state) for state in finalists.following])
-        if rows is None:
-            return finalists
-        for block in ensemble.blocks():
-            arrays.write(0, block, rows[block.start : block.stop])
-        return finalists._replace(carries=True)
 
     def one_pass(stage: Stage[Finalists], listener: Progress) -> Pass[Finalists]:
         stats = _visit_blocks(problem, ensemble, engine, arrays, stage, listener)
-        finalists, settled = finish_all(problem, stage.state, stats, tol)
+        finalists, settled = finish_all(problem, stage.state, stats, effort.tol)
         record = finalists.records[_best(problem, finalists)][-1]
         return Pass(finalists, stage.generation + 1, record, settled)
 
     stage = run_stages(
-        begin,
+        partial(_begin, problem, ensemble, sample, effort, engine, arrays),
         one_pass,
         pack=_pack,
         unpack=_unpack,
-        max_passes=max_passes,
+        max_passes=effort.max_passes,
         n_objects=ensemble.n_objects,
         what=problem.name,
         arrays=arrays,
@@ -171,6 +167,25 @@ def solve_by_passes(
     carried = CarriedArrays(arrays, stage.generation, columns)
     state, records = finalists.judged[best], finalists.records[best]
     return Solution(state, carried, records, stage.is_settled, stage.start_objectives)
+
+
+def _begin(
+    problem: Problem,
+    ensemble: Ensemble,
+    sample: np.ndarray,
+    effort: Effort,
+    engine: Engine,
+    arrays: BlockArrays,
+) -> Begun[Finalists]:
+    """Find the finalists, and write as generation 0 what all objects carry, if the sample is all of them."""
+    finalists, carried, objectives = _finalists(problem, sample, effort, engine)
+    if sample.shape[0] < ensemble.n_objects:
+        following = [problem.for_all(state) for state in finalists.following]
+        return Begun(finalists._replace(following=following), objectives)
+    if carried is not None:
+        for block in ensemble.blocks():
+            arrays.write(0, block, carried[block.start : block.stop])
+    return Begun(finalists._replace(carries=carried is not None), objectives)
 
 
 def _visit_blocks(
@@ -196,28 +211,23 @@ def _visit_blocks(
 
 
 def _finalists(
-    problem: Problem,
-    sample: np.ndarray,
-    n_init: int,
-    n_finalists: int,
-    max_passes: int,
-    tol: float,
-    seed: int,
-    engine: Engine,
+    problem: Problem, sample: np.ndarray, effort: Effort, engine: Engine
 ) -> tuple[Finalists, np.ndarray | None, list[float]]:
     """Return the best starts on the sample, what its objects carry, side by side, and all objectives.
 
     Every start makes a few passes; the better quarter of them goes on until it settles. The objectives are
     those where each start ended, of the others after their few passes.
     """
+    n_init, n_finalists, max_passes = effort.n_init, effort.n_finalists, effort.max_passes
+    one_pass = partial(_pass_over_sample, problem, sample, effort.tol)
 
     def begin(number: int) -> _Start:
-        state, carried = problem.start(sample, seed, number)
+        state, carried = problem.start(sample, effort.seed, number)
         start = _Start(Finalists([], [state], [[]], carries=False), carried, False)
-        return _go_on(problem, sample, start, min(SHORT_PASSES, max_passes), tol)
+        return go_on(start, one_pass, min(SHORT_PASSES, max_passes))[0]
 
     def end(start: _Start) -> _Start:
-        return _go_on(problem, sample, start, max_passes, tol)
+        return start if start.is_settled else go_on(start, one_pass, max_passes - SHORT_PASSES)[0]
 
     def rank(number: int) -> float:
         return _rank(problem, starts[number].alone.records[0][-1])
@@ -244,14 +254,10 @@ class _Start(NamedTuple):
     is_settled: bool
 
 
-def _go_on(problem: Problem, sample: np.ndarray, start: _Start, max_passes: int, tol: float) -> _Start:
-    """Make passes over the sample until the start has settled or made ``max_passes`` in all."""
-    alone, carried, settled = start
-    while not settled and len(alone.records[0]) < max_passes:
-        stop_if_cancelled()
-        stats, carried = visit_all(problem, alone.following, sample, carried)
-        alone, settled = finish_all(problem, alone, stats, tol)
-    return _Start(alone, carried, settled)
+def _pass_over_sample(problem: Problem, sample: np.ndarray, tol: float, start: _Start) -> tuple[_Start, bool]:
+    stats, carried = visit_all(problem, start.alone.following, sample, start.carried)
+    alone, settled = finish_all(problem, start.alone, stats, tol)
+    return _Start(alone, carried, settled), settled
 
 
 def gains_little(previous: Record | None, record: Record, tol: float) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorised import State, Weights, state_of_block
-from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.execution.engine import Engine
 from bigcons.progress import Progress, progress
 from bigcons.solvers.pcc import start
 from bigcons.solvers.pcc.all_pairs import MOVE_ALL, RELAXATION, apply_change, update_block
-from bigcons.solvers.starts import best_start
+from bigcons.solvers.starts import best_start, go_on
 from bigcons.solvers.survey import mean_pair_weight
 
 SUBSAMPLE = 2048
@@ -59,22 +60,17 @@ def solve_subsample(
     by_partition = None if weights is None else weights.partitions
     mean_weight = mean_pair_weight(np.count_nonzero(labels >= 0, axis=0), labels.shape[0], by_partition)
 
-    def go_on(found: _Start, max_passes: int, tol: float) -> _Start:
+    def one_pass(found: _Start, tol: float) -> tuple[_Start, bool]:
         state, memberships = found
         updated = np.empty_like(memberships)
-        for _ in range(max_passes):
-            stop_if_cancelled()
-            change = update_block(state, labels, offsets, memberships, updated, tol * mean_weight, RELAXATION)
-            state = apply_change(state, change)
-            memberships, updated = updated, memberships
-            if change.n_moved == 0:
-                break
-        return _Start(state, memberships)
+        change = update_block(state, labels, offsets, memberships, updated, tol * mean_weight, RELAXATION)
+        return _Start(apply_change(state, change), updated), change.n_moved == 0
 
     def begin(number: int) -> _Start:
         memberships = start.dirichlet(labels.shape[0], n_clusters, seed, number)
         found = _Start(state_of_block(labels, offsets, memberships, weights), memberships)
-        return go_on(go_on(found, 1, MOVE_ALL), SHORT_PASSES - 1, SHORT_TOL)
+        moved, _ = one_pass(found, MOVE_ALL)
+        return go_on(moved, partial(one_pass, tol=SHORT_TOL), SHORT_PASSES - 1)[0]
 
     def begun(listener: Progress) -> Iterator[_Start]:
         for found in engine.map(begin, range(n_init)):
@@ -83,4 +79,5 @@ def solve_subsample(
 
     with progress("starts of PCC", n_init, "starts") as listener:
         best, objectives = best_start(begun(listener), lambda found: found.state.objective)
-    return Solved(*go_on(best, LONG_PASSES, LONG_TOL), objectives)
+    ended, _ = go_on(best, partial(one_pass, tol=LONG_TOL), LONG_PASSES)
+    return Solved(*ended, objectives)
