@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
-from bigcons.execution.engine import open_engine
+from bigcons.execution.engine import Engine, open_engine
 from bigcons.generate.clusterers import CLUSTERERS, LINKAGES
 from bigcons.generate.counts import check_range
 from bigcons.generate.partition import calm_scikit_learn, one_thread
@@ -115,11 +115,7 @@ def diverse(
     numbers = range(low, high + 1)
     with open_engine(client) as engine:
         task = _Task(_matrix(data, standardize=standardize), numbers, seed)
-        columns: list[np.ndarray] = []
-        with calm_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
-            for partitions in limit_threads(engine, n_tasks).map(task, names):
-                columns += partitions
-                listener.advance(1)
+        columns = _run_algorithms(task, names, limit_threads(engine, n_tasks))
     source = ColumnsSource(columns, data.n_objects)
     source.names = [f"{name}-{k}" for name in names for k in numbers]
     provenance = {
@@ -147,6 +143,16 @@ class _Task:
         with one_thread():
             partitions = CLUSTERERS[name].make(self.points, self.numbers, rng)
         return [labels.astype(np.int32) for labels in partitions]
+
+
+def _run_algorithms(task: _Task, names: list[str], engine: Engine) -> list[np.ndarray]:
+    """Return the partitions (n_objects,) of all algorithms, those of one after those of another."""
+    columns: list[np.ndarray] = []
+    with calm_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
+        for partitions in engine.map(task, names):
+            columns += partitions
+            listener.advance(1)
+    return columns
 
 
 def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
