@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
@@ -13,8 +14,10 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.kernels import gibbs as kernel
 from bigcons.kernels.draws import uniform
+from bigcons.memory import row_blocks
 from bigcons.metrics import adjusted_rand
 from bigcons.solvers.bce.gibbs import GibbsBCE, Sampler
+from bigcons.solvers.bce.gibbs_blocks import BlockSweeps
 from tests.naive import bce as naive
 from tests.strategies import label_matrices
 
@@ -86,6 +89,29 @@ def test_sweep__visits_assignments_as_often_as_the_posterior_says():
         assert abs(visits[values] / n_sweeps - share) < 12 * np.sqrt(share * (1 - share) / n_sweeps)
 
 
+@given(label_matrices(min_objects=2, max_objects=8), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
+def test_sweep_in_blocks__draws_as_counting_by_hand_does(labels, K, n_blocks, seed):
+    ensemble = Ensemble.from_labels(labels)
+    labels, offsets, alpha, omega = ensemble.read(0, ensemble.n_objects), ensemble.offsets, 1.0, 0.5
+    z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
+    expected, tables = z.copy(), counts_of(labels, offsets, z, K)
+    blocks = row_blocks(len(labels), -(-len(labels) // n_blocks))
+    sweeps = BlockSweeps(blocks, offsets, ThreadsEngine(2), (alpha, omega), seed, 0)
+    twins = [naive.SplitMix(int(random[0])) for random in sweeps._random]
+    sums = np.zeros((len(labels), K), np.float32)
+    for _ in range(3):
+        sweeps.sweep(labels, z, *tables, sums, True)
+        ranges = [(block.start, block.stop) for block in blocks]
+        expected = naive.gibbs_sweep_in_blocks(
+            labels, expected, ranges, K, np.diff(offsets), alpha, omega, twins
+        )
+        known = labels >= 0
+        np.testing.assert_array_equal(z[known], expected[known])
+        for found, counted in zip(tables, counts_of(labels, offsets, z, K), strict=True):
+            np.testing.assert_array_equal(found, counted)
+    assert sums.sum() == 3 * known.sum()
+
+
 def test_uniform__draws_are_those_of_splitmix():
     random, twin = np.array([2**64 - 5], np.uint64), naive.SplitMix(2**64 - 5)
     for _ in range(100):
@@ -119,6 +145,20 @@ def test_fit__has_the_same_bits_on_any_engine(planted):
     ]
     assert fits[0].memberships_.tobytes() == fits[1].memberships_.tobytes()
     assert fits[0].history_ == fits[1].history_
+
+
+def test_fit__in_blocks_finds_planted_classes_with_the_same_bits_on_any_engine(planted, tmp_path):
+    ensemble, truth = planted
+    stored = ensemble.save(tmp_path / "ensemble.zarr", chunk_rows=64)
+    model = GibbsBCE(3, n_init=2, burn_in=30, n_samples=10, random_state=0, sweeps="blocks", client="serial")
+    fits = [model.fit(stored), clone(model).set_params(client=ThreadsEngine(3)).fit(stored)]
+    assert adjusted_rand(truth, model.labels_) > 0.85
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, rtol=1e-5)
+    assert fits[0].memberships_.tobytes() == fits[1].memberships_.tobytes()
+    assert fits[0].history_ == fits[1].history_
+    assert fits[0].start_objectives_ == fits[1].start_objectives_
+    with pytest.raises(InvalidInputError, match="sweeps='stale' is unknown"):
+        clone(model).set_params(sweeps="stale").fit(stored)
 
 
 def test_fit__names_the_memory_it_needs_and_the_method_that_fits(planted):

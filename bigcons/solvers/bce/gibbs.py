@@ -69,8 +69,9 @@ class GibbsBCE(ConsensusClusterer):
         "exact": every label is drawn given all others; the engine runs the chains. "blocks": within a sweep a
         block of objects, as the ensemble has them (``chunk_rows``), knows the clusters that the others had
         before it; the engine runs the blocks of one chain after the other. An approximation: on two planted
-        ensembles of 2,000 objects and 30 partitions, with 4, 16 and 64 blocks, the log-likelihood of chains
-        that found the same clusters settled 0.4 to 0.9 % lower, and as many chains found them or more.
+        ensembles of 2,000 objects and 30 partitions, in 4, 16 and 64 blocks, the log-likelihood settled 0.4
+        to 0.8 % below that of exact sweeps that found the same clusters; 26 of 36 chains came to an adjusted
+        Rand index above 0.9, of the exact ones 7 of 12.
     memory
         Budget such as "10GB". Labels, clusters and samples are held: more than 4 GB of them only with it.
 
