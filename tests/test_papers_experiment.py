@@ -1,0 +1,86 @@
+"""How `benchmarks/papers.py` reads data, judges and counts, against plain definitions."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.papers import CRITERIA, judge, load, reported, voting_costs, winners
+from bigcons import METHODS
+from bigcons.datasets import planted_ensemble
+from tests.naive import metrics as naive
+
+
+@pytest.fixture(scope="module")
+def planted():
+    ensemble, truth = planted_ensemble(300, 20, missing=0.0, random_state=0)
+    return ensemble, ensemble.read(0, 300), np.asarray(truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_judge__is_the_plain_mean_of_criteria(planted, seed):
+    ensemble, labels, truth = planted
+    found = np.random.default_rng(seed).integers(0, 4, 300)
+    expected = [
+        naive.average(naive.variation_of_information, labels.T, found, weighted=False),
+        naive.average(naive.van_dongen, labels.T, found, weighted=False),
+        naive.average(naive.rand_index, labels.T, found, weighted=False),
+        naive.average(naive.nmi, labels.T, found, weighted=False),
+        naive.purity(truth, found),
+    ]
+    assert judge(ensemble, found, truth) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", ["ivc", "ipvc"])
+def test_voting_costs__are_the_objectives_of_the_solvers(planted, method):
+    ensemble, labels, _ = planted
+    model = METHODS[method](6, random_state=0).fit(ensemble)
+    assert model.converged_
+    assert voting_costs(labels, model.labels_)[method.upper()] == pytest.approx(model.objective_)
+
+
+def test_ipc__is_ipvc_on_a_complete_ensemble(planted):
+    """So the benchmark leaves it out."""
+    found = [METHODS[method](6, random_state=0).fit(planted[0]).labels_ for method in ("ipc", "ipvc")]
+    assert (found[0] == found[1]).all()
+
+
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from([-1, 1]))
+def test_reported__no_reading_beats_that_by_each_criterion(n_starts, seed, sign):
+    draw = np.random.default_rng(seed)
+    values, objectives = draw.random((n_starts, len(CRITERIA))), draw.random(n_starts)
+    found, signs = reported(values, list(objectives), sign), np.array(list(CRITERIA.values()))
+    for reading in ("objective", "nmi", "mean"):
+        assert (signs * found[reading] <= signs * found["criterion"] + 1e-12).all()
+    assert (found["objective"] == values[max(range(n_starts), key=lambda s: sign * objectives[s])]).all()
+    assert found["nmi"][list(CRITERIA).index("nmi")] == values[:, list(CRITERIA).index("nmi")].max()
+
+
+def test_winners__are_all_of_equals():
+    values = {"a": 1.0, "b": 2.0, "c": 1.0}
+    assert winners(values, +1) == ["b"]
+    assert winners(values, -1) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "n_objects", "n_classes"),
+    [
+        ("rings", 450, 3),
+        ("moons", 400, 2),
+        *(
+            pytest.param(*row, marks=[pytest.mark.data, pytest.mark.skipif(
+                "BIGCONS_DATA" not in os.environ, reason="BIGCONS_DATA names no directory")])
+            for row in [
+                ("glass", 214, 6), ("house-votes", 435, 2), ("ionosphere", 351, 2), ("yeast", 1484, 10),
+                ("segmentation", 210, 7), ("pendigits", 245, 10), ("k1b", 1000, 6),
+            ]
+        ),
+    ],
+)  # fmt: skip
+def test_load__has_the_objects_and_classes_of_its_description(name, n_objects, n_classes):
+    features, classes = load(name)
+    assert (len(features), len(np.unique(classes))) == (n_objects, n_classes)
+    assert features.mean(axis=0) == pytest.approx(0, abs=1e-9)
+    assert features.std(axis=0) == pytest.approx(1)
