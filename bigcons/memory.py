@@ -10,10 +10,13 @@ from typing import NamedTuple
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 
-_UNITS = {"": 1, "B": 1}
+_UNITS = {"B": 1}
 _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {f"{p}IB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
+
+
+_LEAST_WITHOUT_UNIT = 1000
 
 
 class Block(NamedTuple):
@@ -36,16 +39,32 @@ def row_blocks(n_rows: int, rows_per_block: int) -> list[Block]:
 
 
 def parse_size(size: int | float | str) -> int:
-    """Return a size in bytes from a number or a text such as ``"2GB"`` or ``"512 MiB"``."""
+    """Return a size in bytes from a number or a text such as ``"2GB"`` or ``"512 MiB"``.
+
+    Raises InvalidInputError for what is neither, and for a number below 1,000 without a unit: no budget is
+    so small, and a unit was forgotten.
+    """
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size)
-        if match and match[2].upper() in _UNITS:
-            return int(float(match[1]) * _UNITS[match[2].upper()])
+        if match and match[2]:
+            if match[2].upper() in _UNITS:
+                return int(float(match[1]) * _UNITS[match[2].upper()])
+        elif match:
+            return _bytes_of_number(float(match[1]), size)
     elif not isinstance(size, bool) and hasattr(size, "__float__") and 0 < size < math.inf:
-        return int(size)
+        return _bytes_of_number(size, size)
     raise InvalidInputError(
         f"memory={size!r} is not a size; write bytes or a text such as '2GB' or '512MiB'."
     )
+
+
+def _bytes_of_number(number: float, size: int | float | str) -> int:
+    """Return a size that was given without a unit, in bytes."""
+    if number < _LEAST_WITHOUT_UNIT:
+        raise InvalidInputError(
+            f"memory={size!r} would be bytes; write the unit, such as '{number:g}GB' or '{number:g}MB'."
+        )
+    return int(number)
 
 
 def format_size(n_bytes: float) -> str:

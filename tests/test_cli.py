@@ -149,6 +149,16 @@ def test_sample__writes_the_interchange_form(ensemble, ran):
     assert bigcons.PairTable.from_parquet("pairs.parquet").n_pairs == n_pairs
 
 
+def test_sample__draws_in_tiles_for_parquet_too_where_memory_asks_for_it(ensemble, ran, run, tmp_path):
+    options = "--n-pairs 2000 --memory 100kB"
+    stored, exported = (ran(f"sample {ensemble} -o pairs.{kind} {options}") for kind in ("zarr", "parquet"))
+    assert stored["n_pairs"] == exported["n_pairs"]
+    tables = PairTable.open("pairs.zarr"), PairTable.from_parquet("pairs.parquet")
+    assert [table.provenance["sampled"] for table in tables] == ["tiles", "tiles"]
+    assert not list(tmp_path.glob(".bigcons-*"))
+    assert "pairs.parquet exists" in run(f"sample {ensemble} -o pairs.parquet {options}").stderr
+
+
 def test_sample__wants_one_size(ensemble, run):
     result = run(f"sample {ensemble} -o pairs.zarr --share 0.1 --n-pairs 5")
     assert result.exit_code == 2

@@ -360,3 +360,10 @@ def test_import_labels__arrow_tables_in_memory(tmp_path, frame):
     table = pa.Table.from_pandas(frame, preserve_index=False)
     pq.write_table(table, tmp_path / "l.parquet")
     assert values_of(import_labels(table, tmp_path / "e")) == values_of(Ensemble.from_labels(frame))
+
+
+def test_import__refuses_the_index_that_pandas_keeps_in_parquet(tmp_path):
+    frame = pd.DataFrame({"a": [0, 1, 1], "b": [0, 0, 1]})[1:]
+    frame.set_axis([4, 9]).to_parquet(tmp_path / "labels.parquet")
+    with pytest.raises(InvalidInputError, match="'__index_level_0__', an index of rows; write it without"):
+        Ensemble.from_labels(tmp_path / "labels.parquet")

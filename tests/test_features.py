@@ -280,3 +280,22 @@ def test_open_features__real_kdd():
     assert set(features.categories) == {"protocol_type", "service", "flag"}
     assert list(features.categories["protocol_type"]) == ["icmp", "tcp", "udp"]
     assert features.read(0, 20_000)[:, 1].max() == 2
+
+
+@pytest.mark.parametrize("text", [",a,b\n0,1.5,2\n1,3,4\n", ",0,1,2\n0,1,2,3\n1,4,5,6\n", "a, ,b\n1,2,3\n"])
+def test_open_features__refuses_a_csv_column_without_a_name(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(InvalidInputError, match=r"x.csv has no name over column [01] \(an index of rows\?\)"):
+        open_features(tmp_path / "x.csv")
+
+
+def test_open_features__refuses_the_index_that_pandas_keeps_in_a_table(tmp_path):
+    frame = pd.DataFrame({"a": [1.5, 2.0], "b": [0.5, 1.0]}, index=[4, 9])
+    frame.to_parquet(tmp_path / "x.parquet")
+    for source in (tmp_path / "x.parquet", pa.Table.from_pandas(frame)):
+        with pytest.raises(
+            InvalidInputError, match="'__index_level_0__', an index of rows; write it without"
+        ):
+            open_features(source)
+    frame.to_parquet(tmp_path / "x.parquet", index=False)
+    assert open_features(tmp_path / "x.parquet").names == ["a", "b"]

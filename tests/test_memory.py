@@ -24,9 +24,9 @@ def test_block__knows_its_rows():
 @pytest.mark.parametrize(
     ("size", "expected"),
     [
-        (1, 1),
+        (1000, 1000),
         (2.5e9, 2_500_000_000),
-        ("123", 123),
+        ("1234", 1234),
         ("7B", 7),
         ("1kB", 1000),
         ("2GB", 2 * 10**9),
@@ -105,3 +105,12 @@ def test_rows_within__refuses_with_both_numbers():
 def test_enough_for__is_a_budget_that_holds_the_bytes(n_bytes):
     budget = parse_size(enough_for(n_bytes))
     assert n_bytes <= budget <= max(n_bytes * 1.0101, n_bytes + 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "meant"), [("2", "2GB"), (2, "2GB"), (" 1.5 ", "1.5GB"), (512, "512MB"), ("999", "999MB")]
+)
+def test_parse_size__asks_for_the_unit_of_a_number_that_no_budget_is_so_small_as(size, meant):
+    with pytest.raises(InvalidInputError, match=rf"would be bytes; write the unit, such as .*'{meant}'"):
+        parse_size(size)
+    assert parse_size("2 B") == 2

@@ -1,6 +1,7 @@
 """Sampled pairs: as many as asked for, distinct, uniform, the same for the same seed."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy.stats import chisquare
 
 from bigcons.coassociation import sample, sample_pairs
 from bigcons.coassociation.sample import count_all_pairs, pairs_of_numbers
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 
 
 def numbers_of_pairs(i, j, n_objects):
@@ -117,3 +118,14 @@ def test_sample__counts_the_sampled_pairs():
     np.testing.assert_array_equal(edges.n_agree, (labels[i] == labels[j]).sum(axis=1))
     assert table.provenance["per_object"] == 6
     assert table.provenance["random_state"] == 3
+
+
+def test_sample__refuses_pairs_that_its_budget_cannot_hold_and_names_one_that_can(tmp_path):
+    labels = np.random.default_rng(0).integers(0, 3, (400, 4))
+    asked = {"n_pairs": 5000, "random_state": 0}
+    for further in ({}, {"tiles": None, "out": tmp_path / "p.zarr"}):
+        with pytest.raises(MemoryBudgetError, match=r"5,000 pairs take 316 kB in memory.*out=") as refusal:
+            sample(labels, memory="500kB", **further, **asked)
+        assert not list(tmp_path.iterdir())
+        enough = re.search(r"raise it to ([\d.]+ kB)", str(refusal.value))[1]
+        assert sample(labels, memory=enough, **further, **asked).n_pairs == 5000

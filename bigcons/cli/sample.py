@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -41,7 +44,7 @@ def command(
 
     Counts, for each pair, the partitions of ENSEMBLE that see and that join it. The pairs serve `bigcons
     solve --pairs` again and again. Where they do not fit in the memory budget they are drawn block against
-    block, straight to the store.
+    block, straight to disk.
     """
     from bigcons import coassociation
 
@@ -52,9 +55,20 @@ def command(
     asked = asked or {"per_object": DEFAULT_PER_OBJECT}
     draw = partial(coassociation.sample, ensemble, **asked, random_state=random_state, memory=memory)
     if out.endswith(".parquet"):
-        pairs = draw()
-        pairs.to_parquet(out, overwrite=overwrite)
+        pairs = _draw_to_parquet(draw, out, overwrite)
     else:
         pairs = draw(out=out, overwrite=overwrite)
     result = {"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked}
     emit(result, f"{out}: {pairs.n_pairs:,} pairs of {pairs.n_objects:,} objects.")
+
+
+def _draw_to_parquet(draw: Callable[..., Any], out: str, overwrite: bool) -> Any:
+    """Draw pairs into a store beside ``out``, for they may not fit into memory, and write them out of it."""
+    from bigcons.stores.new_file import refuse_existing_file
+
+    folder = refuse_existing_file(out, overwrite).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".bigcons-", dir=folder) as scratch:
+        pairs = draw(out=os.path.join(scratch, "pairs.zarr"))
+        pairs.to_parquet(out, overwrite=overwrite)
+    return pairs

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigcons.coassociation.count import COUNTED_PAIR_BYTES, OBJECT_BYTES, PAIR_BYTES, count
 from bigcons.coassociation.pair_numbers import count_all_pairs, distinct_numbers, pairs_of_numbers
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import open_engine
-from bigcons.memory import format_size, parse_size
+from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.stores.manifest import refuse_existing, refuse_source
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
+    from bigcons.stores.ensemble import Ensemble
     from bigcons.stores.pairs import PairTable
 
 logger = logging.getLogger("bigcons")
@@ -54,7 +56,8 @@ def sample(
     ``tiles`` says from which pairs. None: from all, as `sample_pairs` does, the table in memory. A number: in
     tiles of a grid of row blocks, each block with itself and so many others, straight to ``out`` within
     ``memory`` (see `tiles.sample_tiles`). "auto": None, unless the table goes to ``out`` and would take more
-    than ``memory`` on the way; then 8.
+    than ``memory`` on the way; then 8. Raises MemoryBudgetError if it would take more and is not drawn in
+    tiles.
     """
     from bigcons.stores.ensemble import as_ensemble
 
@@ -84,12 +87,41 @@ def sample(
                 overwrite=overwrite,
                 provenance={**made, "tiles": tiles, **given, "random_state": seed},
             )
-    pairs = sample_pairs(ensemble.n_objects, n_pairs=wanted, random_state=seed)
-    room = _room(budget)
-    labels = max(room - COUNTED_PAIR_BYTES * wanted, room // 2)
-    table = count(ensemble, *pairs, memory=labels, client=client)
-    table.provenance |= {"sampled": "uniform", **given, "random_state": seed}
+    _refuse_too_many(wanted, ensemble.n_objects, budget)
+    table = sample_in_memory(ensemble, given, seed, budget, client)
     return table if out is None else table.save(out, overwrite=overwrite)
+
+
+def sample_in_memory(
+    ensemble: Ensemble, asked: Mapping[str, Any], seed: int, memory: int, client: object
+) -> PairTable:
+    """Draw pairs from all objects and count them; ``memory`` bounds what the labels take, not the table.
+
+    ``asked`` says how many, as in `sample_pairs`.
+    """
+    i, j = sample_pairs(ensemble.n_objects, **asked, random_state=seed)
+    room = _room(memory)
+    labels = max(room - COUNTED_PAIR_BYTES * len(i), room // 2)
+    table = count(ensemble, i, j, memory=labels, client=client)
+    table.provenance |= {"sampled": "uniform", **asked, "random_state": seed}
+    return table
+
+
+def _needed(n_pairs: int, n_objects: int) -> int:
+    """Return the bytes that a table takes on its way into memory."""
+    return PAIR_BYTES * n_pairs + OBJECT_BYTES * n_objects
+
+
+def _refuse_too_many(n_pairs: int, n_objects: int, memory: int) -> None:
+    """Raise MemoryBudgetError, with a budget that would do, if a table does not fit into memory."""
+    needed = _needed(n_pairs, n_objects)
+    if needed > _room(memory):
+        raise MemoryBudgetError(
+            f"{n_pairs:,} pairs take {format_size(needed)} in memory, over the {format_size(_room(memory))} "
+            f"that memory={format_size(memory)} has for them; raise it to "
+            f"{enough_for(min(needed + PROCESS_BYTES, 2 * needed))}, or draw them in tiles to a store: pass "
+            "out= and leave tiles='auto'."
+        )
 
 
 def _room(memory: int) -> int:
@@ -102,7 +134,7 @@ def _resolve_tiles(
 ) -> int | None:
     """Return with how many other blocks each is paired, or None for pairs from all; say why."""
     if tiles == "auto":
-        needed = PAIR_BYTES * n_pairs + OBJECT_BYTES * n_objects
+        needed = _needed(n_pairs, n_objects)
         if out is None or needed <= _room(memory):
             return None
         logger.info(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 from bigcons.errors import StoreExistsError
@@ -13,17 +14,23 @@ from bigcons.stores.place import StorePath
 from bigcons.stores.places import local_path
 
 
+def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
+    """Return the path of a file; StoreExistsError if what is there may not be replaced by one."""
+    target = local_path(path)
+    if target.is_dir():
+        raise StoreExistsError(f"{path} exists and is a folder; choose another path.")
+    if target.exists() and not overwrite:
+        raise StoreExistsError(f"{path} exists; pass overwrite=True (--overwrite) or choose another path.")
+    return target
+
+
 @contextmanager
 def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Yield a file that becomes ``path``, on a disk, when the ``with`` block succeeds, and else is removed.
 
     Raises StoreExistsError if something is there that may not be replaced, StoreError when the disk is full.
     """
-    target = local_path(path)
-    if target.is_dir():
-        raise StoreExistsError(f"{path} exists and is a folder; choose another path.")
-    if target.exists() and not overwrite:
-        raise StoreExistsError(f"{path} exists; pass overwrite=True (--overwrite) or choose another path.")
+    target = refuse_existing_file(path, overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:

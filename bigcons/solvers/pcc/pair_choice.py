@@ -13,6 +13,9 @@ from bigcons.execution.engine import Engine
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 
+LABELS_BUDGET = 10**9
+"""What labels may take while sampled pairs are counted; more of them are read block against block."""
+
 
 def check_pairs(pairs: Any) -> None:
     """Refuse what is neither "all", "dense", a share, a PairTable nor a path."""
@@ -47,13 +50,14 @@ def prefers_blocks(pairs: Any, budget: int | None, bytes_per_end: int) -> bool:
 
 def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
     """Return the pair table that a ``pairs`` argument means for this ensemble."""
-    from bigcons.coassociation import count, sample
+    from bigcons.coassociation import count
+    from bigcons.coassociation.sample import sample_in_memory
 
     if isinstance(pairs, str) and pairs == "dense":
         i, j = np.triu_indices(ensemble.n_objects, 1)
         return count(ensemble, i, j, client=engine)
     if isinstance(pairs, Real):
-        return sample(ensemble, share=float(pairs), random_state=seed, client=engine)
+        return sample_in_memory(ensemble, {"share": float(pairs)}, seed, LABELS_BUDGET, engine)
     table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
     if table.n_objects != ensemble.n_objects:
         raise InvalidInputError(

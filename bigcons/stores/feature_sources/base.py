@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons.errors import InvalidInputError
+from bigcons.stores.column_names import refuse_index
 
 Piece = Any
 """ndarray (rows, n_features), or pyarrow Table or RecordBatch of the columns asked for."""
@@ -78,13 +79,14 @@ def default_names(n_features: int) -> list[str]:
 
 
 def check_names(names: Sequence[object], where: str) -> list[str]:
-    """Return the column names as text; refuse none and repeated ones."""
+    """Return the column names as text; refuse none, repeated ones and an index."""
     texts = [str(name) for name in names]
     repeated = sorted({name for name in texts if texts.count(name) > 1})
     if repeated:
         raise InvalidInputError(f"{where} has more than one column {repeated[0]!r}; give each its own name.")
     if not texts:
         raise InvalidInputError(f"{where} has no columns; features need at least one.")
+    refuse_index(texts, where)
     return texts
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from bigcons.errors import InvalidInputError
-from bigcons.stores.csv_header import check_commas, is_header
+from bigcons.stores.column_names import check_commas, column_names
 from bigcons.stores.feature_sources.base import check_names, first_line
 from bigcons.stores.feature_sources.parts import PartedSource
 
@@ -71,7 +71,7 @@ class ParquetSource(PartedSource):
 class CsvSource(PartedSource):
     """A CSV file, plain or gzipped, read as a stream: reading from the middle parses all before it.
 
-    The first line names the columns if `is_header` says so, else they are f0, f1, ...
+    The first line names the columns if `column_names` says so, else they are f0, f1, ...
     Types are taken from the first megabytes: a column is a number, a boolean or text.
     """
 
@@ -85,7 +85,7 @@ class CsvSource(PartedSource):
         self._types: dict[str, pa.DataType] = {}
         schema = self._peek()
         check_commas(schema.names, self.where)
-        if not is_header(schema.names, self.where):
+        if column_names([name.strip() for name in schema.names], self.where) is None:
             self._read_options.autogenerate_column_names = True
             schema = self._peek()
         self._types = {field.name: _csv_type(field.type) for field in schema}

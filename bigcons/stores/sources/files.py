@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.memory import row_blocks
-from bigcons.stores.csv_header import MISSING_WORDS, check_commas, label_names
+from bigcons.stores.column_names import MISSING_WORDS, check_commas, column_names, refuse_index
 from bigcons.stores.place import Place
 from bigcons.stores.places import DiskPlace, place_of
 from bigcons.stores.relabel import RawColumn
@@ -73,7 +73,7 @@ class NpySource(LabelSource):
 class CsvSource(LabelSource):
     """A table of comma separated values, with or without a line of names.
 
-    The first line names the columns if `label_names` says so.
+    The first line names the columns if `column_names` says so.
     """
 
     untyped = True
@@ -83,7 +83,7 @@ class CsvSource(LabelSource):
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             cells = [cell.strip() for cell in next(csv.reader(file), [])]
         check_commas(cells, str(path))
-        self.names = label_names(cells, str(path))
+        self.names = column_names(cells, str(path))
         self.n_partitions = len(cells)
         self.row_bytes = 64.0 * self.n_partitions
 
@@ -127,6 +127,7 @@ class ParquetSource(LabelSource):
             raise InvalidInputError(f"{path} holds no .parquet file; check the path.")
         first = self._open(self._files[0])
         self.names = first.schema_arrow.names
+        refuse_index(self.names, str(path))
         self.n_partitions = len(self.names)
         self.row_bytes = 24.0 * self.n_partitions
         self.fixed_bytes = _PAGES_PER_COLUMN * sum(_page_bytes(first.metadata))

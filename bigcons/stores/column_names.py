@@ -1,7 +1,8 @@
-"""Whether the first line of a CSV file names its columns: one rule for labels and features."""
+"""Names of the columns of a table, and which is an index: one rule for labels and features."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from bigcons.errors import InvalidInputError, SuspectLabelsWarning, warn_user
@@ -9,9 +10,11 @@ from bigcons.errors import InvalidInputError, SuspectLabelsWarning, warn_user
 MISSING_WORDS = ("", "NA", "N/A", "<NA>", "NaN", "nan", "None", "none", "NULL", "null", "#N/A")
 """What stands for a missing cell."""
 _LONGEST_SHOWN = 40
+_INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
+"""What pandas and Dask call a column of Parquet that holds an index without a name."""
 
 
-def is_header(cells: Sequence[str], where: str) -> bool:
+def _is_header(cells: Sequence[str], where: str) -> bool:
     """Return whether the first line of the file ``where`` has names: no number, and not missing cells alone.
 
     A line with a number is the first object; warns if its numbers count up like the names that are written
@@ -42,14 +45,14 @@ def check_commas(cells: Sequence[str], where: str) -> None:
             )
 
 
-def label_names(cells: Sequence[str], where: str) -> list[str] | None:
-    """Return the names of the partitions if the first line has them; refuse a column without one.
+def column_names(cells: Sequence[str], where: str) -> list[str] | None:
+    """Return the names of the columns if the first line has them; refuse a column without one.
 
-    An empty cell before numbers that count up is no object but what stands over an index of rows: labels
+    An empty cell before numbers that count up is no object but what stands over an index of rows: cells
     may be missing, so that this line, too, could be read as one.
     """
     over_an_index = list(cells[:1]) == [""] and _counts_up(cells)
-    if not over_an_index and not is_header(cells, where):
+    if not over_an_index and not _is_header(cells, where):
         return None
     if "" in cells:
         raise InvalidInputError(
@@ -57,6 +60,15 @@ def label_names(cells: Sequence[str], where: str) -> list[str] | None:
             "write it without the index, or name the column."
         )
     return list(cells)
+
+
+def refuse_index(names: Sequence[str], where: str) -> None:
+    """Refuse an index of rows that was stored as a column: it says nothing of the objects."""
+    for name in names:
+        if _INDEX_NAME.fullmatch(name):
+            raise InvalidInputError(
+                f"{where} has the column {name!r}, an index of rows; write it without (index=False)."
+            )
 
 
 def _counts_up(cells: Sequence[str]) -> bool:
