@@ -343,3 +343,12 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
         assert survivor.verify()["ok"]
         survivor.save(path, overwrite=True)
         assert names_in(tmp_path) == ["e"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_full_disk__that_numpy_tells_of_in_its_own_words_is_named():
+    with pytest.raises(StoreError, match=r"No space left while writing labels\.npy"):  # noqa: SIM117
+        with manifest.plain_disk_errors("labels.npy"), Path("/dev/full").open("wb", buffering=0) as file:
+            np.zeros(1 << 20).tofile(file)
+    with pytest.raises(OSError, match="other"), manifest.plain_disk_errors("labels.npy"):
+        raise OSError("other")
