@@ -112,6 +112,17 @@ def normalise(scores, bias):
 
 
 @jit
+def count_shares(labels, offsets, shares, T):
+    """Add ``shares`` (rows, K) float64 of the objects to the rows of T (B, padded K) of their labels."""
+    for i in range(labels.shape[0]):
+        for u in range(labels.shape[1]):
+            if labels[i, u] >= 0:
+                b = offsets[u] + labels[i, u]
+                for k in range(shares.shape[1]):
+                    T[b, k] += shares[i, k]
+
+
+@jit
 def count_assigned(labels, offsets, assigned, T, sizes):
     """Add one-hot clusters to T (B, padded K) and sizes (K,); a cluster of -1 counts nothing."""
     for i in range(labels.shape[0]):

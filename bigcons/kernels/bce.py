@@ -174,6 +174,20 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     return bound, n_labelled
 
 
+@jit
+def sum_partitions(values, offsets, sums):
+    """Set every row of ``sums`` (B, K) to the sum of the rows of ``values`` (B, K) of its partition."""
+    total = np.empty(values.shape[1])
+    for u in range(offsets.shape[0] - 1):
+        total[:] = 0.0
+        for b in range(offsets[u], offsets[u + 1]):
+            for k in range(total.shape[0]):
+                total[k] += values[b, k]
+        for b in range(offsets[u], offsets[u + 1]):
+            for k in range(total.shape[0]):
+                sums[b, k] = total[k]
+
+
 @leaf
 def settle(table, at, m, prior, K, gamma, weight, excess, inverse, tol, max_steps):
     """Iterate ``gamma`` of one object in place until it changes by at most ``tol`` of its sum.

@@ -33,6 +33,28 @@ def sum_votes(labels, offsets, table, scores, n_labels):
 
 
 @jit
+def mark_majorities(T, offsets, majority):
+    """Set ``majority`` (B, K), zeros before, to 1 where each cluster has most members in each partition.
+
+    T (B, K) float64 counts the members of every base cluster; the lowest label of a tie wins, and none where
+    a partition has no member. One reading of T.
+    """
+    K = T.shape[1]
+    most = np.empty(K)
+    winner = np.empty(K, np.int64)
+    for u in range(offsets.shape[0] - 1):
+        most[:] = 0.0
+        for b in range(offsets[u], offsets[u + 1]):
+            for k in range(K):
+                if T[b, k] > most[k]:
+                    most[k] = T[b, k]
+                    winner[k] = b
+        for k in range(K):
+            if most[k] > 0.0:
+                majority[winner[k], k] = 1.0
+
+
+@jit
 def normalise_rows(rows):
     """Scale the rows of a float64 matrix to unit length, in place; rows of zeros stay."""
     for i in range(rows.shape[0]):

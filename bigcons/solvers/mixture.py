@@ -9,6 +9,7 @@ import numpy as np
 from bigcons.kernels.assignment import (
     N_TOTALS,
     SCORE,
+    count_shares,
     respond,
     responsibilities,
 )
@@ -64,9 +65,7 @@ class MixtureProblem:
         sizes[:K] = r.sum(axis=0)
         if self.background:
             sizes[K] = _FIRST_BACKGROUND / (1 - _FIRST_BACKGROUND) * sizes[:K].sum()
-        for u, first in enumerate(self.offsets[:-1]):
-            seen = labels[:, u] >= 0
-            np.add.at(T[:, :K], first + labels[seen, u].astype(np.int64), r[seen])
+        count_shares(labels, self.offsets, r, T)
         return self.state(T, sizes), None
 
     def for_all(self, state: State) -> State:

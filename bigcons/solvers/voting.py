@@ -9,6 +9,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.assignment import LABELS, SCORE
+from bigcons.kernels.voting import mark_majorities
 from bigcons.solvers.base import MethodFacts, Output
 from bigcons.solvers.pairwise_voting import solve_pairwise
 from bigcons.solvers.pass_clusterer import PassClusterer
@@ -33,11 +34,8 @@ class _Mismatches(TableProblem):
 class _IVC(_Mismatches):
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
         """Return 1 for the majority label of each partition within each cluster, the lowest of a tie."""
-        majority = np.zeros_like(T)
-        clusters = np.arange(T.shape[1])
-        for first, last in zip(self.offsets[:-1], self.offsets[1:], strict=True):
-            winners = first + T[first:last].argmax(axis=0)
-            majority[winners, clusters] = T[winners, clusters] > 0
+        majority = np.zeros(T.shape)
+        mark_majorities(T, self.offsets, majority)
         return majority
 
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.kernels import bce as kernel
+
 # On clean ensembles alpha runs towards zero and the model degenerates to a mixture of multinomials.
 ALPHA_FLOOR = 1e-3
 
@@ -86,10 +88,9 @@ def label_probabilities(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def sums_by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return for each row of values (B, K) the sum over the base clusters of its partition, (B, K)."""
-    partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    totals = np.zeros((offsets.size - 1, values.shape[1]))
-    np.add.at(totals, partition, values)
-    return totals[partition]
+    sums = np.empty(values.shape)
+    kernel.sum_partitions(values, offsets, sums)
+    return sums
 
 
 def objective(parameters: Parameters, bound: float, n_labelled: float, lap: float) -> float:
