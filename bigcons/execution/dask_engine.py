@@ -25,7 +25,6 @@ from distributed.scheduler import KilledWorker
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError
 from bigcons.execution.allocator import keep_freed_memory
 from bigcons.execution.dask_workers import CONNECT_SECONDS, Crew, Watch
-from bigcons.execution.engine import SMALL_RESULTS
 from bigcons.memory import Block
 
 Item = TypeVar("Item")
@@ -39,9 +38,10 @@ PATIENCE = 360.0
 BYTES_WITH_BLOCK = 2_000_000
 
 # A task costs the scheduler and a worker some 10 ms of CPU, whatever is in it: short items share one, as
-# many as take this long together and return no more than SMALL_RESULTS.
+# many as take this long together and return no more than BUNDLE_BYTES.
 TASK_SECONDS = 0.25
 MOST_TOGETHER = 4
+BUNDLE_BYTES = 1_000_000
 
 
 class DaskEngine:
@@ -61,6 +61,7 @@ class DaskEngine:
 
     name = "dask"
     shares_memory = False
+    bundle_bytes = BUNDLE_BYTES
 
     def __init__(self, client: distributed.Client, *, retries: int = 3, patience: float = PATIENCE) -> None:
         if client.asynchronous:
@@ -230,7 +231,7 @@ class _Queue:
     def results_of(self, done: _Done) -> list[Any]:
         """Take note of what a task took, and return its results."""
         by_time = TASK_SECONDS / max(done.seconds, 1e-6)
-        by_size = SMALL_RESULTS / max(done.n_bytes, 1)
+        by_size = BUNDLE_BYTES / max(done.n_bytes, 1)
         self._most_together = min(by_time, by_size) * len(done.results)
         return done.results
 

@@ -23,8 +23,6 @@ from bigcons.errors import InvalidInputError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-SMALL_RESULTS = 1_000_000
-
 
 class Engine(Protocol):
     """What a fold needs of an engine."""
@@ -42,8 +40,13 @@ class Engine(Protocol):
     @property
     def in_flight(self) -> int:
         """How many results may be on their way or waiting to be collected; several that together take no more
-        than SMALL_RESULTS bytes may count as one.
+        than ``bundle_bytes`` may count as one.
         """
+        ...
+
+    @property
+    def bundle_bytes(self) -> int:
+        """The most bytes of results that are on their way as one; 0 if each is by itself."""
         ...
 
     @property
@@ -66,6 +69,7 @@ class SerialEngine:
 
     name = "serial"
     shares_memory = True
+    bundle_bytes = 0
     n_workers = 1
     n_processes = 1
     in_flight = 1
@@ -81,6 +85,7 @@ class ThreadsEngine:
 
     name = "threads"
     shares_memory = True
+    bundle_bytes = 0
     n_processes = 1
 
     def __init__(self, n_workers: int | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import SMALL_RESULTS, Engine
+from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size, resident_bytes
 from bigcons.stores.ensemble import Ensemble
 
@@ -63,7 +63,7 @@ def check_matrix_plan(
 
 def planned_bytes(engine: Engine, held: int, per_block: int, per_result: int) -> int:
     """Return what processes, ``held`` bytes, blocks at work and results on their way are together."""
-    results = max(per_result, SMALL_RESULTS) * engine.in_flight
+    results = max(per_result, engine.bundle_bytes) * engine.in_flight
     return process_bytes(engine) + held + per_block * engine.n_workers + results
 
 
