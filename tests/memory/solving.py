@@ -1,9 +1,10 @@
-"""Solves in processes of their own, within the smallest budget that is accepted: what they really take."""
+"""Solves in processes of their own: what they really take, in all and beyond processes that are warm."""
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -47,6 +48,45 @@ if __name__ == "__main__":
     print(budget)
 """
 
+GROWTH = """
+import json, sys, warnings
+from contextlib import nullcontext
+from bigcons.solvers import plan
+
+stated = []
+planned_bytes = plan.planned_bytes
+
+def stating(engine, *args):
+    total = planned_bytes(engine, *args)
+    stated.append(total - plan.process_bytes(engine))
+    return total
+
+plan.planned_bytes = stating
+
+def fit(options, client, ensemble):
+    from bigcons import METHODS
+    model = METHODS[options["method"]](client=client, random_state=0)
+    model.set_params(n_init=1, max_iter=2, tol=0.0, **options["parameters"])
+    model.fit(options[ensemble], out=f"{options['out']}-{ensemble}")
+
+def cluster():
+    import distributed
+    return distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    options = json.loads(sys.argv[1])
+    with cluster() if options["engine"] == "cluster" else nullcontext() as workers:
+        with workers.get_client() if workers else nullcontext(options["engine"]) as client:
+            fit(options, client, "small")
+            stated.clear()
+            print("warm", flush=True)
+            input()
+            fit(options, client, "ensemble")
+            print(max(stated), flush=True)
+            sys.stdin.read()
+"""
+
 
 def tree_bytes(root):
     """Return the resident memory of a process and its descendants now.
@@ -64,11 +104,7 @@ def tree_bytes(root):
 
 def solve(folder, **options):
     """Solve in processes of their own; return their peak and their budget."""
-    script = folder / "solve.py"
-    script.write_text(CHILD)
-    environment = {**os.environ, "PYTHONPATH": str(Path(bigcons.__file__).parents[1])}
-    command = [sys.executable, script, json.dumps({**options, "out": str(folder / "consensus.zarr")})]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+    with start(CHILD, folder, options) as child:
         root, peak = psutil.Process(child.pid), 0
         while child.poll() is None:
             with suppress(psutil.NoSuchProcess):
@@ -76,3 +112,39 @@ def solve(folder, **options):
             time.sleep(0.05)
         assert child.returncode == 0
         return peak, int(child.stdout.read())
+
+
+def growth(folder, **options):
+    """Solve ``ensemble`` in processes that solved ``small`` before, and so have loaded and compiled all.
+
+    Return the most by which all of them grew together, and what the plan says of data. A task of Dask that
+    frees its memory gives it to later ones, not back: this counts as used.
+    """
+    with start(GROWTH, folder, options) as child:
+        try:
+            if child.stdout.readline() != "warm\n":
+                raise RuntimeError("the first solve failed; its error is on standard error")
+            root = psutil.Process(child.pid)
+            before = peak = tree_bytes(root)
+            child.stdin.write("\n")
+            child.stdin.flush()
+            while not select.select([child.stdout], [], [], 0.02)[0]:
+                with suppress(psutil.NoSuchProcess):
+                    peak = max(peak, tree_bytes(root))
+            stated = int(child.stdout.readline())
+        finally:
+            child.stdin.close()  # the last input() ends
+    return peak - before, stated
+
+
+def start(script, folder, options):
+    """Start a script with options, in a process that can be talked with."""
+    (folder / "solve.py").write_text(script)
+    environment = {**os.environ, "PYTHONPATH": str(Path(bigcons.__file__).parents[1])}
+    command = [
+        sys.executable,
+        folder / "solve.py",
+        json.dumps({**options, "out": str(folder / "consensus.zarr")}),
+    ]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes)
