@@ -26,7 +26,7 @@ from bigcons.stores.consensus_writer import (
     shape_of,
     specs_of,
 )
-from bigcons.stores.exporting import export_consensus
+from bigcons.stores.exporting import Columns, export_columns
 from bigcons.stores.facts import facts_table
 from bigcons.stores.place import Place, StorePath
 from bigcons.stores.places import place_of
@@ -211,7 +211,19 @@ class Consensus:
         Raises InvalidInputError for another suffix and for memberships the consensus has not,
         StoreExistsError if there is something at ``path``; with ``overwrite`` a file there is replaced.
         """
-        export_consensus(self, path, memberships=memberships, overwrite=overwrite)
+        if memberships:
+            self.read_memberships(0, 0)  # refuses a consensus without any
+        clusters = range(self.n_clusters if memberships else 0)
+        dtypes = {"label": np.dtype(np.int32)} | {f"cluster_{k}": np.dtype(np.float32) for k in clusters}
+        columns = Columns(self.n_objects, dtypes, self._columns(memberships=memberships))
+        export_columns(columns, path, overwrite=overwrite)
+
+    def _columns(self, *, memberships: bool) -> Iterator[list[np.ndarray]]:
+        """Yield the labels ``(rows,)`` of each block and, if asked for, the memberships by cluster."""
+        for block in self.blocks():
+            labels = self.read_labels(block.start, block.stop)
+            soft = self.read_memberships(block.start, block.stop).T if memberships else ()
+            yield [labels, *map(np.ascontiguousarray, soft)]
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Cut the objects into blocks of ``rows`` rows, by default one chunk each."""
