@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -19,15 +19,14 @@ from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solvers.parameters import Parameters
 from bigcons.solvers.recoding import Recoding
+from bigcons.solvers.results import Results
 from bigcons.stores.consensus import Consensus
-from bigcons.stores.consensus_writer import ConsensusWriter, Written, fit_results
+from bigcons.stores.consensus_writer import ConsensusWriter, fit_results
 from bigcons.stores.dask_arrays import as_dask_array
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.facts import facts_table
 from bigcons.stores.manifest import is_store, refuse_existing, refuse_source
 from bigcons.validation import check_int
-
-Use = TypeVar("Use")
 
 
 class Output(NamedTuple):
@@ -157,21 +156,9 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
         ``unlabelled`` are the sorted indices of the objects that get label -1 and uniform memberships.
         ``read`` is mapped on ``engine``, by default in this thread.
         """
-
-        uniform = np.float32(1.0 / self.n_clusters)
-
-        def finish(rows: np.ndarray, undecided: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            memberships = np.array(rows, np.float32)
-            labels = memberships.argmax(axis=1).astype(np.int32)
-            labels[undecided] = -1
-            memberships[undecided] = uniform
-            return labels, memberships
-
-        results = _Results(ensemble, unlabelled, read, finish, engine or SerialEngine())
-        if out is None:
-            self._hold(results, memberships=True)
-        else:
-            self._store(results, out, self.n_clusters, memberships=True)
+        self._take_results(
+            Results(ensemble, unlabelled, self.n_clusters, True, read, engine or SerialEngine()), out
+        )
 
     def _publish_labels(
         self,
@@ -187,57 +174,29 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
         ``unlabelled`` and ``engine`` as in `_publish`; a label of -1 stays. Labels are below ``n_clusters``,
         by default the parameter of that name.
         """
+        most = n_clusters or self.n_clusters
+        self._take_results(Results(ensemble, unlabelled, most, False, read, engine or SerialEngine()), out)
 
-        def finish(rows: np.ndarray, undecided: np.ndarray) -> tuple[np.ndarray, None]:
-            labels = np.array(rows, np.int32)
-            labels[undecided] = -1
-            return labels, None
-
-        results = _Results(ensemble, unlabelled, read, finish, engine or SerialEngine())
+    def _take_results(self, results: Results, out: Output | None) -> None:
+        """Set labels, memberships and the number of clusters; of a stored result, from its Consensus."""
         if out is None:
-            self._hold(results, memberships=False)
-        else:
-            self._store(results, out, n_clusters or self.n_clusters, memberships=False)
-
-    def _hold(self, results: _Results, *, memberships: bool) -> None:
-        """Set labels and memberships from those of blocks, in memory."""
-        n_objects = results.ensemble.n_objects
-        found = np.empty(n_objects, np.int32)
-        soft = np.empty((n_objects, self.n_clusters), np.float32) if memberships else None
-        for block, (labels, rows) in results.map(lambda _, labels, rows: (labels, rows)):
-            found[block.start : block.stop] = labels
-            if soft is not None:
-                soft[block.start : block.stop] = rows
-        self.labels_ = found
-        self.n_clusters_ = int(np.unique(found[found >= 0]).size)
-        self._memberships: np.ndarray | Consensus | None = soft
-
-    def _store(self, results: _Results, out: Output, n_clusters: int, *, memberships: bool) -> None:
-        """Write labels and memberships of blocks to a Consensus and set the labels from it."""
-        wins = np.zeros(n_clusters, bool)
+            self.labels_, soft = results.hold()
+            self.n_clusters_ = int(np.unique(self.labels_[self.labels_ >= 0]).size)
+            self._memberships: np.ndarray | Consensus | None = soft
+            return
         with Consensus.create(
             out.path,
             n_objects=results.ensemble.n_objects,
-            n_clusters=n_clusters,
+            n_clusters=results.n_clusters,
             chunk_rows=results.ensemble.chunk_rows,
             overwrite=out.overwrite,
-            memberships=memberships,
+            memberships=results.soft,
         ) as writer:
-            store = writer.rows
-
-            def write(
-                block: Block, labels: np.ndarray, rows: np.ndarray | None
-            ) -> tuple[Written, np.ndarray]:
-                return store.write(block.start, labels, rows), np.unique(labels[labels >= 0])
-
-            for _, (written, winners) in results.map(write):
-                writer.note(written)
-                wins[winners] = True
-            self.n_clusters_ = int(np.count_nonzero(wins))
+            self.n_clusters_ = results.write(writer)
             self._describe(writer, results.ensemble)
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels
-        self._memberships = consensus if memberships else None
+        self._memberships = consensus if results.soft else None
 
     @property
     def memberships_(self) -> Any:
@@ -276,37 +235,3 @@ class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
             **{name.replace("_", " "): value for name, value in fit_results(self).items()},
         }
         return facts_table(repr(self), facts)
-
-
-class _Results(NamedTuple):
-    """The results of every block, still to be read and finished: by tasks, where the engine runs them."""
-
-    ensemble: Ensemble
-    unlabelled: np.ndarray
-    """Sorted indices of the objects without any label."""
-    read: Callable[[Block], np.ndarray]
-    finish: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]]
-    """Makes labels (rows,) int32 and, if soft, memberships (rows, K) float32 from what was read and the
-    places of the unlabelled objects in it."""
-    engine: Engine
-
-    def map(self, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]) -> Iterator[tuple[Block, Use]]:
-        """Yield every block, in order, with ``use(block, labels, memberships)``, part of its task."""
-        read, finish = self.read, self.finish
-
-        def task(part: _Part) -> Use:
-            return use(part.block, *finish(read(part.block), part.unlabelled - part.block.start))
-
-        with closing(self.engine.map(task, list(map(self._part, self.ensemble.blocks())))) as used:
-            yield from zip(self.ensemble.blocks(), used, strict=True)
-
-    def _part(self, block: Block) -> _Part:
-        first, last = np.searchsorted(self.unlabelled, (block.start, block.stop))
-        return _Part(block, self.unlabelled[first:last])
-
-
-class _Part(NamedTuple):
-    """A block and the indices of the unlabelled objects in it."""
-
-    block: Block
-    unlabelled: np.ndarray

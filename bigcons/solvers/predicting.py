@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import Block
-from bigcons.solvers.base import ConsensusClusterer, Output, Use
+from bigcons.solvers.base import ConsensusClusterer, Output
 from bigcons.solvers.recoding import recode
+from bigcons.solvers.results import Use
 from bigcons.solvers.survey import labelled_objects
 from bigcons.solvers.workspace import telling_what_is_kept
 from bigcons.stores.consensus import Consensus

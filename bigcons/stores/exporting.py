@@ -66,7 +66,7 @@ def _write_npy(file: IO[bytes], columns: Columns) -> None:
     """Write a number per row, or of several columns a record whose fields have their names."""
     record = np.dtype(list(columns.dtypes.items()))
     header = {
-        "descr": np.lib.format.dtype_to_descr(record if len(record) > 1 else record[0]),
+        "descr": np.lib.format.dtype_to_descr(record if len(columns.dtypes) > 1 else record[0]),
         "fortran_order": False,
         "shape": (columns.n_rows,),
     }
