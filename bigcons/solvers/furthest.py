@@ -15,7 +15,7 @@ from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solvers.base import ConsensusClusterer, MethodFacts, Output
-from bigcons.solvers.plan import check_plan, data_budget, label_bytes
+from bigcons.solvers.plan import block_label_bytes, check_plan, data_budget
 from bigcons.solvers.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
@@ -96,14 +96,14 @@ class Furthest(ConsensusClusterer):
         check_choice("criterion", self.criterion, CRITERIA)
         check_choice("ties", self.ties, ("lowest", "random"))
         budget = data_budget(self.memory, engine)
-        rows = label_bytes(ensemble, ensemble.chunk_rows)
-        held, per_block = 12 * ensemble.n_objects, 3 * rows + 12 * ensemble.chunk_rows
+        held, rows = 12 * ensemble.n_objects, ensemble.chunk_rows
         check_plan(
             "Furthest",
             engine,
+            ensemble=ensemble,
             held=held,
-            per_block=per_block,
-            per_result=12 * ensemble.chunk_rows,
+            per_block=block_label_bytes(ensemble) + 36 * rows,  # of them 20 to look for ties
+            per_result=12 * rows,
             memory=self.memory,
         )
         survey = take_survey(ensemble, engine, seed, 0)

@@ -124,7 +124,7 @@ class LabelKMeans(PassClusterer):
         check_matrix_plan(
             "k-means on the co-association",
             engine,
-            ensemble.n_objects,
+            ensemble,
             memory=self.memory,
             remedy=", or use encode='onehot'",
         )

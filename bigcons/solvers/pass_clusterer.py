@@ -13,7 +13,7 @@ from bigcons.execution.loop import as_history
 from bigcons.memory import Block
 from bigcons.solvers.base import Output
 from bigcons.solvers.passes import SUBSAMPLE, CarriedArrays, Effort, Problem, Record, solve_by_passes
-from bigcons.solvers.plan import check_plan, label_bytes
+from bigcons.solvers.plan import block_label_bytes, check_plan, label_bytes
 from bigcons.solvers.predicting import PredictingClusterer, SoftPredictingClusterer
 from bigcons.solvers.survey import Survey, take_survey
 from bigcons.solvers.workspace import open_workspace
@@ -137,9 +137,10 @@ class PassClusterer(PredictingClusterer):
         check_plan(
             type(self).__name__,
             engine,
+            ensemble=ensemble,
             held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
-            per_block=3 * label_bytes(ensemble, rows) + rows * (2 * carried + 2 * results + 8) + 2 * state,
-            per_result=state + rows * (results + 8),
+            per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
+            per_result=state + rows * ((results if in_memory else 0) + 8),
             memory=self.memory,
             remedy="" if not in_memory else " or write the result to a store with out=",
         )

@@ -8,6 +8,8 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size, resident_bytes
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.label_store import MAX_CHUNK_COLUMNS
+from bigcons.stores.zarr_arrays import bytes_kept_by_decoding
 
 logger = logging.getLogger("bigcons")
 
@@ -22,22 +24,25 @@ def check_plan(
     name: str,
     engine: Engine,
     *,
+    ensemble: Ensemble,
     held: int,
     per_block: int,
     per_result: int,
     memory: str | float | None,
     remedy: str = "",
 ) -> None:
-    """Log what the method ``name`` will need: its processes, ``held`` bytes, ``per_block`` for each block at
-    work and ``per_result`` for each result on its way.
+    """Log what the method ``name`` will need: its processes, what reading keeps in them, ``held``
+    bytes, ``per_block`` for each block at work and ``per_result`` for each result on its way.
 
     Raises MemoryBudgetError, with both numbers, if this is more than ``memory``; ``remedy`` continues
     "raise it to X".
     """
-    process, needed = process_bytes(engine), planned_bytes(engine, held, per_block, per_result)
+    process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
+    needed = planned_bytes(engine, ensemble, held, per_block, per_result)
     logger.info(
-        "%s plan: %s in all: %s for the processes, %s held, %d blocks of %s at work, %d results of %s",
-        *(name, format_size(needed), format_size(process), format_size(held)),
+        "%s plan: %s in all: %s for the processes and %s for their reading, %s held, %d blocks of %s at "
+        "work, %d results of %s",
+        *(name, format_size(needed), format_size(process), format_size(reading), format_size(held)),
         *(engine.n_workers, format_size(per_block), engine.in_flight, format_size(per_result)),
     )
     if memory is not None and needed > parse_size(memory):
@@ -48,9 +53,10 @@ def check_plan(
 
 
 def check_matrix_plan(
-    name: str, engine: Engine, n_objects: int, *, memory: str | float | None, remedy: str
+    name: str, engine: Engine, ensemble: Ensemble, *, memory: str | float | None, remedy: str
 ) -> None:
     """As `check_plan`, for a method that holds a matrix of all pairs: 4 GB if ``memory`` says nothing."""
+    n_objects = ensemble.n_objects
     held = 20 * n_objects**2  # two counts, the similarity and what it is made with
     name = f"{name} of {n_objects:,} objects"
     if memory is None and held > DEFAULT_DATA_BYTES:
@@ -58,13 +64,16 @@ def check_matrix_plan(
             f"{name} needs {format_size(held)} beside the process; "
             f"pass memory='{enough_for(2 * held)}' or so to allow it{remedy}."
         )
-    check_plan(name, engine, held=held, per_block=0, per_result=0, memory=memory, remedy=remedy)
+    check_plan(
+        name, engine, ensemble=ensemble, held=held, per_block=0, per_result=0, memory=memory, remedy=remedy
+    )
 
 
-def planned_bytes(engine: Engine, held: int, per_block: int, per_result: int) -> int:
-    """Return what processes, ``held`` bytes, blocks at work and results on their way are together."""
+def planned_bytes(engine: Engine, ensemble: Ensemble, held: int, per_block: int, per_result: int) -> int:
+    """Return what processes, their reading, ``held`` bytes, blocks at work and results on their way take."""
     results = max(per_result, engine.bundle_bytes) * engine.in_flight
-    return process_bytes(engine) + held + per_block * engine.n_workers + results
+    beside = held + per_block * engine.n_workers + results
+    return process_bytes(engine) + reading_bytes(engine, ensemble) + beside
 
 
 def data_budget(memory: str | float | None, engine: Engine) -> int:
@@ -89,6 +98,23 @@ def process_bytes(engine: Engine) -> int:
     A Dask worker is taken to be like this process, which has imported the same.
     """
     return (resident_bytes() + COMPILER_BYTES) * engine.n_processes
+
+
+def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
+    """Return what reading a stored ensemble keeps in the processes that do it, beside what was read."""
+    if ensemble.path is None:
+        return 0
+    columns = min(ensemble.n_partitions, MAX_CHUNK_COLUMNS)
+    chunk = ensemble.chunk_rows * columns * ensemble.dtype.itemsize
+    n_readers = 1 if engine.shares_memory else engine.n_processes - 1  # whoever sends tasks reads nothing
+    return n_readers * bytes_kept_by_decoding(chunk)
+
+
+def block_label_bytes(ensemble: Ensemble) -> int:
+    """Return what the labels of a block at work take: as read, and which of them are observed; twice as much,
+    measured, for what the allocator keeps between buffers.
+    """
+    return 4 * label_bytes(ensemble, ensemble.chunk_rows)
 
 
 def label_bytes(ensemble: Ensemble, n_rows: int) -> int:

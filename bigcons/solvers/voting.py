@@ -167,7 +167,7 @@ class IPC(PassClusterer):
         check_matrix_plan(
             "IPC with normalize='observed'",
             engine,
-            ensemble.n_objects,
+            ensemble,
             memory=self.memory,
             remedy=", or use normalize='all' or the method ipvc",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,6 +43,16 @@ def create_array(
         zarr_format=3,
         config={"write_empty_chunks": True},
     )
+
+
+def bytes_kept_by_decoding(chunk_bytes: int) -> int:
+    """Return what a process that reads chunks of this size comes to keep of memory that it freed.
+
+    Zarr decodes on threads of its own, any of which may come to decode a chunk, and glibc keeps for each what
+    it freed: the chunk and the same compressed, together half as much again as the chunk.
+    """
+    n_threads = zarr.config.get("threading.max_workers") or min(32, (os.cpu_count() or 1) + 4)
+    return int(n_threads) * chunk_bytes * 3 // 2
 
 
 def create_group(place: Place) -> None:

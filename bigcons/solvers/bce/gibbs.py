@@ -170,6 +170,7 @@ class GibbsBCE(ConsensusClusterer):
         check_plan(
             "GibbsBCE",
             engine,
+            ensemble=ensemble,
             held=12 * n * K,
             per_block=chain,
             per_result=4 * n * K,

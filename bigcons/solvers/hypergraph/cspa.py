@@ -100,6 +100,7 @@ class CSPA(GraphClusterer):
         check_plan(
             "CSPA",
             engine,
+            ensemble=ensemble,
             held=BYTES_PER_ENTRY * ensemble.n_objects**2,
             per_block=0,
             per_result=0,

@@ -92,6 +92,7 @@ class HBGF(GraphClusterer):
         check_plan(
             "HBGF",
             engine,
+            ensemble=ensemble,
             held=BYTES_PER_ENTRY * n_entries,
             per_block=0,
             per_result=0,

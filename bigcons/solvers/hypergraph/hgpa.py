@@ -104,6 +104,7 @@ class HGPA(GraphClusterer):
         check_plan(
             "HGPA",
             engine,
+            ensemble=ensemble,
             held=BYTES_PER_PIN * ensemble.n_objects * ensemble.n_partitions,
             per_block=0,
             per_result=0,

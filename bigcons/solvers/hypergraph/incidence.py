@@ -18,7 +18,7 @@ from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
-from bigcons.solvers.plan import check_plan, label_bytes, planned_bytes
+from bigcons.solvers.plan import block_label_bytes, check_plan, planned_bytes
 from bigcons.stores.ensemble import Ensemble
 
 # Tables (B, B) float64 that a solve holds at the most: similarities made of the overlaps, and what
@@ -52,17 +52,25 @@ def check_overlaps_plan(
     table, of_clusters = 8 * ensemble.n_base_clusters**2, f"n_base_clusters={ensemble.n_base_clusters}"
     n, rows = ensemble.n_objects, ensemble.chunk_rows
     held = TABLES_HELD * table + 4 * n + held + (8 * n * columns if in_memory else 0)
-    per_block = 2 * table + 3 * label_bytes(ensemble, rows) + 24 * rows * (columns + 1)
-    per_result = max(table, 8 * rows * (columns + 1))
+    per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
+    per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
     if memory is None and table > LARGEST_TABLE:
-        needed = planned_bytes(engine, held, per_block, per_result)
+        needed = planned_bytes(engine, ensemble, held, per_block, per_result)
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
-            f"'{enough_for(needed)}' to allow it, or use PCC, whose memory is linear in the base clusters."
+            f"'{enough_for(needed)}' to allow it, or use PCC or, for clusters much finer than the consensus, "
+            "eac-single, whose memory is linear in the base clusters."
         )
-    remedy = f" for {of_clusters}, or use PCC"
+    remedy = f" for {of_clusters}, or use PCC or, for fine clusters, eac-single"
     check_plan(
-        name, engine, held=held, per_block=per_block, per_result=per_result, memory=memory, remedy=remedy
+        name,
+        engine,
+        ensemble=ensemble,
+        held=held,
+        per_block=per_block,
+        per_result=per_result,
+        memory=memory,
+        remedy=remedy,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
 from bigcons.solvers.pcc.pair_choice import n_pair_ends, prefers_blocks
-from bigcons.solvers.plan import check_plan, label_bytes
+from bigcons.solvers.plan import block_label_bytes, check_plan, label_bytes
 from bigcons.stores.ensemble import Ensemble
 
 # Bytes of a dense run for each of the n (n - 1) ends of pairs: index, two counts, share, weight, and its
@@ -56,10 +56,11 @@ def check_memory(ensemble: Ensemble, engine: Engine, work: Work, memory: str | f
     check_plan(
         "PCC",
         engine,
+        ensemble=ensemble,
         held=_held_bytes(ensemble, engine, work, ends),
-        # labels as stored and read, memberships before and after
-        per_block=3 * label_bytes(ensemble, rows) + 12 * rows * work.n_clusters + 3 * state,
-        per_result=state + 4 * rows * (work.n_clusters + 2),
+        # with the memberships before and after
+        per_block=block_label_bytes(ensemble) + 12 * rows * work.n_clusters + 3 * state,
+        per_result=state + 8 * rows + (4 * rows * work.n_clusters if work.in_memory else 0),
         memory=budget,
         remedy=_remedy(ends, work),
     )
