@@ -5,7 +5,6 @@ Imported only when a client is in play, for ``distributed`` takes half a second 
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
@@ -18,12 +17,11 @@ from typing import Any, NamedTuple, TypeVar
 import cloudpickle  # type: ignore[import-untyped]
 import dask
 import distributed
-from dask.sizeof import sizeof
 from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
-from bigcons.errors import BigconsError, ExecutionError, InvalidInputError
-from bigcons.execution.allocator import keep_freed_memory
+from bigcons.errors import ExecutionError, InvalidInputError
+from bigcons.execution.dask_tasks import Done, Refusal, load_shared, run_task
 from bigcons.execution.dask_workers import CONNECT_SECONDS, Crew, Watch
 from bigcons.memory import Block
 
@@ -51,6 +49,9 @@ class DaskEngine:
     ``retries`` times; a BigconsError says what will not go away and is raised at once. A worker's own ending
     is survived as often as Dask allows (``distributed.scheduler.allowed-failures``, 3).
 
+    Every worker has to run this version of bigcons, which is looked at when the engine is made and whenever
+    workers appear; if not, an ExecutionError names the worker.
+
     A wait in which no block comes and no worker is seen working for ``patience`` seconds ends in an
     ExecutionError; so does the loss of the scheduler, at once. A task that runs is given all its time.
 
@@ -73,6 +74,7 @@ class DaskEngine:
         self.client = client
         self.retries = retries
         self.patience = patience
+        Crew(client).look()
 
     @property
     def n_workers(self) -> int:
@@ -100,7 +102,7 @@ class DaskEngine:
             while group := queue.take(crew.n_threads):
                 what, key = _name(group), f"bigcons-block-{run}-{group[0].position}"
                 # as an argument, the items would be searched for futures
-                work = partial(_run, run, [numbered.item for numbered in group])
+                work = partial(run_task, run, [numbered.item for numbered in group])
                 waiting.append(_Sent(what, self._submit(what, key, work, function)))
                 while queue.has_sent_enough(waiting, crew.n_threads):
                     yield from queue.results_of(self._collect(waiting, crew))
@@ -120,7 +122,7 @@ class DaskEngine:
         content: bytes = cloudpickle.dumps(task)
         if len(content) <= BYTES_WITH_BLOCK:
             return content
-        return self._submit("the task function", f"bigcons-task-{run}", cloudpickle.loads, content)
+        return self._submit("the task function", f"bigcons-task-{run}", load_shared, content)
 
     def _submit(self, what: str, key: str, function: Callable[..., Any], *args: Any) -> distributed.Future:
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
@@ -128,7 +130,7 @@ class DaskEngine:
             # without a time for first-in-first-out, blocks sent shortly after one another run in any order
             return self.client.submit(function, *args, key=key, retries=self.retries, fifo_timeout="0 ms")
 
-    def _collect(self, waiting: deque[_Sent], crew: Crew) -> _Done:
+    def _collect(self, waiting: deque[_Sent], crew: Crew) -> Done:
         """Wait for the head of what was sent, take it out and return what it did, or raise its error."""
         what, future = waiting[0]
         watch = Watch(crew, what, self.patience)
@@ -144,7 +146,8 @@ class DaskEngine:
         if isinstance(error, KilledWorker):
             raise ExecutionError(
                 f"{what} was with {error.allowed_failures + 1} workers that died one after another; it may "
-                "need more memory than they have: give them more, or store the data in smaller chunks."
+                "need more memory than they have: give them more, or store the data in smaller chunks "
+                "(logs of workers say why they ended)."
             )
         if error is not None:
             raise error
@@ -198,15 +201,6 @@ class _Sent(NamedTuple):
         return bool(self.future.status in ("error", "cancelled"))
 
 
-class _Done(NamedTuple):
-    """What a task did."""
-
-    results: list[Any]
-    seconds: float
-    n_bytes: int
-    """About the memory that the results take."""
-
-
 class _Numbered(NamedTuple):
     position: int
     item: Any
@@ -228,7 +222,7 @@ class _Queue:
         self._n_left -= len(group)
         return group
 
-    def results_of(self, done: _Done) -> list[Any]:
+    def results_of(self, done: Done) -> list[Any]:
         """Take note of what a task took, and return its results."""
         by_time = TASK_SECONDS / max(done.seconds, 1e-6)
         by_size = BUNDLE_BYTES / max(done.n_bytes, 1)
@@ -246,39 +240,6 @@ class _Queue:
         return max(1, int(min(MOST_TOGETHER, self._most_together, to_end_together)))
 
 
-class _Refusal(NamedTuple):
-    """An error that would come again, returned as a result so that it is not tried again."""
-
-    error: BigconsError
-
-
-def _run(run: str, items: Sequence[Item], task: bytes | Callable[[Item], Any]) -> _Done | _Refusal:
-    """Do a task of a run, its function pickled or not, on a worker."""
-    keep_freed_memory()
-    began = time.perf_counter()
-    try:
-        function = _unpickled(run, task) if isinstance(task, bytes) else task
-        results = [function(item) for item in items]
-        return _Done(results, time.perf_counter() - began, sizeof(results))
-    except BigconsError as error:
-        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
-            raise  # a disk or a network may recover
-        return _Refusal(error)
-
-
-_latest: tuple[str, Callable[[Any], Any] | None] = ("", None)
-
-
-def _unpickled(run: str, content: bytes) -> Callable[[Any], Any]:
-    """Return the task function of a run: stores are opened once for all of its blocks on a worker."""
-    global _latest  # replaced as a whole: threads of the worker may do this at once
-    latest_run, function = _latest
-    if latest_run != run or function is None:
-        function = cloudpickle.loads(content)
-        _latest = run, function
-    return function
-
-
 def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | None, Any]:
     """Return the task's error or what it did; raise TimeoutError if it does not come."""
     try:
@@ -287,20 +248,21 @@ def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | No
         if future.status != "error":
             raise
         return error, None
-    return (result.error, None) if isinstance(result, _Refusal) else (None, result)
+    return (result.error, None) if isinstance(result, Refusal) else (None, result)
 
 
 @contextmanager
 def _scheduler_errors(what: str) -> Iterator[None]:
-    """Say in one line that the scheduler was lost."""
+    """Say in one line that the scheduler was lost, or the client closed."""
     try:
         yield
     except TimeoutError:
         raise
     except (OSError, CancelledError, ClosedClientError) as error:
         raise ExecutionError(
-            f"the Dask scheduler was lost, or dropped its work, before {what} came back; "
-            "see that it runs, then run again (a solve with out= can be resumed)."
+            f"the Dask scheduler was lost or dropped its work, or the client was closed, before {what} came "
+            "back; if the scheduler ended, start it and its workers, which end with it, again; connect a new "
+            "client, then run again (a solve with out= can be resumed)."
         ) from error
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import distributed
 
 from bigcons.errors import ExecutionError
+from bigcons.execution.dask_versions import check_versions
 
 logger = logging.getLogger("bigcons")
 
@@ -25,7 +26,10 @@ BUSY_STATES = ("executing", "long-running", "flight")
 
 
 class Crew:
-    """The workers as the scheduler last described them, asked again when that is a while ago."""
+    """The workers as the scheduler last described them, asked again when that is a while ago.
+
+    ExecutionError is raised when workers appear that do not run this bigcons.
+    """
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = client
@@ -37,19 +41,33 @@ class Crew:
     def n_threads(self) -> int:
         """Worker threads, of the last seconds."""
         if time.monotonic() - self._asked > LOOK_SECONDS:
-            self._ask()
+            self.look()
         return sum(worker["nthreads"] for worker in self._workers.values())
 
     @property
     def most_on_a_host(self) -> int:
         """Worker processes on the host that has the most of them now."""
-        self._ask()
+        self.look()
         return max(Counter(worker["host"] for worker in self._workers.values()).values(), default=0)
+
+    def look(self) -> None:
+        """Have the workers described anew."""
+        self._asked = time.monotonic()
+        if self._client.status in ("closing", "closed"):
+            self._workers = {}
+            return
+        try:
+            self._workers = self._client.sync(
+                _describe_workers, self._client, callback_timeout=CONNECT_SECONDS
+            )
+        except OSError:  # a scheduler that does not answer shows no worker at work
+            self._workers = {}
+        check_versions(self._client, self._workers)
 
     def is_working(self) -> bool:
         """Return whether any worker gave a sign of life since the last look and is at work."""
         self._heard = {address: worker["last_seen"] for address, worker in self._workers.items()}
-        self._ask()
+        self.look()
         return any(map(self._is_at_work, self._workers))
 
     def __str__(self) -> str:
@@ -61,15 +79,6 @@ class Crew:
         counts = worker["metrics"].get("task_counts", {})
         is_heard = worker["last_seen"] != self._heard.get(address)
         return is_heard and any(counts.get(state, 0) for state in BUSY_STATES)
-
-    def _ask(self) -> None:
-        self._asked = time.monotonic()
-        try:
-            self._workers = self._client.sync(
-                _describe_workers, self._client, callback_timeout=CONNECT_SECONDS
-            )
-        except OSError:  # a scheduler that does not answer shows no worker at work
-            self._workers = {}
 
 
 async def _describe_workers(client: distributed.Client) -> dict[str, dict[str, Any]]:
@@ -94,8 +103,12 @@ class Watch:
         if quiet > self._patience:
             raise ExecutionError(
                 f"{self._what} has not come for {quiet:.0f} s in which no Dask worker worked "
-                f"(workers: {self._crew}); start workers or free the memory of paused ones, then run again."
+                f"(workers: {self._crew}); start workers or free the memory of paused ones, then run again "
+                "(logs of workers say why they ended)."
             )
         if quiet > WARN_SECONDS and not self._has_warned:
             self._has_warned = True
-            logger.warning("waiting for %s; no Dask worker works (workers: %s)", self._what, self._crew)
+            logger.warning(
+                "waiting for %s; no Dask worker works (workers: %s; logs of workers say why they ended)",
+                *(self._what, self._crew),
+            )

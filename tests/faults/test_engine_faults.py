@@ -14,11 +14,14 @@ import distributed
 import numpy as np
 import pytest
 
-from bigcons.errors import ExecutionError
+from bigcons import Ensemble
+from bigcons.errors import ExecutionError, StoreNotFoundError
+from bigcons.execution import dask_versions
 from bigcons.execution.dask_engine import DaskEngine
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.execution.fold import fold
 from bigcons.memory import row_blocks
+from bigcons.version import __version__
 
 SETTINGS = {"distributed.scheduler.allowed-failures": 1, "distributed.worker.memory.pause": False}
 SCHEDULER = """
@@ -61,6 +64,34 @@ def scheduler_process(tmp_path):
         finally:
             process.kill()
             client.close()
+
+
+@pytest.fixture
+def foreign_worker(tmp_path):
+    """Have a worker join whose bigcons is a file of this text."""
+    processes = []
+
+    def start(client, text):
+        package = tmp_path / "foreign" / "bigcons"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(text)
+        address, options = client.cluster.scheduler_address, ("--no-nanny", "--nthreads=1", "--no-dashboard")
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, *options]
+        before = len(client.nthreads())
+        processes.append(
+            subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(package.parent)},
+                stderr=subprocess.DEVNULL,
+            )
+        )
+        wait_until(lambda: len(client.nthreads()) > before)
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
 def wait_until(condition):
@@ -223,17 +254,125 @@ def test_map__a_dead_scheduler_ends_in_one_line(scheduler_process, tmp_path):
     threading.Thread(target=kill).start()
     with pytest.raises(ExecutionError) as caught:
         list(DaskEngine(client).map(task, range(3)))
-    assert_one_line(caught, "scheduler was lost", "task 0")
+    assert_one_line(caught, "scheduler was lost", "task 0", "start it and its workers")
 
 
 def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.execution.dask_engine.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("bigcons.execution.dask_workers.CONNECT_SECONDS", 0.5)
     process, client = scheduler_process
     engine = DaskEngine(client, patience=2.0)
     process.send_signal(signal.SIGSTOP)
     with pytest.raises(ExecutionError) as caught:
         list(engine.map(abs, [-1]))
     assert_one_line(caught, "task 0", "no Dask worker worked")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2.1], ids=["at once", "when workers are looked at again"])
+def test_map__a_closed_client_ends_in_one_line(seconds):
+    with workers(1, processes=False) as client:
+        results = DaskEngine(client).map(abs, range(100))
+        assert next(results) == 0
+        client.close()
+        time.sleep(seconds)
+        with pytest.raises(ExecutionError) as caught:
+            list(results)
+        assert_one_line(caught, "or the client was closed", "connect a new client")
+
+
+FOREIGN = {
+    "none": ("raise ImportError('one\\ntwo')", "cannot load bigcons (one two)"),
+    "another version": ("__version__ = '0.0.1'", "has bigcons 0.0.1"),
+    "other code": (f"__version__ = {__version__!r}", "runs other code of bigcons"),
+    "no version": ("", "cannot load bigcons (module 'bigcons' has no attribute '__version__')"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), FOREIGN.values(), ids=FOREIGN)
+def test_engine__refuses_a_worker_without_this_bigcons(foreign_worker, text, said):
+    with workers(1, processes=False, protocol="tcp") as client:
+        good = set(client.nthreads())
+        DaskEngine(client)
+        foreign_worker(client, text)
+        (foreign,) = set(client.nthreads()) - good
+        for _ in range(2):
+            with pytest.raises(ExecutionError) as caught:
+                DaskEngine(client)
+            assert_one_line(
+                caught, f"Dask worker {foreign} {said}", f"install bigcons {__version__}", "restart"
+            )
+        assert set(client.nthreads()) == {*good, foreign}
+
+
+def test_map__refuses_a_foreign_worker_that_came_after_the_engine_was_made(foreign_worker):
+    with workers(0, processes=False, protocol="tcp") as client:
+        engine = DaskEngine(client)
+        foreign_worker(client, "")
+        with pytest.raises(ExecutionError, match="cannot load bigcons"):
+            list(engine.map(abs, [-1]))
+
+
+def test_engine__asks_each_worker_once(monkeypatch):
+    asked = []
+    ask = dask_versions._ask
+    monkeypatch.setattr(
+        dask_versions, "_ask", lambda client, address: asked.append(address) or ask(client, address)
+    )
+    with workers(1, processes=False) as client:
+        for _ in range(3):
+            assert list(DaskEngine(client).map(abs, [-1])) == [1]
+        assert asked == list(client.nthreads())
+
+
+def test_engine__does_not_wait_for_the_answer_of_a_frozen_worker(monkeypatch):
+    monkeypatch.setattr(dask_versions, "ANSWER_SECONDS", 0.5)
+    with workers(1) as client:
+        (pid,) = client.run(os.getpid).values()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            assert DaskEngine(client).n_workers == 1
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
+class Foreign:
+    """Says in a pickle that it is made by code which is not there when that is loaded."""
+
+    def __init__(self, n_bytes, function, *args):
+        self.ballast, self.made_by = b"0" * n_bytes, (function, args)
+
+    def __reduce__(self):
+        return self.made_by[0], (*self.made_by[1], self.ballast)
+
+
+def load_from(module, name, ballast):
+    return getattr(__import__(module, fromlist=["*"]), name)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 3_000_000], ids=["small state", "large state"])
+@pytest.mark.parametrize("lacking", [("bigcons.nowhere", "x"), ("bigcons.memory", "nothing")])
+def test_map__a_task_the_workers_have_no_code_for_ends_in_one_line(client, n_bytes, lacking):
+    foreign = Foreign(n_bytes, load_from, *lacking)
+    with pytest.raises(ExecutionError) as caught:
+        list(DaskEngine(client).map(lambda _: foreign, range(3)))
+    assert any(address in str(caught.value) for address in client.nthreads())
+    assert_one_line(caught, "cannot load a task (", lacking[1 if lacking[1] == "nothing" else 0], "restart")
+
+
+@pytest.mark.parametrize("n_bytes", [0, 3_000_000], ids=["small state", "large state"])
+@pytest.mark.parametrize("when", ["loaded", "run"])
+def test_map__a_worker_that_does_not_see_a_store_is_named(client, tmp_path, n_bytes, when):
+    path = tmp_path / "ensemble.zarr"
+    ballast = np.random.default_rng(0).bytes(n_bytes)
+
+    def task(_):
+        assert len(ballast) == n_bytes
+        return Ensemble.open(path)
+
+    foreign = Foreign(n_bytes, lambda ballast: Ensemble.open(path))
+    with pytest.raises(StoreNotFoundError) as caught:
+        list(DaskEngine(client, retries=1).map(task if when == "run" else lambda _: foreign, range(3)))
+    assert any(address in str(caught.value) for address in client.nthreads())
+    assert_one_line(caught, "on Dask worker ", f"{path} does not exist", "the same path as this process")
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])
