@@ -116,6 +116,13 @@ def test_import__stores_a_table(labels, ran):
     assert bigcons.Ensemble.open("ensemble.zarr").n_objects == N_OBJECTS
 
 
+def test_amounts__of_one_are_in_the_singular(labels, run):
+    Path("one.csv").write_text("a\n0\n0\n")
+    assert "2 objects in 1 partition with 1 cluster in all." in run("import one.csv -o one.zarr").stdout
+    assert "1 pair of 2 objects." in run("sample one.zarr -o p.zarr --n-pairs 1").stdout
+    assert "300 objects in 12 partitions" in run("import labels.csv -o ensemble.zarr").stdout
+
+
 def test_generate__makes_partitions_of_features(run, ran, tmp_path):
     np.save(tmp_path / "features.npy", np.random.default_rng(0).normal(size=(400, 3)))
     result = ran("generate features.npy -o ensemble.zarr --n-partitions 7 --n-clusters 2:4 --sample 0.5")

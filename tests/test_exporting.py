@@ -94,6 +94,13 @@ def test_export__that_fails_leaves_what_was_there(tmp_path, stored, monkeypatch,
     )
 
 
+def test_export__that_cannot_begin_names_the_file_not_the_hidden_one(tmp_path, stored):
+    path = tmp_path / f"{'l' * 251}.csv"  # as long as a name may be, and that of the hidden file is longer
+    with pytest.raises(OSError, match="too long") as caught:
+        stored.export(path)
+    assert caught.value.filename == str(path)
+
+
 def test_export__refuses_in_one_line(tmp_path, stored, solution):
     bare = Consensus.write(tmp_path / "bare.zarr", solution[0], None)
     taken, folder = tmp_path / "taken.csv", tmp_path / "folder.csv"

@@ -65,6 +65,18 @@ def test_new_store__leaves_nothing_after_a_failure(tmp_path, overwrite):
         assert manifest.load(path, "pairs").body == {"value": 1}
 
 
+def test_new_store__names_itself_where_a_file_may_not_grow_so_large(tmp_path):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(StoreError, match=r"beyond the size allowed.*/s; raise the limit"):
+            make_store(tmp_path / "s", "x" * (1 << 21))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not names_in(tmp_path)
+
+
 def test_new_store__needs_a_manifest(tmp_path):
     with pytest.raises(StoreNotFoundError), manifest.new_store(tmp_path / "s"):
         pass
@@ -155,6 +167,13 @@ def test_writer_lock__ignores_the_file_of_a_dead_writer(tmp_path):
     lock_path(tmp_path / "s").write_text("999999")
     with writer_lock(tmp_path / "s"):
         pass
+
+
+def test_writer_lock__that_cannot_be_made_names_the_store_not_the_hidden_file(tmp_path):
+    path = tmp_path / ("s" * 255)  # as long as a name may be, and that of the hidden file is longer
+    with pytest.raises(OSError, match="too long") as caught, writer_lock(path):
+        pass
+    assert caught.value.filename == str(path)
 
 
 def test_writer_lock__lets_one_thread_in_at_a_time(tmp_path):

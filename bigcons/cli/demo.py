@@ -10,7 +10,7 @@ import click
 
 from bigcons.cli.experiment import N_OBJECTS, N_STARTS, PAPER_BASE_ACCURACY, Settings, run
 from bigcons.cli.options import random_state_option
-from bigcons.cli.output import emit, reporting, table
+from bigcons.cli.output import amount, emit, reporting, table
 from bigcons.errors import StoreExistsError
 from bigcons.memory import format_size
 
@@ -109,7 +109,7 @@ def _step_row(step: dict[str, Any]) -> dict[str, str]:
 
 def _notes(result: dict[str, Any]) -> str:
     n_different = round((1 - result["starts_agreement"]) * result["n_objects"])
-    labels = f"labels that differ on {n_different:,} objects" if n_different else "the same labels"
+    labels = f"labels that differ on {amount(n_different, 'object')}" if n_different else "the same labels"
     return (
         f"All pairs, {N_STARTS} random starts: {labels}, up to the clusters' names.\n"
         "Sampled pairs: Algorithm 1 of the paper, stopped after objects x clusters steps as there.\n"

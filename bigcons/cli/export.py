@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from bigcons.cli.options import PATH, output_option, overwrite_option
-from bigcons.cli.output import emit, reporting
+from bigcons.cli.output import amount, emit, reporting
 
 
 @click.command()
@@ -26,5 +26,5 @@ def command(consensus: str, out: str, memberships: bool, overwrite: bool) -> Non
     what = "labels and memberships" if memberships else "labels"
     emit(
         {"path": out, "n_objects": solved.n_objects, "memberships": memberships},
-        f"{out}: {what} of {solved.n_objects:,} objects.",
+        f"{out}: {what} of {amount(solved.n_objects, 'object')}.",
     )

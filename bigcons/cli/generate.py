@@ -16,7 +16,7 @@ from bigcons.cli.options import (
     overwrite_option,
     random_state_option,
 )
-from bigcons.cli.output import emit, reporting
+from bigcons.cli.output import emit_ensemble, reporting
 
 SCHEMES = {
     "kmeans": "kmeans",
@@ -149,11 +149,7 @@ def command(
         random_state=random_state,
         overwrite=overwrite,
     )
-    emit(
-        ensemble.info(),
-        f"{out}: {ensemble.n_objects:,} objects in {ensemble.n_partitions:,} partitions "
-        f"with {ensemble.n_base_clusters:,} clusters in all.",
-    )
+    emit_ensemble(ensemble, out)
 
 
 def _with_fixed(given: dict[str, Any], fixed: int, scheme: str) -> dict[str, Any]:

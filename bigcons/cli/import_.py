@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option
-from bigcons.cli.output import emit, reporting
+from bigcons.cli.output import emit_ensemble, reporting
 
 
 @click.command("import")
@@ -27,8 +27,4 @@ def command(labels: str, out: str, chunk_rows: int | None, memory: str, overwrit
     from bigcons.stores.ensemble import import_labels
 
     ensemble = import_labels(labels, out, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows)
-    emit(
-        ensemble.info(),
-        f"{out}: {ensemble.n_objects:,} objects in {ensemble.n_partitions:,} partitions "
-        f"with {ensemble.n_base_clusters:,} clusters in all.",
-    )
+    emit_ensemble(ensemble, out)

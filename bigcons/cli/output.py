@@ -36,6 +36,15 @@ def emit(result: Mapping[str, Any], text: str) -> None:
         click.echo(text)
 
 
+def emit_ensemble(ensemble: Any, path: str) -> None:
+    """Print what an ensemble is that was stored at ``path``."""
+    emit(
+        ensemble.info(),
+        f"{path}: {amount(ensemble.n_objects, 'object')} in {amount(ensemble.n_partitions, 'partition')} "
+        f"with {amount(ensemble.n_base_clusters, 'cluster')} in all.",
+    )
+
+
 def emit_error(ctx: click.Context, reason: str) -> None:
     """Print ``{"error": reason}`` on standard output if JSON was asked for."""
     if ctx.meta.get(_JSON):
@@ -54,6 +63,11 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]], *, text: Se
     lines.insert(1, ["-" * width for width in widths])
     to_the_left = [column in (columns[0], *text) for column in columns]
     return "\n".join(_table_line(cells, widths, to_the_left) for cells in lines)
+
+
+def amount(n: int, what: str) -> str:
+    """Return so many of ``what``, a word in the singular whose plural ends in s."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

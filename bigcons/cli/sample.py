@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option, random_state_option
-from bigcons.cli.output import emit, reporting
+from bigcons.cli.output import amount, emit, reporting
 
 DEFAULT_PER_OBJECT = 30.0
 
@@ -59,16 +59,19 @@ def command(
     else:
         pairs = draw(out=out, overwrite=overwrite)
     result = {"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked}
-    emit(result, f"{out}: {pairs.n_pairs:,} pairs of {pairs.n_objects:,} objects.")
+    emit(result, f"{out}: {amount(pairs.n_pairs, 'pair')} of {amount(pairs.n_objects, 'object')}.")
 
 
 def _draw_to_parquet(draw: Callable[..., Any], out: str, overwrite: bool) -> Any:
     """Draw pairs into a store beside ``out``, for they may not fit into memory, and write them out of it."""
     from bigcons.stores.new_file import refuse_existing_file
+    from bigcons.stores.places import naming
 
-    folder = refuse_existing_file(out, overwrite).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".bigcons-", dir=folder) as scratch:
-        pairs = draw(out=os.path.join(scratch, "pairs.zarr"))
+    target = refuse_existing_file(out, overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with naming(target):
+        folder = tempfile.TemporaryDirectory(prefix=".bigcons-", dir=target.parent)
+    with folder as scratch:
+        pairs = draw(out=str(Path(scratch, "pairs.zarr")))
         pairs.to_parquet(out, overwrite=overwrite)
     return pairs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bigcons.errors import LockedStoreError
 from bigcons.stores.place import Place, StorePath
-from bigcons.stores.places import DiskPlace, place_of
+from bigcons.stores.places import DiskPlace, naming, place_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -68,10 +68,11 @@ def _file_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _acquire(lock: Path, path: str | os.PathLike[str]) -> int:
+def _acquire(lock: Path, path: Path) -> int:
     lock.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        with naming(path):
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _try_lock(descriptor)
         except OSError:

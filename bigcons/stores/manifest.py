@@ -214,10 +214,17 @@ def _is_folder(name: object) -> bool:
 
 @contextmanager
 def plain_disk_errors(path: StorePath | Place) -> Iterator[None]:
-    """Turn a full disk or quota, met while writing ``path``, into a one-line StoreError."""
+    """Turn a full disk or quota, or a file that grew too large, met while writing ``path``, into a one-line
+    StoreError.
+    """
     try:
         yield
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise StoreError(
+                f"A file grew beyond the size allowed here while writing {path}; "
+                "raise the limit (ulimit -f), or choose a disk that takes larger files."
+            ) from error
         cut_short = error.errno is None and "requested and" in str(error)  # how NumPy tells of a full disk
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not cut_short:
             raise

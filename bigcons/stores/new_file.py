@@ -11,7 +11,7 @@ from typing import IO
 from bigcons.errors import StoreExistsError
 from bigcons.stores.manifest import plain_disk_errors
 from bigcons.stores.place import StorePath
-from bigcons.stores.places import local_path
+from bigcons.stores.places import local_path, naming
 
 
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
@@ -33,12 +33,14 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     target = refuse_existing_file(path, overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with plain_disk_errors(target):
-            with partial.open("wb") as file:
+    with plain_disk_errors(target):
+        with naming(target):
+            opened = partial.open("wb")
+        try:
+            with opened as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+        finally:
+            partial.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Hashable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,15 @@ def local_path(path: StorePath) -> Path:
     if "://" in text:
         raise InvalidInputError(f"{text} is a URL; give a path on a local or mounted disk.")
     return Path(text).absolute()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the system name ``path``, not the hidden file that is made beside it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def sync_tree(directory: Path) -> int:
