@@ -18,6 +18,7 @@ from bigcons.seeding import SeedLike, generator, resolve_seed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import ScalarFormatter
 
 __all__ = ["coassociation", "convergence", "memberships", "overview"]
 
@@ -29,6 +30,8 @@ PALETTE = (
 _HEAT = "Blues"
 _NEVER_SEEN = "#DDDDDD"
 _GUIDE = "#888888"
+_ROW = 0.09
+"""Height of a line of text as a share of a panel."""
 _STYLE = {
     "font.size": 9.0,
     "axes.titlesize": 10.0,
@@ -94,6 +97,7 @@ def convergence(consensus: Any) -> Figure:
             _draw_curve(axes, history[unit], history[name], colour)
             axes.set_ylabel({"objective": "objective", "gap": "optimality gap"}[name])
             axes.set_yscale(curves[name])
+        panels[0].yaxis.set_major_formatter(_plain_numbers())
         panels[-1].set_xlabel({"pass": "pass over the data", "step": "step of one object"}[unit])
     return figure
 
@@ -128,18 +132,28 @@ def overview(
 
 
 def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping[str, float]) -> None:
-    """Draw the histogram of the base partitions' accuracy and a line for each consensus."""
+    """Draw the histogram of the base partitions' accuracy and, above its bars, a row for each consensus."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.hist(base_accuracy, bins=np.linspace(0, 1, 51).tolist(), color="#BBBBBB", label="base partitions")
-    for (name, value), colour, dashes in zip(accuracy.items(), PALETTE, ("-", "--", ":", "-."), strict=False):
-        axes.axvline(value, color=colour, linestyle=dashes, linewidth=1.8, label=f"{name}: {value:.3f}")
+    axes.hist(base_accuracy, bins=np.linspace(0, 1, 51).tolist(), color="#BBBBBB")
+    axes.set_ylim(0, axes.get_ylim()[1] / (1 - _ROW * (len(accuracy) + 0.5)))
+    for row, ((name, value), colour) in enumerate(zip(accuracy.items(), PALETTE, strict=False)):
+        height = 1 - _ROW * (row + 0.5)
+        axes.axvline(value, 0, height, color=colour, linewidth=0.8, zorder=0.5)  # behind the bars
+        axes.plot(value, height, marker="o", markersize=5, color=colour, transform=axes.get_xaxis_transform())
+        axes.annotate(
+            f"{name}: {value:.3f}",
+            (value, height),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(-6 if value > 0.5 else 6, 0),
+            textcoords="offset points",
+            ha="right" if value > 0.5 else "left",
+            va="center",
+        )
     axes.set_xlim(0, 1.02)
-    axes.margins(y=0.15)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_xlabel("share of objects in the right cluster (H)")
     axes.set_ylabel("base partitions")
-    axes.legend(loc="upper left")
 
 
 def _draw_coassociation(
@@ -208,6 +222,22 @@ def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], colou
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.plot(x, np.asarray(y, dtype=float), color=colour, marker=marker, markersize=3.5, linewidth=1.4)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+
+
+def _plain_numbers() -> ScalarFormatter:
+    """Return what writes the numbers of an axis in full, such as -73,656,120,000: not as few digits that
+    something above the axis is to be added to, as objectives of large sums and small changes would be.
+    """
+    from matplotlib.ticker import ScalarFormatter
+
+    class PlainNumbers(ScalarFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            decimals = len(super().__call__(x, pos).partition(".")[2])
+            return self.fix_minus(f"{x:,.{decimals}f}")
+
+    formatter = PlainNumbers(useOffset=False)
+    formatter.set_scientific(False)
+    return formatter
 
 
 def _draw_strip(axes: Axes, labels: np.ndarray) -> None:

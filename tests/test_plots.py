@@ -1,6 +1,7 @@
 """Figures: what they show can be read back from the artists; no global state is touched."""
 
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -115,6 +116,18 @@ def test_convergence__draws_objective_and_gap(unit):
     assert unit in lower.get_xlabel()
 
 
+@pytest.mark.parametrize("objective", [[-73_656_080_000.0, -73_656_120_123.0], [3.0, 1.5], [0.0021, 0.00205]])
+def test_convergence__writes_objectives_in_full(objective):
+    figure = plots.convergence({"pass": [1, 2], "objective": objective})
+    figure.draw_without_rendering()
+    axis = figure.axes[0].yaxis
+    assert axis.get_offset_text().get_text() == ""
+    written = [
+        label.get_text().replace(",", "").replace("\N{MINUS SIGN}", "-") for label in axis.get_ticklabels()
+    ]
+    np.testing.assert_allclose([float(text) for text in written], axis.get_majorticklocs(), rtol=1e-13)
+
+
 def test_convergence__takes_what_memberships_takes(tmp_path):
     _, labels = three_groups()
     model = PCC(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
@@ -145,8 +158,23 @@ def test_overview__can_be_saved():
     memberships = np.eye(3, dtype=np.float32)[truth]
     figure = plots.overview(labels, memberships, [0.5, 0.7, 0.8], {"all pairs": 0.9, "sampled": 0.85})
     assert png_bytes(figure).startswith(b"\x89PNG")
-    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert "all pairs: 0.900" in legend
+    assert "all pairs: 0.900" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_overview__shows_every_bar_and_every_consensus_at_equal_accuracies():
+    truth, labels = three_groups()
+    base = [0.985] * 20 + [0.5]
+    figure = plots.overview(labels, np.eye(3, dtype=np.float32)[truth], base, dict.fromkeys("abc", 0.985))
+    axes = figure.axes[0]
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    tallest = max((bar.get_window_extent() for bar in axes.patches), key=lambda box: box.height)
+    assert len(boxes) == 3
+    assert all(box.y0 > tallest.y1 for box in boxes)
+    assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
+    assert all(
+        line.get_zorder() < axes.patches[0].get_zorder() or len(line.get_ydata()) == 1 for line in axes.lines
+    )
 
 
 @pytest.mark.parametrize(
