@@ -186,6 +186,14 @@ def test_kcc__start_is_nine_tenths_a_partition_and_even_where_that_is_undecided(
     assert (carried == -1).all()
 
 
+def test_first_partition__starts_are_different_base_partitions_until_all_were_taken():
+    labels = np.random.default_rng(0).integers(0, 3, (60, 12)).astype(np.int32)
+    starts = {first_partition(labels, 3, 7, number).tobytes() for number in range(12)}
+    assert starts == {column.tobytes() for column in labels.T}
+    orders = [first_partition(labels, 3, seed, 0).tobytes() for seed in range(12)]
+    assert len(set(orders)) > 4
+
+
 @pytest.mark.peers
 def test_qmi__is_k_means_on_one_hot_labels():
     from sklearn.cluster import KMeans
