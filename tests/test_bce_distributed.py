@@ -141,10 +141,11 @@ def test_fit_rows_in_turn__settles_within_ten_cycles_as_published(n_sites):
     clean = {"noise": (0.0, 0.05), "hard_share": 0.0, "missing": 0.0}
     ensemble, _ = planted_ensemble(600, 20, shares=(0.5, 0.3, 0.2), random_state=0, **clean)
     labels, problem = ensemble.read(0, 600), bce(ensemble)
-    found = fit_rows_in_turn(problem, sites_of(problem, labels, n_sites), problem.start(labels, 0, 0)[0])
-    assert found.converged
-    assert len(found.records) <= 10
-    longer = fit_rows_in_turn(problem, sites_of(problem, labels, n_sites), found.state, max_cycles=30, tol=0)
+    sites = sites_of(problem, labels, n_sites)
+    runs = [fit_rows_in_turn(problem, sites, problem.start(labels, 0, number)[0]) for number in range(4)]
+    assert all(run.converged and len(run.records) <= 10 for run in runs)
+    found = max(runs, key=lambda run: run.records[-1]["objective"])  # poor optima are flatter
+    longer = fit_rows_in_turn(problem, sites, found.state, max_cycles=30, tol=0)
     clusters = [
         memberships_of(run.state, ensemble.offsets, labels, None).argmax(axis=1) for run in (found, longer)
     ]
