@@ -304,6 +304,13 @@ def test_lifetime__may_choose_one_cluster_if_asked():
     assert EACAverage(None, criterion="lifetime").fit(labels).n_clusters_ > 1
 
 
+@pytest.mark.parametrize(("lifetime_ties", "n_clusters"), [("more", 4), ("fewer", 2)])
+def test_lifetime__of_equal_ones_takes_the_one_asked_for(lifetime_ties, n_clusters):
+    labels = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
+    model = EACSingle(None, criterion="lifetime", lifetime_ties=lifetime_ties).fit(labels)
+    assert model.n_clusters_ == n_clusters
+
+
 def edges_of_orders(rows, n_orders, seed):
     """Return the pairs that the orders compare, each once."""
     pairs = set()
@@ -409,7 +416,8 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkey
         (EAC(2, linkage="centroid", criterion="lifetime"), "linkage='centroid', whose heights may fall"),
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
-        (EACSingle(2, tie="random"), "tie='random' is unknown"),
+        (EACSingle(2, lifetime_ties="random"), "lifetime_ties='random' is unknown"),
+        (EACSingle(2, lifetime_ties="fewer"), "lifetime_ties='fewer' goes with criterion='lifetime'"),
         (EACSingle(2, ties="more"), "ties='more' is unknown"),
         (EACSingle(2, neighbors=0), "neighbors=0 is out of range"),
         (EAC(2, neighbors=5), "neighbors=5 with linkage='average', which needs the distances of all pairs"),

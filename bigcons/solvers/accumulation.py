@@ -34,7 +34,7 @@ from bigcons.validation import check_choice, check_flag, check_int
 logger = logging.getLogger("bigcons")
 
 CRITERIA = ("n_clusters", "lifetime")
-TIES = ("more", "fewer")
+LIFETIME_TIES = ("more", "fewer")
 
 
 class EvidenceAccumulation(ConsensusClusterer):
@@ -52,8 +52,9 @@ class EvidenceAccumulation(ConsensusClusterer):
         the same over the widest range of heights.
     allow_one
         For criterion="lifetime", let one cluster live from the last merge to distance 1. Not in the paper.
-    tie
-        Of equal lifetimes take the one of "more" clusters, as the reference implementation did, or "fewer".
+    lifetime_ties
+        For criterion="lifetime": of equal lifetimes take the one of "more" clusters, as the reference
+        implementation did, or of "fewer".
     ties
         Which of the pairs at equal distance merges first: "lowest", that of the rows that come first, as far
         as the linkage goes by them, or "random": the rows are taken in a random order. Distances have few
@@ -69,7 +70,7 @@ class EvidenceAccumulation(ConsensusClusterer):
     normalize: str = "observed"
     criterion: str = "n_clusters"
     allow_one: bool = False
-    tie: str = "more"
+    lifetime_ties: str = "more"
     ties: str = "lowest"
 
     linkage = "average"  # this and the next are parameters of some subclasses only
@@ -144,7 +145,7 @@ class EvidenceAccumulation(ConsensusClusterer):
             most=most,
             below=below,
             above=1.0 if self.allow_one else None,
-            tie=self.tie,
+            tie=self.lifetime_ties,
         )
 
     def _refuse_above(self, budget: int, needed: int, n_rows: int, what: str, remedy: str) -> None:
@@ -159,7 +160,7 @@ class EvidenceAccumulation(ConsensusClusterer):
         check_choice("linkage", self.linkage, LINKAGES)
         check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("criterion", self.criterion, CRITERIA)
-        check_choice("tie", self.tie, TIES)
+        check_choice("lifetime_ties", self.lifetime_ties, LIFETIME_TIES)
         check_choice("ties", self.ties, ("lowest", "random"))
         check_flag("allow_one", self.allow_one)
         if self.neighbors != "all":
@@ -176,6 +177,10 @@ class EvidenceAccumulation(ConsensusClusterer):
             )
         if self.allow_one and self.criterion != "lifetime":
             raise InvalidInputError("allow_one=True goes with criterion='lifetime'; ask for n_clusters=1.")
+        if self.lifetime_ties != "more" and self.criterion != "lifetime":
+            raise InvalidInputError(
+                f"lifetime_ties={self.lifetime_ties!r} goes with criterion='lifetime'; leave it out."
+            )
         if self.allow_one and self.linkage == "ward":
             raise InvalidInputError(
                 "allow_one=True with linkage='ward', whose heights have no upper end; use another linkage."
