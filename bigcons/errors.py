@@ -68,6 +68,10 @@ class UnlabelledObjectsWarning(UserWarning):
     """Some objects carry no label in any partition and therefore get none in the consensus."""
 
 
+class FineLabelsWarning(UserWarning):
+    """The partitions are much finer than the consensus asked for, too fine for the method."""
+
+
 class SuspectLabelsWarning(UserWarning):
     """A table that looks like something else: turned, with a column of ids, or with numbers for names."""
 

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from bigcons import PCC, Consensus, Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import simulated_soft_partitions
-from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError, UnlabelledObjectsWarning
+from bigcons.errors import (
+    ConvergenceWarning,
+    FineLabelsWarning,
+    InvalidInputError,
+    MemoryBudgetError,
+    UnlabelledObjectsWarning,
+)
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
 from tests.naive import pcc as naive
@@ -95,6 +101,7 @@ def test_fit__of_any_labels_returns_memberships_that_are_as_reported(
     n_clusters = min(n_clusters, len(labels))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnlabelledObjectsWarning)
+        warnings.simplefilter("ignore", FineLabelsWarning)
         model = quiet(PCC(n_clusters, pairs=pairs, divergence=divergence, random_state=seed), labels)
     Y = model.memberships_.astype(np.float64)
     assert (Y >= 0).all()

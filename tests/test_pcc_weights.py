@@ -398,3 +398,12 @@ def test_pcc_objective__takes_weights_only_where_it_counts_them():
         pcc_objective(labels, Y, weights=np.ones(24))
     with pytest.raises(InvalidInputError, match="n_partitions=24"):
         pcc_objective(labels, Y, weights=np.ones(3), constant=False)
+
+
+def test_information_weights__of_a_cluster_that_lost_all_its_objects_are_finite():
+    offsets = np.array([0, 2, 4])
+    labels = np.tile([[0, 0], [1, 1]], (10, 1)).astype(np.int32)
+    memberships = np.eye(3, dtype=np.float32)[labels[:, 0]]
+    state = state_of_block(labels, offsets, memberships)
+    emptied = state._replace(S=np.where(state.S == 0.0, -1e-17, state.S))  # sums of changes leave this
+    assert information_weights(emptied, offsets).partitions.tolist() == [1.0, 1.0]

@@ -14,7 +14,13 @@ import click
 import bigcons
 from bigcons.cli.output import did_you_mean, emit_error
 from bigcons.cli.progress import progress_on_terminal
-from bigcons.errors import BigconsError, ConvergenceWarning, SuspectLabelsWarning, UnlabelledObjectsWarning
+from bigcons.errors import (
+    BigconsError,
+    ConvergenceWarning,
+    FineLabelsWarning,
+    SuspectLabelsWarning,
+    UnlabelledObjectsWarning,
+)
 
 COMMANDS = (
     "demo",
@@ -30,6 +36,8 @@ COMMANDS = (
     "methods",
 )
 INTERRUPTED = 130
+
+OWN_WARNINGS = (ConvergenceWarning, FineLabelsWarning, SuspectLabelsWarning, UnlabelledObjectsWarning)
 
 
 class LazyGroup(click.Group):
@@ -89,7 +97,7 @@ def _warnings_in_one_line() -> Iterator[None]:
         click.echo(f"Warning: {message}", err=True)
 
     with warnings.catch_warnings():
-        for category in (ConvergenceWarning, SuspectLabelsWarning, UnlabelledObjectsWarning):
+        for category in OWN_WARNINGS:
             warnings.simplefilter("always", category)
         warnings.showwarning = show  # type: ignore[assignment]
         yield

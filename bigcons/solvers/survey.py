@@ -31,6 +31,18 @@ class Survey(NamedTuple):
         """Mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over all pairs."""
         return mean_pair_weight(self.n_seen, self.n_objects)
 
+    def joined_share(self, weights: np.ndarray | None = None) -> float:
+        """Return the share that is together of the pairs of sampled objects, over partitions that saw both.
+
+        With ``weights``, each partition counts by its weight. NaN if no partition saw two objects.
+        """
+        sizes = [np.unique(column[column >= 0], return_counts=True)[1] for column in self.sample.T]
+        seen = np.array([of_clusters.sum() for of_clusters in sizes])
+        joined = np.array([(of_clusters * (of_clusters - 1)).sum() for of_clusters in sizes])
+        weights = np.ones(seen.size) if weights is None else weights
+        pairs = float(weights @ (seen * (seen - 1)))
+        return float(weights @ joined) / pairs if pairs else float("nan")
+
 
 def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | None = None) -> float:
     """Return the mean over the objects of ``sum_j N_ij`` for partitions that saw ``n_seen`` objects each.

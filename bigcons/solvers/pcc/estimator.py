@@ -32,6 +32,7 @@ from bigcons.solvers.pcc.choices import (
     choose_weights,
 )
 from bigcons.solvers.pcc.extension import extend_subsample
+from bigcons.solvers.pcc.fine_labels import warn_of_fine_labels
 from bigcons.solvers.pcc.heap import solve_pairs
 from bigcons.solvers.pcc.pair_choice import resolve_pairs
 from bigcons.solvers.pcc.placing import isolated_objects, place_isolated, placing_of
@@ -132,6 +133,9 @@ class PCC(SoftPredictingClusterer):
     pairs an object fewer do, for all pairs tell more: where we measured it half of them with 10 pairs an
     object, 90 % with 30, 98 % with pairs="dense", and with few pairs the predicted ones were better.
 
+    K clusters of any sizes join at least 1 / K of the pairs. Where the labels join far fewer the model cannot
+    fit, tends to equal clusters, and a FineLabelsWarning says so; linkage (eac-average) still works there.
+
     Weights are our addition: the paper counts all partitions alike, though two objects in one of ten clusters
     are more likely to belong together than two in one of two. By "entropy", sharing a label counts as much as
     it tells on average, ``log(1 / share of the label)``. On planted ensembles of 120,000 objects and 100
@@ -174,9 +178,9 @@ class PCC(SoftPredictingClusterer):
         work = Work(self.n_clusters, choices.n_prototypes, self.pairs, by_blocks, in_memory)
         check_memory(ensemble, engine, work, self.memory)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
-        sample_size = 0 if choices.solver == HEAP else SUBSAMPLE
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
-        survey = take_survey(labels, engine, seed, sample_size, given)
+        survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
+        warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
         fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
         path = out.path if out is not None else None
         with open_workspace(path, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:

@@ -50,7 +50,8 @@ def information_weights(state: State, offsets: np.ndarray) -> Weights:
     Row ``b`` of S sums the memberships of the objects in base cluster ``b``, so the rows of one partition are
     its contingency table with the consensus, over the objects that it saw.
     """
-    tables = np.split(state.S[:, : state.n_clusters], offsets[1:-1])
+    memberships = np.maximum(state.S[:, : state.n_clusters], 0.0)  # what a cluster lost rounds below zero
+    tables = np.split(memberships, offsets[1:-1])
     return _of_mean_one(np.array([mutual_information_of_table(table) for table in tables]), offsets)
 
 
