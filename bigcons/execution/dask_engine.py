@@ -37,8 +37,8 @@ BYTES_WITH_BLOCK = 2_000_000
 
 # A task costs the scheduler and a worker some 10 ms of CPU, whatever is in it: short items share one, as
 # many as take this long together and return no more than BUNDLE_BYTES.
-TASK_SECONDS = 0.25
-MOST_TOGETHER = 4
+TASK_SECONDS = 0.4
+MOST_TOGETHER = 8
 BUNDLE_BYTES = 1_000_000
 
 
@@ -55,7 +55,7 @@ class DaskEngine:
     A wait in which no block comes and no worker is seen working for ``patience`` seconds ends in an
     ExecutionError; so does the loss of the scheduler, at once. A task that runs is given all its time.
 
-    Two tasks per worker thread and two more are in flight, each of one item, or of up to four short ones that
+    Two tasks per worker thread and two more are in flight, each of one item, or of up to eight short ones that
     return little; towards the end of the items they go singly again, for the workers to end together. Workers
     keep what a block frees for the next one, see `allocator.keep_freed_memory`.
     """
