@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
@@ -13,8 +14,10 @@ from bigcons.stores.zarr_arrays import bytes_kept_by_decoding
 
 logger = logging.getLogger("bigcons")
 
-# What loading and compiling kernels adds to a process that has imported them.
+# What loading and compiling kernels adds to a process that has imported them, and compiling those of another
+# method to one that has solved before: measured, with room.
 COMPILER_BYTES = 120_000_000
+COMPILER_AGAIN_BYTES = 85_000_000
 
 # What methods in memory may hold if nothing is said.
 DEFAULT_DATA_BYTES = 4_000_000_000
@@ -97,7 +100,14 @@ def process_bytes(engine: Engine) -> int:
 
     A Dask worker is taken to be like this process, which has imported the same.
     """
-    return (resident_bytes() + COMPILER_BYTES) * engine.n_processes
+    process = max(_resident_at_first() + COMPILER_BYTES, resident_bytes() + COMPILER_AGAIN_BYTES)
+    return process * engine.n_processes
+
+
+@cache
+def _resident_at_first() -> int:
+    """Return the memory of this process when it first planned a solve, before it compiled anything."""
+    return resident_bytes()
 
 
 def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
