@@ -245,7 +245,7 @@ def test_fit__places_objects_without_pairs(tmp_path):
     ("asked", "message"),
     [
         ({"pairs": "all"}, "solver='blocked' does not go with pairs='all'"),
-        ({"n_init": 2}, "n_init=2 with solver='blocked'"),
+        ({"n_init": 2, "init": "uniform"}, "n_init=2 with solver='blocked', init='uniform': one start"),
         ({"resume": True}, "resume=True without out="),
     ],
 )
@@ -255,8 +255,7 @@ def test_fit__refuses(asked, message):
         PCC(**{"n_clusters": K, "solver": "blocked", "pairs": table, **asked}).fit(labels)
 
 
-def test_fit__pairs_in_tiles_are_solved_by_blocks_and_so_from_one_start(tmp_path):
+def test_fit__pairs_in_tiles_are_solved_by_blocks_and_so_from_starts_on_the_subsample(tmp_path):
     ensemble = Ensemble.from_labels(table_of()[1])
     sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
-    with pytest.raises(InvalidInputError, match="n_init=2 with solver='blocked'"):
-        PCC(K, pairs=tmp_path / "p.zarr", n_init=2).fit(ensemble)
+    assert len(PCC(K, pairs=tmp_path / "p.zarr", n_init=2).fit(ensemble).start_objectives_) == 2

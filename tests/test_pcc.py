@@ -241,6 +241,7 @@ def test_fit__refuses_to_resume_from_a_snapshot_of_another_format(tmp_path, monk
         ({"n_init": 3, "pairs": "dense", "divergence": "kl"}, 3),
         ({"n_init": 3, "pairs": "dense", "init": "dirichlet"}, 3),
         ({"pairs": 0.5, "solver": "blocked"}, 8),
+        ({"n_init": 3, "pairs": 0.5, "solver": "blocked"}, 3),
     ],
 )
 def test_start_objectives__are_one_of_each_start(parameters, n_starts):
@@ -495,7 +496,7 @@ def test_fit__of_a_single_object(pairs):
         ({"n_init": 0}, "n_init=0 is out of range"),
         ({"n_init": 2, "init": "dirichlet"}, "n_init=2 with pairs='all', init='dirichlet': one start; use"),
         ({"n_init": 2, "init": np.full((60, 3), 1 / 3)}, "n_init=2 with init= as memberships: one start"),
-        ({"n_init": 2, "solver": "blocked", "pairs": 0.5}, "n_init=2 with solver='blocked': one start"),
+        ({"n_init": 2, "solver": "blocked", "pairs": 0.5, "init": "uniform"}, "init='uniform': one start"),
         ({"random_state": -1}, "random_state=-1 is negative"),
         ({"client": "mpi"}, "client='mpi' names no engine"),
         ({"memory": "lots"}, "memory='lots' is not a size"),

@@ -55,9 +55,9 @@ class DaskEngine:
     A wait in which no block comes and no worker is seen working for ``patience`` seconds ends in an
     ExecutionError; so does the loss of the scheduler, at once. A task that runs is given all its time.
 
-    Two tasks per worker thread and two more are in flight, each of one item, or of up to eight short ones that
-    return little; towards the end of the items they go singly again, for the workers to end together. Workers
-    keep what a block frees for the next one, see `allocator.keep_freed_memory`.
+    Two tasks per worker thread and two more are in flight, each of one item, or of up to eight short ones
+    that return little; towards the end they go singly again, for the workers to end together. Workers keep
+    what a block frees for the next one, see `allocator.keep_freed_memory`.
     """
 
     name = "dask"

@@ -81,10 +81,10 @@ def choose_n_init(asked: int | str, init: Init, solver: str, pairs: Any, weights
 
 def _one_start(init: Init, solver: str, pairs: Any, weights: Any) -> str | None:
     """Return the parameters, if any, by which there is one start only."""
-    if solver == BLOCKED:
-        return "solver='blocked'"
     if not isinstance(init, str):
         return "init= as memberships"
+    if solver == BLOCKED and init != "subsample":
+        return f"solver='blocked', init={init!r}"
     is_informed = isinstance(weights, str) and weights == INFORMATION  # by starts of its own
     if solver in (ALL, PROTOTYPES) and init != "subsample" and not is_informed:
         return f"pairs={pairs!r}, init={init!r}"

@@ -21,7 +21,6 @@ from bigcons.solvers.pcc.blocked import solve_blocked
 from bigcons.solvers.pcc.choices import (
     ALL,
     BLOCKED,
-    DEFAULT_STARTS,
     HEAP,
     PROTOTYPES,
     Choices,
@@ -86,7 +85,7 @@ class PCC(SoftPredictingClusterer):
         max_iter. With prototypes a solve also stops when a pass lowers the objective by less than
         ``tol / 1000`` of it.
     n_init
-        Starts, of which the lowest objective is kept. "auto": 8 on the subsample of pairs="all", else 1.
+        Starts, of which the lowest objective is kept. "auto": 8 on the subsample, else 1.
     init
         "auto": "subsample" (solve a few thousand objects, extend to all) for pairs="all" and "blocked",
         "uniform" (perturbed) for the heap; "dirichlet"; or memberships (n_objects, n_clusters) to start from.
@@ -290,7 +289,7 @@ class PCC(SoftPredictingClusterer):
     ) -> Solution:
         init: Any = choices.init
         if isinstance(init, str) and init == "subsample":
-            init = extend_subsample(ensemble, survey.sample, self.n_clusters, DEFAULT_STARTS, seed, engine)
+            init = extend_subsample(ensemble, survey.sample, self.n_clusters, choices.n_init, seed, engine)
         return solve_blocked(
             pairs,
             self.n_clusters,
