@@ -172,8 +172,9 @@ def test_partition_start__is_nine_tenths_the_partition_and_even_where_that_is_mi
     beta = partition_start(labels, np.array([0, 2]), 2, 0, 0)["beta"]
     own, other = 0.95 * 3 + 0.1, 0.05 * 2 + 0.1
     np.testing.assert_allclose(beta[:, 0], np.array([own, other]) / (own + other))
-    labels = np.array([[0, 0], [1, 1], [-1, 1]], np.int8)  # the draw takes one of the two copies
-    beta = partition_start(labels[:, [0, 0, 1]], np.array([0, 2, 4, 6]), 2, 0, 0)["beta"]
+    labels = np.array([[0, 0], [1, 1], [-1, 1]], np.int8)
+    # start 1 of this seed begins with one of the two copies
+    beta = partition_start(labels[:, [0, 0, 1]], np.array([0, 2, 4, 6]), 2, 0, 1)["beta"]
     first, last = 0.05 + 0.1, 0.95 + 0.1 + 0.5
     np.testing.assert_allclose(beta[4:, 1], np.array([first, last]) / (first + last))
 

@@ -1,9 +1,9 @@
 """The meter of the demo sees what a step takes."""
 
+import mmap
 import threading
 import time
 
-import numpy as np
 import pytest
 
 from bigcons.cli.meter import Meter
@@ -12,10 +12,10 @@ from bigcons.cli.meter import Meter
 def test_meter__sees_the_peak_and_not_only_the_end():
     with Meter() as idle:
         pass
-    with Meter() as busy:
-        block = np.ones(8_000_000)
+    with Meter() as busy, mmap.mmap(-1, 64_000_000) as fresh:  # not of what the process has freed before
+        for start in range(0, 64_000_000, 1000):
+            fresh[start] = 1
         time.sleep(0.1)
-        del block
     assert busy.peak_memory > idle.peak_memory + 50_000_000
     assert busy.seconds >= 0.1
     assert busy.as_numbers("step") == {

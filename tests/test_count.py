@@ -79,7 +79,7 @@ def test_count__stored_tiles_equal_memory(data, labels, tmp_path_factory):
     budget = 2 * 10 * row_bytes  # two blocks of ten rows
     expected = count(labels, i, j)
     assert_same_table(count(stored, i, j, client="serial"), expected)
-    assert_same_table(count(stored, i, j, memory=budget, client="serial"), expected)
+    assert_same_table(count(stored, i, j, memory=f"{budget}B", client="serial"), expected)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,9 @@ def test_count__same_for_any_number_of_workers(engine, tmp_path, monkeypatch):
     stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=32)
     expected = count(labels, i, j, client="serial")
     assert_same_table(count(labels, i, j, client=engine), expected)
-    assert_same_table(count(stored, i, j, memory=2 * 40 * 12 * engine.in_flight, client=engine), expected)
+    assert_same_table(
+        count(stored, i, j, memory=f"{2 * 40 * 12 * engine.in_flight}B", client=engine), expected
+    )
 
 
 @pytest.mark.parametrize("n_partitions", [1, 254, 255, 600])
