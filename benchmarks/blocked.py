@@ -35,11 +35,11 @@ from bigcons.errors import BigconsError, ConvergenceWarning
 from bigcons.execution.engine import SerialEngine
 from bigcons.generate import kmeans
 from bigcons.memory import parse_size, row_blocks
-from bigcons.solvers.pcc.blocked import solve_blocked
-from bigcons.solvers.pcc.extension import extend_subsample
-from bigcons.solvers.pcc.heap import solve_pairs
-from bigcons.solvers.pcc.solution import Solution
-from bigcons.solvers.survey import take_survey
+from bigcons.methods.pcc.blocked import solve_blocked
+from bigcons.methods.pcc.extension import extend_subsample
+from bigcons.methods.pcc.heap import solve_pairs
+from bigcons.methods.pcc.solution import Solution
+from bigcons.solving.survey import take_survey
 from bigcons.stores.pairs import PairTable
 
 RESULTS = Path(__file__).parent / "results" / "blocked.json"

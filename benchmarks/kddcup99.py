@@ -79,20 +79,20 @@ def draw(results: dict, path: Path) -> None:
 
     figure = Figure(figsize=(8.0, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    for kind, colour in FIGURES.items():  # all pairs have no share: in (b) they are the dashed line
+    for kind, color in FIGURES.items():  # all pairs have no share: in (b) they are the dashed line
         rows = [row for row in results["clusters"] if row["solver"] == kind]
         left.plot(
             [r["n_clusters"] for r in rows],
             [r["H"] for r in rows],
             "o-",
-            color=colour,
+            color=color,
             label=kind,
             markersize=4,
         )
         rows = [row for row in results["shares"] if row["solver"] == kind]
         if rows:
             permille, accuracy = [r["permille"] for r in rows], [r["H"] for r in rows]
-            right.plot(permille, accuracy, "o-", color=colour, label=kind, markersize=4)
+            right.plot(permille, accuracy, "o-", color=color, label=kind, markersize=4)
     best = max(
         row["H"] for row in results["clusters"] if row["solver"] == "all pairs" and row["n_clusters"] == 3
     )

@@ -45,10 +45,10 @@ K = 6
 
 # What a method is asked for: its defaults, but where these would compare all pairs or want complete labels.
 SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in METHODS if METHODS[name].facts.out_of_core},
+    **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
     "ipc": ("ipc", {"normalize": "all"}),
     "kmeans": ("kmeans", {"encode": "onehot"}),
-    "best": ("best", {"unlabelled": "nearest"}),
+    "best": ("best", {"unlabeled": "nearest"}),
     "furthest": ("furthest", {"init": "sampled"}),
     "eac-single": ("eac-single", {"neighbors": 16}),
 }
@@ -91,7 +91,7 @@ class Stopwatch:
 
 
 def seconds_a_pass(n_objects: int) -> tuple[float, float]:
-    """Return how many passes were heard of, and the seconds of one: a centre of `Furthest` is a pass, too."""
+    """Return how many passes were heard of, and the seconds of one: a center of `Furthest` is a pass, too."""
     passes = [
         (done / (n_objects if unit == "rows" else 1), seconds) for unit, done, seconds in Stopwatch.heard
     ]

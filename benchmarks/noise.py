@@ -1,7 +1,7 @@
 """How much noise do the methods stand? The noise experiment of Strehl and Ghosh (2002).
 
 500 objects in 10 balanced clusters; 8 copies of that clustering, in each of which a share of the labels is
-random and the clusters are renumbered. Reports the normalised mutual information of each consensus with the
+random and the clusters are renumbered. Reports the normalized mutual information of each consensus with the
 original, the mean over several originals and how far single ones are from it (standard deviation); beside it,
 where there is one, what an independent prototype of the method found in one run.
 """

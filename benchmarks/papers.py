@@ -15,7 +15,7 @@ the place of the third, none of the fourth. It does not say which of 100 restart
 counted four ways (`READINGS`). HGPA is spectral here, for want
 of a partitioner of hypergraphs; CSPA and MCLA are cut by METIS where it is installed.
 
-Features are standardised. They are read from the folder BIGCONS_DATA names; ``--smallest`` needs none.
+Features are standardized. They are read from the folder BIGCONS_DATA names; ``--smallest`` needs none.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from bigcons.seeding import generator
 
 
 class Points(NamedTuple):
-    """Standardised features (n_objects, n_features), and the classes (n_objects,)."""
+    """Standardized features (n_objects, n_features), and the classes (n_objects,)."""
 
     features: np.ndarray
     classes: np.ndarray
 
 
 def points(features: Any, classes: Any) -> Points:
-    """Standardise features; columns that do not vary are dropped."""
+    """Standardize features; columns that do not vary are dropped."""
     features = np.asarray(features, dtype=float)
     features = features[:, np.ptp(features, axis=0) > 0]
     return Points((features - features.mean(axis=0)) / features.std(axis=0), np.asarray(classes))

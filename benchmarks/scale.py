@@ -24,8 +24,8 @@ from bigcons.datasets import PlantedLabels, planted_blocks
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block, row_blocks
 from bigcons.stores.growing import write_store
-from bigcons.stores.importing import default_chunk_rows
 from bigcons.stores.label_store import Head
+from bigcons.tables.importing import default_chunk_rows
 
 N_PARTITIONS = 100
 N_CLUSTERS = 10
@@ -40,23 +40,23 @@ def plant(n_objects: int, folder: Path, n_partitions: int = N_PARTITIONS) -> tup
     recipe = planted_blocks(n_objects, n_partitions, missing=0.5, random_state=0)
     chunk_rows = default_chunk_rows(n_objects)
     n_clusters = recipe.read(0, min(n_objects, 100_000))[0].max(axis=0).astype(np.int64) + 1
-    n_labelled = np.zeros(n_partitions, np.int64)
+    n_labeled = np.zeros(n_partitions, np.int64)
     truth = np.lib.format.open_memmap(truth_path, "w+", np.int8, (n_objects,))
     names = [f"p{u}" for u in range(n_partitions)]
-    head = Head(n_objects, names, n_clusters, n_labelled, chunk_rows, {"made_by": "benchmarks/scale.py"})
-    blocks = labels_in_order(recipe, row_blocks(n_objects, chunk_rows), n_labelled, truth)
+    head = Head(n_objects, names, n_clusters, n_labeled, chunk_rows, {"made_by": "benchmarks/scale.py"})
+    blocks = labels_in_order(recipe, row_blocks(n_objects, chunk_rows), n_labeled, truth)
     write_store(path, blocks, head, [None] * n_partitions, recipe.dtype, True)
     truth.flush()
     return path, truth_path
 
 
 def labels_in_order(
-    recipe: PlantedLabels, blocks: list[Block], n_labelled: np.ndarray, truth: np.ndarray
+    recipe: PlantedLabels, blocks: list[Block], n_labeled: np.ndarray, truth: np.ndarray
 ) -> Iterator[np.ndarray]:
     made = ThreadsEngine().map(lambda block: recipe.read(block.start, block.stop), blocks)
     for block, (labels, classes) in zip(blocks, made, strict=True):
         truth[block.start : block.stop] = classes
-        n_labelled += np.count_nonzero(labels >= 0, axis=0)
+        n_labeled += np.count_nonzero(labels >= 0, axis=0)
         yield labels
 
 

@@ -3,7 +3,7 @@
 (a) the heap solver against a plain C program of the same algorithm, single thread, on the same pairs and the
 same number
     of steps (n K), squared and Kullback-Leibler divergence, K = 3 and 8;
-(b) all-pairs PCC from a stored ensemble to labels, K = 3, all cores, against that program's optimiser at K =
+(b) all-pairs PCC from a stored ensemble to labels, K = 3, all cores, against that program's optimizer at K =
 3; (c) one pass of all-pairs PCC at K = 3, 5 and 10 over a larger store against only reading and decompressing
 it, same threads.
 
@@ -34,8 +34,8 @@ from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConvergenceWarning
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.generate import kmeans
+from bigcons.methods.pcc.heap import solve_pairs
 from bigcons.metrics import matching_accuracy, pcc_objective
-from bigcons.solvers.pcc.heap import solve_pairs
 
 SHARE = 0.25e-3
 

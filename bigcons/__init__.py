@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bigcons.solvers import CLASSES, METHODS
+from bigcons.methods import CLASSES, METHODS
 from bigcons.version import __version__
 
 _HOMES = {
@@ -16,7 +16,7 @@ _HOMES = {
     "PairTable": "bigcons.stores.pairs",
     "Consensus": "bigcons.stores.consensus",
     "Divergence": "bigcons.divergences",
-    **dict.fromkeys(CLASSES, "bigcons.solvers"),
+    **dict.fromkeys(CLASSES, "bigcons.methods"),
 }
 _MODULES = ["coassociation", "datasets", "errors", "generate", "metrics", "plots"]
 
@@ -25,7 +25,7 @@ __all__ = ["METHODS", "__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from bigcons import coassociation, datasets, errors, generate, metrics, plots
     from bigcons.divergences import Divergence
-    from bigcons.solvers import (
+    from bigcons.methods import (
         BCE,
         BEST,
         CCC,

@@ -1,6 +1,6 @@
 """Divergences between an observed share of agreement and a co-membership probability.
 
-PCC minimises ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` for a Bregman divergence ``d`` that is convex in its
+PCC minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` for a Bregman divergence ``d`` that is convex in its
 second argument too, "double-convex" (Lourenço et al. 2015, section 3.2). Squared Euclidean and
 Kullback-Leibler are the paper's two.
 """

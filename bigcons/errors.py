@@ -44,7 +44,7 @@ class CorruptStoreError(StoreError):
     """What lies on disk is not what the manifest promises."""
 
 
-class LockedStoreError(StoreError):
+class StoreLockedError(StoreError):
     """Another process is writing to the store."""
 
 
@@ -64,15 +64,15 @@ class ConvergenceWarning(UserWarning):
     """A solver stopped at its iteration limit, before its tolerance was met."""
 
 
-class UnlabelledObjectsWarning(UserWarning):
+class UnlabeledObjectsWarning(UserWarning):
     """Some objects carry no label in any partition and therefore get none in the consensus."""
 
 
-class FineLabelsWarning(UserWarning):
+class OversegmentationWarning(UserWarning):
     """The partitions are much finer than the consensus asked for, too fine for the method."""
 
 
-class SuspectLabelsWarning(UserWarning):
+class SuspiciousLabelsWarning(UserWarning):
     """A table that looks like something else: turned, with a column of ids, or with numbers for names."""
 
 

@@ -1,7 +1,7 @@
 """Figures: co-association, memberships, convergence.
 
 Every function returns a matplotlib ``Figure`` that no global state knows of: save it with
-``figure.savefig``. Colours are told apart by colour-blind readers and in grey print.
+``figure.savefig``. Colors are told apart by color-blind readers and in grey print.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["coassociation", "convergence", "memberships", "overview"]
 
-# Okabe and Ito (2008) in the order in which neighbours differ most, then four of Tol's muted colours
+# Okabe and Ito (2008) in the order in which neighbors differ most, then four of Tol's muted colors
 PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"),
     *("#999999", "#882255", "#44AA99", "#332288"),
@@ -52,7 +52,7 @@ def coassociation(
     """Draw how often pairs of objects share a cluster, objects in VAT order.
 
     ``ensemble`` is anything ``as_ensemble`` takes. Of more than ``n_objects`` objects a random sample is
-    drawn. ``labels`` ``(objects of the ensemble,)``, if given, colour a strip under the matrix. Costs
+    drawn. ``labels`` ``(objects of the ensemble,)``, if given, color a strip under the matrix. Costs
     O(n_objects^2) time and memory.
     """
     matplotlib = _matplotlib()
@@ -93,8 +93,8 @@ def convergence(consensus: Any) -> Figure:
     with matplotlib.rc_context(_STYLE):
         figure = _figure(4.8, 1.4 + 1.6 * len(names))
         panels: Any = np.atleast_1d(figure.subplots(len(names), sharex=True))
-        for axes, name, colour in zip(panels, names, PALETTE, strict=False):
-            _draw_curve(axes, history[unit], history[name], colour)
+        for axes, name, color in zip(panels, names, PALETTE, strict=False):
+            _draw_curve(axes, history[unit], history[name], color)
             axes.set_ylabel({"objective": "objective", "gap": "optimality gap"}[name])
             axes.set_yscale(curves[name])
         panels[0].yaxis.set_major_formatter(_plain_numbers())
@@ -137,10 +137,10 @@ def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping
 
     axes.hist(base_accuracy, bins=np.linspace(0, 1, 51).tolist(), color="#BBBBBB")
     axes.set_ylim(0, axes.get_ylim()[1] / (1 - _ROW * (len(accuracy) + 0.5)))
-    for row, ((name, value), colour) in enumerate(zip(accuracy.items(), PALETTE, strict=False)):
+    for row, ((name, value), color) in enumerate(zip(accuracy.items(), PALETTE, strict=False)):
         height = 1 - _ROW * (row + 0.5)
-        axes.axvline(value, 0, height, color=colour, linewidth=0.8, zorder=0.5)  # behind the bars
-        axes.plot(value, height, marker="o", markersize=5, color=colour, transform=axes.get_xaxis_transform())
+        axes.axvline(value, 0, height, color=color, linewidth=0.8, zorder=0.5)  # behind the bars
+        axes.plot(value, height, marker="o", markersize=5, color=color, transform=axes.get_xaxis_transform())
         axes.annotate(
             f"{name}: {value:.3f}",
             (value, height),
@@ -214,13 +214,13 @@ def _history_of(consensus: Any) -> Mapping[str, Sequence[float]]:
     return history
 
 
-def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], colour: str) -> None:
+def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], color: str) -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     marker = "o" if len(x) <= 40 else None
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.plot(x, np.asarray(y, dtype=float), color=colour, marker=marker, markersize=3.5, linewidth=1.4)
+    axes.plot(x, np.asarray(y, dtype=float), color=color, marker=marker, markersize=3.5, linewidth=1.4)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
 
 
@@ -241,18 +241,18 @@ def _plain_numbers() -> ScalarFormatter:
 
 
 def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
-    """Draw a strip of cluster colours along the bottom of a square matrix."""
+    """Draw a strip of cluster colors along the bottom of a square matrix."""
     from matplotlib.colors import ListedColormap
 
     strip = axes.inset_axes((0.0, -0.045, 1.0, 0.03))
-    colours = ListedColormap([PALETTE[k % len(PALETTE)] for k in range(max(int(labels.max()) + 1, 1))])
+    colors = ListedColormap([PALETTE[k % len(PALETTE)] for k in range(max(int(labels.max()) + 1, 1))])
     strip.imshow(
         np.ma.masked_less(labels, 0)[None, :],
-        cmap=colours,
+        cmap=colors,
         aspect="auto",
         interpolation="nearest",
         vmin=-0.5,
-        vmax=colours.N - 0.5,
+        vmax=colors.N - 0.5,
     )
     strip.set_axis_off()
     axes.set_xlabel(f"{axes.get_xlabel()}; strip: label", labelpad=14)

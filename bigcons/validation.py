@@ -64,7 +64,7 @@ def check_flag(name: str, value: object) -> bool:
 def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     """Return how much each partition counts (n_partitions,) float64: finite numbers >= 0, not all of them 0.
 
-    A partition of weight 0 does not count, as if it were not there: what only it labels is unlabelled. Only
+    A partition of weight 0 does not count, as if it were not there: what only it labels is unlabeled. Only
     ratios decide who belongs together, so the largest weight is asked to be of ordinary size.
     """
     try:

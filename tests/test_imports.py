@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import bigcons
-from bigcons import METHODS, solvers
+from bigcons import METHODS, methods
 
 HEAVY = [
     "numba",
@@ -37,7 +37,7 @@ def modules_after(code):
     "code",
     [
         "import bigcons",
-        "import bigcons.solvers; list(bigcons.METHODS)",
+        "import bigcons.methods; list(bigcons.METHODS)",
         "import bigcons.cli",
         "import bigcons.plots",
         "from bigcons.cli import main; main(['--help'], standalone_mode=False)",
@@ -68,17 +68,17 @@ def test_import__offers_the_class_of_every_method_under_a_name_of_its_own():
     classes = [METHODS[name] for name in METHODS]
     assert len({cls.__name__ for cls in classes}) == len(classes)
     for cls in classes:
-        assert getattr(bigcons, cls.__name__) is getattr(solvers, cls.__name__) is cls
+        assert getattr(bigcons, cls.__name__) is getattr(methods, cls.__name__) is cls
 
 
-@pytest.mark.parametrize("package", [bigcons, solvers])
+@pytest.mark.parametrize("package", [bigcons, methods])
 def test_import__tells_type_checkers_of_every_public_name(package):
     nodes = ast.walk(ast.parse(inspect.getsource(package)))
     imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert set(package.__all__) <= imported | {"METHODS", "CLASSES"}
 
 
-@pytest.mark.parametrize("package", [bigcons, solvers])
+@pytest.mark.parametrize("package", [bigcons, methods])
 def test_import__refuses_unknown_names(package):
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         package.nothing  # noqa: B018

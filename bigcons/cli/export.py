@@ -17,7 +17,7 @@ from bigcons.cli.output import amount, emit, reporting
 def command(consensus: str, out: str, memberships: bool, overwrite: bool) -> None:
     """Write the labels of CONSENSUS to a file.
 
-    One row per object, in their order: its label, -1 for objects that no partition labelled.
+    One row per object, in their order: its label, -1 for objects that no partition labeled.
     """
     from bigcons.stores.consensus import Consensus
 

@@ -17,9 +17,9 @@ from bigcons.cli.progress import progress_on_terminal
 from bigcons.errors import (
     BigconsError,
     ConvergenceWarning,
-    FineLabelsWarning,
-    SuspectLabelsWarning,
-    UnlabelledObjectsWarning,
+    OversegmentationWarning,
+    SuspiciousLabelsWarning,
+    UnlabeledObjectsWarning,
 )
 
 COMMANDS = (
@@ -37,7 +37,7 @@ COMMANDS = (
 )
 INTERRUPTED = 130
 
-OWN_WARNINGS = (ConvergenceWarning, FineLabelsWarning, SuspectLabelsWarning, UnlabelledObjectsWarning)
+OWN_WARNINGS = (ConvergenceWarning, OversegmentationWarning, SuspiciousLabelsWarning, UnlabeledObjectsWarning)
 
 
 class LazyGroup(click.Group):

@@ -23,14 +23,14 @@ def parameters_of(method: type) -> dict[str, Any]:
 
 def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of methods that begin as typed, for a shell."""
-    from bigcons.solvers import METHODS
+    from bigcons.methods import METHODS
 
     return [name for name in METHODS if name.startswith(incomplete)]
 
 
 def no_method(name: str) -> click.UsageError:
     """Return the refusal of a method that there is not."""
-    from bigcons.solvers import METHODS
+    from bigcons.methods import METHODS
 
     return click.UsageError(
         f"There is no method {name!r}; choose one of {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"

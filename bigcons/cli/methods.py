@@ -11,7 +11,7 @@ from bigcons.cli.method_options import no_method, parameters_of
 from bigcons.cli.output import emit, reporting, table
 
 if TYPE_CHECKING:
-    from bigcons.solvers import ConsensusClusterer
+    from bigcons.methods import ConsensusClusterer
 
 
 @click.command()
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @reporting
 def command(name: str | None) -> None:
     """List the consensus methods, or all about the method NAME."""
-    from bigcons.solvers import METHODS
+    from bigcons.methods import METHODS
 
     if name is None:
         methods = {key: _facts(method) for key, method in METHODS.items()}
@@ -43,7 +43,7 @@ def _facts(method: type[ConsensusClusterer]) -> dict[str, Any]:
         "class": method.__name__,
         "summary": (inspect.getdoc(method) or "").partition("\n")[0],
         "parameters": list(inspect.signature(method).parameters),
-        **method.facts._asdict(),
+        **method.info._asdict(),
     }
 
 

@@ -46,8 +46,8 @@ def command(
     objects.
     """
     from bigcons import plots
+    from bigcons.storage.new_file import new_file
     from bigcons.stores.consensus import Consensus
-    from bigcons.stores.new_file import new_file
 
     solved = Consensus.open(consensus)
     drawings: dict[str, Callable[[], Any]] = {}

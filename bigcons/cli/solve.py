@@ -71,8 +71,8 @@ def command(
     pcc: --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol.
     Options that are not given have the method's own defaults; one that the method does not have is refused.
     """
-    from bigcons.solvers.workspace import is_kept
-    from bigcons.stores import manifest
+    from bigcons.solving.workspace import is_kept
+    from bigcons.storage import manifest
     from bigcons.stores.consensus_writer import fit_results
 
     manifest.refuse_existing(out, overwrite)
@@ -92,7 +92,7 @@ def command(
 
 def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:
     """Return the ensemble that ``words`` name, and the method with their options and ``given``."""
-    from bigcons.solvers import METHODS
+    from bigcons.methods import METHODS
 
     if name not in METHODS:
         raise no_method(name)

@@ -8,7 +8,7 @@ from typing import Any
 def open_store(path: str) -> Any:
     """Open the store at ``path`` with the class of its kind."""
     import bigcons
-    from bigcons.stores import manifest
+    from bigcons.storage import manifest
 
     classes = {"ensemble": "Ensemble", "pairs": "PairTable", "consensus": "Consensus"}
     return getattr(bigcons, classes[manifest.read(path)["kind"]]).open(path)

@@ -1,7 +1,7 @@
 """Co-association weighted by dissimilarity increments: partitions of objects seen through their features.
 
 Each base cluster has a law of increments (see `increments`); two of its objects count as together by how
-likely the increment is that they make with the nearest neighbour of the second. Distances are Euclidean.
+likely the increment is that they make with the nearest neighbor of the second. Distances are Euclidean.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def did_matrix(
 
     Entry (i, j) is the mean over the partitions of ``p(w; lambda) / p(0; lambda)`` where they join i and j,
     with ``w = |d(x_i, x_j) - d(x_j, NN(x_j))|``, lambda the mean increment of the cluster and NN the nearest
-    neighbour in it. On the diagonal stands what that formula says, as in the paper's algorithm, not 1.
+    neighbor in it. On the diagonal stands what that formula says, as in the paper's algorithm, not 1.
 
     Parameters
     ----------
@@ -58,11 +58,11 @@ def did_matrix(
     weights
         (n_partitions,) >= 0 of the partitions, by default equal. One of weight 0 does not count.
     exclude_self
-        Where ``NN(x_j)`` is ``x_i``, take the next neighbour. The paper's text says so, its algorithm, and
+        Where ``NN(x_j)`` is ``x_i``, take the next neighbor. The paper's text says so, its algorithm, and
         the default, not.
     increments
         Which edges of a cluster's minimum spanning tree make increments: "vertex", every two that meet;
-        "sorted", of those that meet at a vertex the neighbours in length. The paper leaves it open.
+        "sorted", of those that meet at a vertex the neighbors in length. The paper leaves it open.
     memory
         Budget; refused with MemoryBudgetError if the matrix does not fit.
 
@@ -99,10 +99,10 @@ def did_ranking(
 
         DL(P) = - sum_k sum_w ln p(w; lambda_k) + (K / 2) ln n  [+ sum_k n_k ln(n / n_k)]
 
-    over the K clusters of its n labelled objects and the increments w of each, the last term with
+    over the K clusters of its n labeled objects and the increments w of each, the last term with
     ``label_code``. A reconstruction after Fred and Jain 2008: the source prints no formula. Clusters of fewer
     than three objects, and those whose increments are all 0, have no law and add their penalty only.
-    Partitions of different numbers of labelled objects do not compare. ``features``, ``x`` and ``increments``
+    Partitions of different numbers of labeled objects do not compare. ``features``, ``x`` and ``increments``
     as for `did_matrix`. Time O(sum of squared cluster sizes n_features).
     """
     from bigcons.stores.ensemble import as_ensemble

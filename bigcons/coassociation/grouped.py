@@ -17,24 +17,24 @@ from bigcons.kernels.table_rows import padded
 ROUNDS = 12
 
 
-def empty_tables(centres: np.ndarray, n_base_clusters: int, n_partitions: int) -> Tables:
+def empty_tables(centers: np.ndarray, n_base_clusters: int, n_partitions: int) -> Tables:
     """Return the tables of no objects."""
-    width = padded(centres.shape[0])
+    width = padded(centers.shape[0])
     count, seen = np.zeros((n_base_clusters, width)), np.zeros((n_partitions, width))
-    return Tables(centres, count, seen, np.zeros_like(centres), np.zeros(centres.shape[0]))
+    return Tables(centers, count, seen, np.zeros_like(centers), np.zeros(centers.shape[0]))
 
 
 def tables_of_block(
-    centres: np.ndarray, labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray
+    centers: np.ndarray, labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray
 ) -> Tables:
     """Return the tables of a block's objects under the given memberships (rows, K) float32."""
-    tables = empty_tables(centres, int(offsets[-1]), labels.shape[1])
+    tables = empty_tables(centers, int(offsets[-1]), labels.shape[1])
     kernel.accumulate(labels, offsets, tables, memberships)
     return tables
 
 
 def add_tables(a: Tables, b: Tables) -> Tables:
-    """Add ``b``, of the same centres, to ``a`` in place, and return it."""
+    """Add ``b``, of the same centers, to ``a`` in place, and return it."""
     for total, part in zip(a[1:], b[1:], strict=True):
         np.add(total, part, out=total)
     return a
@@ -42,25 +42,25 @@ def add_tables(a: Tables, b: Tables) -> Tables:
 
 def copy_tables(tables: Tables) -> Tables:
     """Return tables that can be changed without changing these."""
-    return Tables(tables.centres, *(table.copy() for table in tables[1:]))
+    return Tables(tables.centers, *(table.copy() for table in tables[1:]))
 
 
-def choose_centres(memberships: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return up to ``n_groups`` centres (G, K) float64 of the given memberships (rows, K), by k-means.
+def choose_centers(memberships: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return up to ``n_groups`` centers (G, K) float64 of the given memberships (rows, K), by k-means.
 
-    The first centres are farthest points, so that nothing is drawn; rows that coincide share a centre.
+    The first centers are farthest points, so that nothing is drawn; rows that coincide share a center.
     O(rows G K) a round.
     """
     rows = memberships.astype(np.float64)
-    centres = _farthest_points(rows, n_groups)
+    centers = _farthest_points(rows, n_groups)
     for _ in range(ROUNDS):
-        group = _squared_distances(rows, centres).argmin(axis=1)
-        sizes = np.bincount(group, minlength=len(centres))
-        sums = np.zeros_like(centres)
+        group = _squared_distances(rows, centers).argmin(axis=1)
+        sizes = np.bincount(group, minlength=len(centers))
+        sums = np.zeros_like(centers)
         np.add.at(sums, group, rows)
         filled = sizes > 0
-        centres[filled] = sums[filled] / sizes[filled, np.newaxis]
-    return centres
+        centers[filled] = sums[filled] / sizes[filled, np.newaxis]
+    return centers
 
 
 def _farthest_points(rows: np.ndarray, most: int) -> np.ndarray:
@@ -73,9 +73,9 @@ def _farthest_points(rows: np.ndarray, most: int) -> np.ndarray:
     return rows[chosen]
 
 
-def _squared_distances(rows: np.ndarray, centres: np.ndarray) -> np.ndarray:
+def _squared_distances(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Return (rows, G) squared distances, cluster by cluster: sums in a fixed order on any machine."""
-    distances = np.zeros((len(rows), len(centres)))
+    distances = np.zeros((len(rows), len(centers)))
     for k in range(rows.shape[1]):
-        distances += (rows[:, k, np.newaxis] - centres[:, k]) ** 2
+        distances += (rows[:, k, np.newaxis] - centers[:, k]) ** 2
     return distances

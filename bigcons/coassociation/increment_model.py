@@ -37,7 +37,7 @@ class IncrementModel(NamedTuple):
     labels: np.ndarray
     """(n_partitions, n_objects) base labels, -1 where missing or of a cluster of fewer than three."""
     observed: np.ndarray | None
-    """(n_partitions, n_objects) bool whether there is a label, if similarity is normalised by that."""
+    """(n_partitions, n_objects) bool whether there is a label, if similarity is normalized by that."""
     offsets: np.ndarray
     """(n_partitions + 1,) first base cluster of each partition."""
     means: np.ndarray
@@ -45,9 +45,9 @@ class IncrementModel(NamedTuple):
     weights: np.ndarray
     """(n_partitions,) float64."""
     distance: np.ndarray
-    """(n_partitions, n_objects) float64 distance to the nearest neighbour in the own cluster."""
+    """(n_partitions, n_objects) float64 distance to the nearest neighbor in the own cluster."""
     nearest: np.ndarray | None
-    """(n_partitions, n_objects) int32 that neighbour, if the other object of a pair is no neighbour."""
+    """(n_partitions, n_objects) int32 that neighbor, if the other object of a pair is no neighbor."""
     next_distance: np.ndarray | None
     """(n_partitions, n_objects) float64 distance to the one after."""
 
@@ -125,7 +125,7 @@ def increment_model(
 def _tree_of(
     points: np.ndarray, increments: str, members: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the mean increment, distances, neighbours and next distances of a cluster; None if too small."""
+    """Return the mean increment, distances, neighbors and next distances of a cluster; None if too small."""
     if len(members) < MIN_OBJECTS:
         return None
     tree = cluster_tree(points[members])
@@ -190,12 +190,12 @@ def _similarities(model: IncrementModel, distances: np.ndarray, i: np.ndarray, j
             seen += weight * (model.observed[u, i] & model.observed[u, j])
         label = model.labels[u, j]
         joined = (model.labels[u, i] == label) & (label >= 0)
-        to_neighbour = _where(joined, model.distance[u, j])
+        to_neighbor = _where(joined, model.distance[u, j])
         if model.nearest is not None and model.next_distance is not None:
             is_other = _where(joined, model.nearest[u, j]) == _where(joined, i)
-            to_neighbour = np.where(is_other, _where(joined, model.next_distance[u, j]), to_neighbour)
+            to_neighbor = np.where(is_other, _where(joined, model.next_distance[u, j]), to_neighbor)
         means = _where(joined, model.means[model.offsets[u] + np.maximum(label, 0)])
-        total[joined] += weight * increment_ratio(np.abs(distances[joined] - to_neighbour), means)
+        total[joined] += weight * increment_ratio(np.abs(distances[joined] - to_neighbor), means)
     return np.divide(total, seen, out=total, where=seen > 0)
 
 

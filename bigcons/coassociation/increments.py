@@ -1,6 +1,6 @@
 """The law of dissimilarity increments, and the trees of base clusters that give its parameter.
 
-The increment of a triplet ``x_i, x_j, x_k``, each the nearest neighbour of the one before, is
+The increment of a triplet ``x_i, x_j, x_k``, each the nearest neighbor of the one before, is
 ``|d(x_i, x_j) - d(x_j, x_k)|``; within a cluster it follows, with mean lambda, the law of the difference of
 two Rayleigh distances (Aidos and Fred).
 """
@@ -99,12 +99,12 @@ class ClusterTree(NamedTuple):
 
 def cluster_tree(points: np.ndarray) -> ClusterTree:
     """Return the tree of ``points (n, d)`` float64: exact, O(n^2 d) time and O(n) memory."""
-    from bigcons.kernels.increments import incident_edges, tree_and_neighbours
+    from bigcons.kernels.increments import incident_edges, tree_and_neighbors
 
     n = len(points)
     parent, nearest = np.empty(n, np.int64), np.empty(n, np.int64)
     length, distance, next_distance = np.empty(n), np.empty(n), np.empty(n)
-    tree_and_neighbours(points, parent, length, nearest, distance, next_distance)
+    tree_and_neighbors(points, parent, length, nearest, distance, next_distance)
     start, edges = np.empty(n + 1, np.int64), np.empty(2 * (n - 1))
     incident_edges(parent, length, start, edges)
     return ClusterTree(nearest, distance, next_distance, start, edges)

@@ -48,7 +48,7 @@ def agglomerate(
     within = np.zeros(n) if within is None else within
     first, second, heights = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64), np.empty(n - 1)
     if linkage == "centroid":
-        _square_between_centres(distances, sizes, within)
+        _square_between_centers(distances, sizes, within)
         centroid_merges(distances, sizes, first, second, heights)
         return Merges(first, second, heights)
     if linkage == "ward" and weights is not None:
@@ -60,16 +60,16 @@ def agglomerate(
 def _begin_ward(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
     """Turn distances of points into Ward's of the clusters that they stand for, row by row.
 
-    Its square is ``2 p q / (p + q)`` times the squared distance of the centres.
+    Its square is ``2 p q / (p + q)`` times the squared distance of the centers.
     """
-    _square_between_centres(distances, sizes, within)
+    _square_between_centers(distances, sizes, within)
     for i, row in enumerate(_rows_of(distances, len(sizes))):
         others = sizes[i + 1 :]
         row[:] = np.sqrt(2 * sizes[i] * others / (sizes[i] + others) * row)
 
 
-def _square_between_centres(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
-    """Turn distances of points into squared ones of the centres of the clusters that they stand for.
+def _square_between_centers(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
+    """Turn distances of points into squared ones of the centers of the clusters that they stand for.
 
     These are the mean squared distance between the clusters less half that within each.
     """

@@ -99,9 +99,9 @@ def _distinct_of_block(ensemble: Ensemble, block: Block) -> tuple[np.ndarray, np
     """Return a block's distinct rows that have a label, and for each object the number of its own or -1."""
     labels = ensemble.read(block.start, block.stop)
     numbers = np.full(block.n_rows, -1, np.int32)
-    labelled = (labels >= 0).any(axis=1)
+    labeled = (labels >= 0).any(axis=1)
     table = RowTable(labels.shape[1], labels.dtype)
-    numbers[labelled] = table.number(labels[labelled])
+    numbers[labeled] = table.number(labels[labeled])
     return table.rows, numbers
 
 

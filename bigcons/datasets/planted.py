@@ -196,9 +196,9 @@ def planted_ensemble(
 class PlantedFeatures(Planted):
     """The recipe of planted features: makes the points and the truth of any range of rows.
 
-    The centres of the classes lie at the distance ``separation`` from the origin, in random
+    The centers of the classes lie at the distance ``separation`` from the origin, in random
     directions. The largest class is one cloud, the next consists of two, the third of three and so
-    on, each cloud ``spread`` away from the centre of its class. Clouds are spherical with the heavy
+    on, each cloud ``spread`` away from the center of its class. Clouds are spherical with the heavy
     tails of Student's t with 2.5 degrees of freedom; their widths grow from 0.3 in the largest class
     to 1 in the smallest. `read` returns features ``(rows, n_features)`` float32 and truth ``(rows,)``.
     """
@@ -211,7 +211,7 @@ class PlantedFeatures(Planted):
 
     @cached_property
     def _clouds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Class, probability, width and centre of every cloud."""
+        """Class, probability, width and center of every cloud."""
         rng = generator(self.seed, "planted_features.clouds")
         n_classes = len(self.shares)
         rank = np.argsort(np.argsort(self.shares)[::-1])
@@ -220,19 +220,19 @@ class PlantedFeatures(Planted):
             share * rng.dirichlet(np.full(r + 1, 5.0)) for share, r in zip(self.shares, rank, strict=True)
         ]
         widths = np.geomspace(0.3, 1.0, n_classes)[rank]
-        centres = self.separation * _directions(rng, n_classes, self.n_features)
+        centers = self.separation * _directions(rng, n_classes, self.n_features)
         offsets = self.spread * _directions(rng, len(classes), self.n_features)
         offsets[rank[classes] == 0] = 0
-        return classes, np.concatenate(weights), widths[classes], centres[classes] + offsets
+        return classes, np.concatenate(weights), widths[classes], centers[classes] + offsets
 
     def _segment(self, segment: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         rng = generator(self.seed, "planted_features.objects", segment)
-        classes, weights, widths, centres = self._clouds
+        classes, weights, widths, centers = self._clouds
         cloud = rng.choice(len(classes), size=n_rows, p=weights / weights.sum())
         tails = np.sqrt(rng.chisquare(_TAIL, size=n_rows) / _TAIL)
         points = rng.standard_normal((n_rows, self.n_features))
         points *= (widths[cloud] / tails)[:, None]
-        points += centres[cloud]
+        points += centers[cloud]
         return points.astype(np.float32), classes[cloud]
 
 

@@ -1,6 +1,6 @@
 """Base clusterings: from features, a soft partition or a clustering to an ensemble."""
 
-from bigcons.generate.corrupt import delete_labels, noisy_copies
+from bigcons.generate.corrupt import mask_labels, noisy_copies
 from bigcons.generate.diverse import diverse
 from bigcons.generate.kmeans import kmeans
 from bigcons.generate.soft import from_memberships
@@ -8,11 +8,11 @@ from bigcons.generate.views import feature_views, object_views
 from bigcons.generate.weighted import weighted_kmeans
 
 __all__ = [
-    "delete_labels",
     "diverse",
     "feature_views",
     "from_memberships",
     "kmeans",
+    "mask_labels",
     "noisy_copies",
     "object_views",
     "weighted_kmeans",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.generate import similarities
-from bigcons.graph_cuts import graph_of, partition_graph
+from bigcons.partitioners import graph_of, partition_graph
 
 Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
@@ -17,7 +17,7 @@ Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.
 _MAX_ITER = 100
 _IMBALANCE = 0.05
 """by how much a part of a graph may be above its share: 5 % in the paper"""
-_SCALE_NEIGHBOUR = 10
+_SCALE_NEIGHBOR = 10
 
 
 class Clusterer(NamedTuple):
@@ -105,7 +105,7 @@ def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generato
     """Cluster by Ng, Jordan and Weiss 2002: k-means on the rows, of length one, of k eigenvectors.
 
     The affinity is ``exp(-d^2 / (2 s^2))`` without its diagonal; s is the median distance to the tenth
-    neighbour, which neither they nor Lourenço et al. fix.
+    neighbor, which neither they nor Lourenço et al. fix.
     """
     from scipy.sparse.linalg import eigsh
 
@@ -123,8 +123,8 @@ def _affinity(points: np.ndarray) -> np.ndarray:
     from sklearn.metrics import pairwise_distances
 
     squared: np.ndarray = pairwise_distances(points, metric="sqeuclidean")
-    neighbour = min(_SCALE_NEIGHBOUR, len(points) - 1)
-    near = np.partition(squared, neighbour, axis=1)[:, neighbour]
+    neighbor = min(_SCALE_NEIGHBOR, len(points) - 1)
+    near = np.partition(squared, neighbor, axis=1)[:, neighbor]
     scale = np.median(near[near > 0]) if (near > 0).any() else 1.0
     affinity = np.exp(squared / (-2 * scale))
     np.fill_diagonal(affinity, 0)
@@ -149,7 +149,7 @@ def random_labels(points: np.ndarray, numbers: Sequence[int], rng: np.random.Gen
 
 
 def _correlated(points: np.ndarray) -> np.ndarray:
-    return similarities.unit_rows(similarities.centred_rows(points))
+    return similarities.unit_rows(similarities.centered_rows(points))
 
 
 LINKAGES = ("single", "average", "ward", "centroid")

@@ -1,4 +1,4 @@
-"""Ensembles spoilt on purpose: labels deleted from an ensemble, noisy copies of one clustering."""
+"""Ensembles spoiled on purpose: labels deleted from an ensemble, noisy copies of one clustering."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bigcons.generate.subsets import subset_size
 from bigcons.memory import row_blocks
 from bigcons.schema import MISSING
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.stores import manifest
+from bigcons.storage import manifest
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
 
-def delete_labels(
+def mask_labels(
     ensemble: object,
     share: float,
     *,
@@ -82,7 +82,7 @@ def delete_labels(
             categories=whole.categories,
         )
         provenance = {
-            "generator": "delete_labels",
+            "generator": "mask_labels",
             "share": share,
             "seed": seed,
             "source": whole.path or "an ensemble in memory",

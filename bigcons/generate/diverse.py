@@ -21,7 +21,7 @@ from bigcons.generate.scaling import measure
 from bigcons.memory import format_size, parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.stores import manifest
+from bigcons.storage import manifest
 from bigcons.stores.features import Features, open_features
 from bigcons.validation import check_choice
 from bigcons.version import __version__
@@ -69,14 +69,14 @@ def diverse(
         "kmeans", "kmeans-cosine", "kmeans-correlation", "kmeans-jaccard", and balanced graph
         partitioning by four similarities, "graph-euclidean", "graph-cosine", "graph-correlation",
         "graph-jaccard". Two of their ten algorithms are left out, for no well-kept library has them:
-        the self-organising map and hypergraph partitioning.
+        the self-organizing map and hypergraph partitioning.
 
         Beside these "random", their baseline of random labels.
     out
         Path of the store to write; without it the ensemble stays in memory.
     standardize
         Give every column mean 0 and variance 1; else columns are used as they are. Constant columns
-        are always dropped. Cosine and Jaccard similarities below 0, of which only centred data
+        are always dropped. Cosine and Jaccard similarities below 0, of which only centered data
         have many, are no edges of a graph.
     memory
         Bound on what is held at a time.
@@ -98,7 +98,7 @@ def diverse(
     every (ordered) pair of objects.
     """
     from bigcons.stores.ensemble import ensemble_of
-    from bigcons.stores.sources import ColumnsSource
+    from bigcons.tables.sources import ColumnsSource
 
     low, high = check_range(n_clusters)
     names = _check_algorithms(algorithms)
@@ -194,7 +194,7 @@ def _n_tasks(data: Features, names: list[str], budget: int) -> int:
 
 
 def _matrix(data: Features, *, standardize: bool) -> np.ndarray:
-    """All features that vary, float64; not centred unless they are standardised, for angles notice."""
+    """All features that vary, float64; not centered unless they are standardized, for angles notice."""
     scaling = measure(data, standardize=standardize)
     matrix = np.empty((data.n_objects, len(scaling.kept)))
     for block, values in data.iterate():

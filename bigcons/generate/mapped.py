@@ -11,9 +11,9 @@ import numpy as np
 
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.stores.importing import rechunk
-from bigcons.stores.sources.base import LabelSource, columns_of
-from bigcons.stores.sources.parts import values_of
+from bigcons.tables.importing import rechunk
+from bigcons.tables.sources.base import LabelSource, columns_of
+from bigcons.tables.sources.parts import values_of
 
 SEGMENT_ROWS = 4096
 """Rows that share one generator."""

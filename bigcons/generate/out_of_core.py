@@ -23,11 +23,11 @@ from bigcons.generate.scratch import Scratch, local_output, open_scratch, replac
 from bigcons.memory import parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.stores import manifest
-from bigcons.stores.feature_sources import NpyFile
+from bigcons.storage import manifest
+from bigcons.storage.place import Place
+from bigcons.storage.places import place_of
 from bigcons.stores.features import Features, open_features
-from bigcons.stores.place import Place
-from bigcons.stores.places import place_of
+from bigcons.tables.feature_sources import NpyFile
 from bigcons.validation import check_choice, check_int, check_number
 from bigcons.version import __version__
 
@@ -181,7 +181,7 @@ class _Job(NamedTuple):
 def in_memory(columns: Sequence[np.ndarray], provenance: dict[str, Any]) -> Ensemble:
     """Return the ensemble of partitions ``(n_objects,)``."""
     from bigcons.stores.ensemble import ensemble_of
-    from bigcons.stores.sources import ColumnsSource
+    from bigcons.tables.sources import ColumnsSource
 
     return ensemble_of(ColumnsSource(columns, len(columns[0])), provenance=provenance)
 

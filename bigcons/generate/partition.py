@@ -17,7 +17,7 @@ from bigcons.generate.scratch import Scratch
 from bigcons.generate.subsets import Rows
 from bigcons.memory import row_blocks
 from bigcons.seeding import generator
-from bigcons.stores.feature_sources import NpyFile
+from bigcons.tables.feature_sources import NpyFile
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
@@ -71,7 +71,7 @@ class PartitionTask:
     def _minibatch(self, points: Points, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
         """Lloyd's algorithm on a sample, one pass of mini-batches, one pass that assigns.
 
-        A mini-batch mixes segments from everywhere, for neighbouring rows are often alike.
+        A mini-batch mixes segments from everywhere, for neighboring rows are often alike.
         """
         from sklearn.cluster import MiniBatchKMeans
 

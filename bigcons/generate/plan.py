@@ -89,14 +89,14 @@ def make_plan(
     prepare = _PREPARE_BYTES_PER_VALUE * block_values + data.held_bytes
     column = data.n_objects * settings.label_dtype.itemsize
     size = scheme.objects.most(data.n_objects)
-    centres = k * (32 * width + _DISTANCE_BYTES)
+    centers = k * (32 * width + _DISTANCE_BYTES)
     # the subset, a copy to measure its variance, work per row
-    lloyd = column + centres + size * (8 * width + 64)
+    lloyd = column + centers + size * (8 * width + 64)
     matrix = 4 * data.n_objects * n_kept
     segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
     start_rows = min(size, max(_START_VALUES // width, 20 * k))
     batch_rows = min(size, max(_BATCH_VALUES // width, 20 * k))
-    minibatch = column + centres + start_rows * (8 * width + 64) + 16 * (batch_rows + segment_rows) * width
+    minibatch = column + centers + start_rows * (8 * width + 64) + 16 * (batch_rows + segment_rows) * width
     if budget < prepare + column:
         raise _too_little("a block of the features and the labels of a partition", budget, prepare + column)
     free = budget - prepare

@@ -1,4 +1,4 @@
-"""Standardisation of features in one pass over blocks, and constant columns left out."""
+"""Standardization of features in one pass over blocks, and constant columns left out."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
     """Return the scaling of ``features`` in one pass over its blocks.
 
     With ``standardize`` columns get mean 0 and variance 1 over all objects (divided by n, as
-    scikit-learn does), otherwise they are only centred, which no distance notices. The blocks depend
+    scikit-learn does), otherwise they are only centered, which no distance notices. The blocks depend
     on the number of columns alone, so the result is bit for bit the same under any budget.
 
     Raises InvalidInputError if no column varies, or if one has values too large for float32.

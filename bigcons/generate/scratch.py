@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import StoreError
-from bigcons.stores.locks import writer_lock
-from bigcons.stores.manifest import plain_disk_errors
-from bigcons.stores.place import Place
-from bigcons.stores.places import DiskPlace
+from bigcons.storage.locks import writer_lock
+from bigcons.storage.manifest import plain_disk_errors
+from bigcons.storage.place import Place
+from bigcons.storage.places import DiskPlace
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ def open_scratch(
 
     After an error, an interrupt or a kill it stays, and the next call with the same ``parameters``
     goes on from it; if that call gives no seed, it takes the seed of the first. ``resume=False``
-    discards what it holds. Raises StoreError if it was made with other parameters, LockedStoreError
+    discards what it holds. Raises StoreError if it was made with other parameters, StoreLockedError
     if another process works on it.
     """
     directory = _directory(out)

@@ -19,7 +19,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``(r + 1) / 2`` with Pearson's r over the features, 1/2 for points whose features are all equal."""
-    return (cosine(centred_rows(a), centred_rows(b)) + 1) / 2
+    return (cosine(centered_rows(a), centered_rows(b)) + 1) / 2
 
 
 def jaccard(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -37,6 +37,6 @@ def unit_rows(points: np.ndarray) -> np.ndarray:
     return unit
 
 
-def centred_rows(points: np.ndarray) -> np.ndarray:
+def centered_rows(points: np.ndarray) -> np.ndarray:
     """Return ``points`` with the mean of its features taken from each."""
     return points - points.mean(axis=1, keepdims=True)

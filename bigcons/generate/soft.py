@@ -14,7 +14,7 @@ from bigcons.execution.engine import open_engine
 from bigcons.generate.mapped import MappedLabels, Segment, read_blocks, segments
 from bigcons.kernels.categorical import draw_labels
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.stores import manifest
+from bigcons.storage import manifest
 from bigcons.stores.features import open_features
 from bigcons.validation import check_int
 
@@ -47,7 +47,7 @@ def from_memberships(
         ``(n_objects, n_clusters)``, rows >= 0 that sum to 1 or, for an object without any label, are
         all 0: a Consensus or the path of one, or what `bigcons.stores.features.open_features` takes
         (an array, or a path to .npy, .zarr, .parquet, .csv). Objects that the consensus left
-        unlabelled get -1.
+        unlabeled get -1.
     n_partitions
         Number of partitions to draw.
     out

@@ -28,7 +28,7 @@ def weighted_kmeans(
 
     The generator of Nguyen and Caruana 2007 (after Caruana et al. 2006, *Meta Clustering*): for each
     partition draw ``alpha`` uniformly from ``alpha_range``, then for every feature a weight from 1 to
-    ``largest_weight`` with probability proportional to ``weight ** -alpha``; multiply the standardised
+    ``largest_weight`` with probability proportional to ``weight ** -alpha``; multiply the standardized
     features by their weights and run k-means once. With ``alpha = 0`` all weights are equally likely;
     the larger it is, the rarer are the large ones.
 

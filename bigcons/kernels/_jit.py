@@ -59,7 +59,7 @@ def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
     # Each kernel is whole, with what it calls inside: a call would be bound to whichever copy of the callee
-    # the process met first, compiled among other neighbours, and so perhaps to other last bits.
+    # the process met first, compiled among other neighbors, and so perhaps to other last bits.
     kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, forceinline=True, **options)(
         function
     )

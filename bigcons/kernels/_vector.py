@@ -1,4 +1,4 @@
-"""Vectors of eight doubles for kernels: numba's own loops do not vectorise sums over gathered rows.
+"""Vectors of eight doubles for kernels: numba's own loops do not vectorize sums over gathered rows.
 
 ``load8`` and ``store8`` move eight consecutive entries of a flat float64 array, from an offset in entries;
 ``add8`` adds two vectors, ``add_times8`` a vector times a number, ``add_products8`` one times another, and
@@ -129,7 +129,7 @@ def sum8(typingctx, a):
 
 @intrinsic
 def power_of_two(typingctx, exponent):
-    """Return 2 to the power of a whole float64 from -1022 to 1023; loops of it are vectorised."""
+    """Return 2 to the power of a whole float64 from -1022 to 1023; loops of it are vectorized."""
 
     def generate(context, builder, signature, args):
         bits = ir.IntType(64)

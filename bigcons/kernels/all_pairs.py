@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels.simplex import minimise_on_simplex
+from bigcons.kernels.simplex import minimize_on_simplex
 from bigcons.kernels.table_rows import add_to_rows, find_rows, padded, sum_columns
 
 # What a sweep adds up besides S and T: the slots of `totals` in `sweep`.
@@ -109,12 +109,12 @@ def sweep(
         if fresh or n_positive(y, n) > WIDE_FACE:
             y[:n] = 0.0
             y[lightest_vertex(A, b, n)] = 1.0
-        level = minimise_on_simplex(A, b, y, n, support, work)
+        level = minimize_on_simplex(A, b, y, n, support, work)
         wider = n_below(level, b, n)
         while wider > n:
             read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
             n = wider
-            level = minimise_on_simplex(A, b, y, n, support, work)
+            level = minimize_on_simplex(A, b, y, n, support, work)
             wider = n_below(level, b, n)
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)

@@ -14,7 +14,7 @@ import numpy as np
 from bigcons.kernels._jit import jit
 from bigcons.kernels.table_rows import add_to_rows, find_rows, sum_rows
 
-SCORE, MOVED, LABELS, LABELLED = 0, 1, 2, 3
+SCORE, MOVED, LABELS, LABELED = 0, 1, 2, 3
 N_TOTALS = 4
 
 
@@ -25,7 +25,7 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
     labels (rows, M) with -1 missing; offsets (M+1,) int64; table, T (B, padded K) float64; bias, sizes (K,)
     float64; current, assigned (rows,) int32, -1 where there is no cluster yet or no label at all. Adds to T
     and sizes, and to totals: SCORE the best scores, MOVED the objects whose cluster changed, LABELS and
-    LABELLED the labels seen and the objects that have some.
+    LABELED the labels seen and the objects that have some.
     """
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
@@ -51,7 +51,7 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
         totals[SCORE] += highest
         totals[MOVED] += best != current[i]
         totals[LABELS] += m
-        totals[LABELLED] += 1.0
+        totals[LABELED] += 1.0
 
 
 @jit
@@ -70,12 +70,12 @@ def respond(labels, offsets, table, bias, T, sizes, totals):
         if m == 0:
             continue
         sum_rows(rows, at, m, scores)
-        totals[SCORE] += normalise(scores, bias)
+        totals[SCORE] += normalize(scores, bias)
         add_to_rows(sums, at, m, scores, width)
         for k in range(K):
             sizes[k] += scores[k]
         totals[LABELS] += m
-        totals[LABELLED] += 1.0
+        totals[LABELED] += 1.0
 
 
 @jit
@@ -89,13 +89,13 @@ def responsibilities(labels, offsets, table, bias, out):
     for i in range(n_rows):
         m = find_rows(labels, i, offsets, width, at)
         sum_rows(rows, at, m, scores)
-        normalise(scores, bias)
+        normalize(scores, bias)
         for k in range(K):
             out[i, k] = np.float32(scores[k])
 
 
 @jit
-def normalise(scores, bias):
+def normalize(scores, bias):
     """Turn scores into probabilities ``exp(scores + bias) / sum``, in place; return the log of the sum."""
     K = bias.shape[0]
     highest = -np.inf

@@ -144,7 +144,7 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     log_y = np.zeros(width)
     rest = np.zeros(width)
     bound = 0.0
-    n_labelled = 0
+    n_labeled = 0
     for i in range(n_rows):
         m = find_rows(labels, i, offsets, width, at)
         for k in range(K):
@@ -156,14 +156,14 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
             gamma[k] = gamma_new[i, k]
         if m == 0:
             continue
-        n_labelled += 1
+        n_labeled += 1
         least = weigh(gamma, K, weight, excess)
         invert(table, at, m, weight, inverse)
         add_shares(shares, at, m, weight, inverse)
         bound -= m * least + sum_of_logs(inverse, m)
         bound += add_rest(gamma, K, prior, excess, m, rest)
         multiply(product, gamma)
-        if n_labelled % FACTORS == 0:
+        if n_labeled % FACTORS == 0:
             take_logs(product, log_y)
     take_logs(product, log_y)
     for k in range(K):
@@ -171,7 +171,7 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
         log_means[k] += log_y[k] + rest[k]
         for b in range(B):
             counts[b, k] += beta[b, k] * shares[b * width + k]
-    return bound, n_labelled
+    return bound, n_labeled
 
 
 @jit
@@ -280,7 +280,7 @@ def add_rest(gamma, K, prior, excess, m, rest):
     Both lack their ``log y``: a summand of the first, and ``alpha_k + SHIFT - 1/2`` times it in the second.
 
     With ``phi`` at its best for gamma, ``sum_k phi_jk (E_k + log beta_jk - log phi_jk)`` of a label is the
-    logarithm of its normaliser; ``- m psi(sum gamma)`` completes that of the m labels. What is left is
+    logarithm of its normalizer; ``- m psi(sum gamma)`` completes that of the m labels. What is left is
 
         sum_k (lgamma(gamma_k) + (alpha_k - gamma_k) psi(gamma_k))
         - lgamma(sum gamma) - (m + sum alpha - sum gamma) psi(sum gamma)

@@ -1,6 +1,6 @@
-"""Centroid linkage: always the two nearest centres merge, wherever they are.
+"""Centroid linkage: always the two nearest centers merge, wherever they are.
 
-Two clusters that merge may come nearer to a third, so that chains of nearest neighbours, which take merges
+Two clusters that merge may come nearer to a third, so that chains of nearest neighbors, which take merges
 out of their order, do not find these. Instead every cluster remembers the nearest of those after it.
 """
 
@@ -14,9 +14,9 @@ from bigcons.kernels.linkage import condensed_index
 
 @jit
 def centroid_merges(squares, sizes, first, second, heights):
-    """Fill the ``n - 1`` merges of a linkage of centres, in the order in which they are made.
+    """Fill the ``n - 1`` merges of a linkage of centers, in the order in which they are made.
 
-    ``squares`` (n (n - 1) / 2,) float64, squared distances of the centres of n points, condensed as scipy
+    ``squares`` (n (n - 1) / 2,) float64, squared distances of the centers of n points, condensed as scipy
     does, are overwritten; ``sizes`` (n,) float64, overwritten too, are the numbers of objects that the points
     stand for. A merge is of the clusters that begin with points ``first < second``, at ``heights``, which may
     fall by up to a factor of ``sqrt(3 / 4)`` from one to the next. Of equals the pair of the lowest first,
@@ -40,7 +40,7 @@ def centroid_merges(squares, sizes, first, second, heights):
         first[merge] = a
         second[merge] = b
         heights[merge] = np.sqrt(least[a])
-        _merge_centres(squares, sizes, a, b, least[a])
+        _merge_centers(squares, sizes, a, b, least[a])
         least[b] = np.inf
         _look_through(squares, sizes, a, nearest, least)
         for i in range(a):
@@ -75,7 +75,7 @@ def _offer(square, i, j, nearest, least):
 
 
 @jit
-def _merge_centres(squares, sizes, a, b, square):
+def _merge_centers(squares, sizes, a, b, square):
     """Let ``a`` stand for both clusters, ``square`` apart (Lance and Williams 1967), and ``b`` for none."""
     n = sizes.shape[0]
     size = sizes[a] + sizes[b]

@@ -1,4 +1,4 @@
-"""Greedy ANMI: objects in turn go where the average normalised mutual information gains most.
+"""Greedy ANMI: objects in turn go where the average normalized mutual information gains most.
 
 With ``F(x) = x log x``, the counts ``n_hl`` of cluster h among label l of partition q, ``n_h`` of cluster h
 among the objects that q labels, ``n_l`` of label l and ``n`` of all these, the NMI of q is

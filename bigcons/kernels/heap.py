@@ -1,7 +1,7 @@
 """An indexed priority queue: a binary max-heap that knows where each item is, so that any key can change.
 
 ``keys (n,)`` float64 and ``items (n,)`` int32 lie in heap order; ``position (n,)`` int32 is the inverse of
-``items``. Keys lie beside the order, not behind it, so that sifting reads neighbouring memory.
+``items``. Keys lie beside the order, not behind it, so that sifting reads neighboring memory.
 """
 
 from __future__ import annotations

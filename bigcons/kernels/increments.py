@@ -8,8 +8,8 @@ from bigcons.kernels._jit import jit
 
 
 @jit
-def tree_and_neighbours(points, parent, length, nearest, distance, next_distance):
-    """Fill the Euclidean minimum spanning tree of ``points`` (n, d) float64, and their nearest neighbours.
+def tree_and_neighbors(points, parent, length, nearest, distance, next_distance):
+    """Fill the Euclidean minimum spanning tree of ``points`` (n, d) float64, and their nearest neighbors.
 
     Vertex ``v`` hangs on ``parent[v]`` by an edge of ``length[v]``; vertex 0 has parent -1. ``nearest`` (n,)
     is the nearest other point, the one seen first of equals, at ``distance``; the second nearest is at
@@ -83,7 +83,7 @@ def incident_edges(parent, length, start, edges):
 
 @jit
 def mean_increment(start, edges, every_pair):
-    """Return the mean difference of the edges at a vertex: of every pair, or of neighbours in length.
+    """Return the mean difference of the edges at a vertex: of every pair, or of neighbors in length.
 
     At least one vertex has two edges, that is, the tree has three vertices.
     """

@@ -1,6 +1,6 @@
 """Line searches along one two-coordinate step, for any divergence. Made for a pair of scalar functions.
 
-``scratch (4, l)`` holds for each neighbour the probability ``p`` now, its change ``b`` per unit of step, the
+``scratch (4, l)`` holds for each neighbor the probability ``p`` now, its change ``b`` per unit of step, the
 observed share ``x`` and the weight ``w``; the derivative along the step is ``sum w b slope(x, p + eps b)``,
 ``-gap`` at 0.
 """

@@ -1,4 +1,4 @@
-"""Agglomerative clustering: spanning trees of label rows, nearest-neighbour chains, and the union of merges.
+"""Agglomerative clustering: spanning trees of label rows, nearest-neighbor chains, and the union of merges.
 
 Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous.
 """
@@ -101,7 +101,7 @@ def find_root(parent, a):
 
 @jit
 def chain_merges(distances, sizes, method, first, second, heights):
-    """Fill the ``n - 1`` merges of a linkage by nearest-neighbour chains (Murtagh 1985).
+    """Fill the ``n - 1`` merges of a linkage by nearest-neighbor chains (Murtagh 1985).
 
     ``distances`` (n (n - 1) / 2,) float64, condensed as scipy does, are overwritten; ``sizes`` (n,) float64,
     overwritten too, are the numbers of objects that the n points stand for at the start. A merge is of the

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.kernels._jit import jit
-from bigcons.kernels.simplex import minimise_on_simplex
+from bigcons.kernels.simplex import minimize_on_simplex
 
 # Newton steps for one object and visit, and the gap, relative to its total weight, at which they stop.
 MOST_STEPS = 12
@@ -25,7 +25,7 @@ DUST = 1e-15
 
 
 class Cost(NamedTuple):
-    """The cost of one object of K clusters among up to G prototypes, and working space to minimise it."""
+    """The cost of one object of K clusters among up to G prototypes, and working space to minimize it."""
 
     y: np.ndarray
     """(K,): the membership."""
@@ -106,10 +106,10 @@ def kkt_gap(g, y):
 
 
 @jit
-def minimise(cost, n_terms, gap, convex, slope, curvature, search, parameter):
-    """Minimise one object's cost over the simplex, in place in ``cost.y``, from its model there.
+def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
+    """Minimize one object's cost over the simplex, in place in ``cost.y``, from its model there.
 
-    Every step goes towards the minimiser of the quadratic model over the simplex: all the way, so that
+    Every step goes towards the minimizer of the quadratic model over the simplex: all the way, so that
     coordinates which vanish become exactly zero, unless the slope there tells that the model is far off.
     """
     y, step = cost.y, cost.step
@@ -122,7 +122,7 @@ def minimise(cost, n_terms, gap, convex, slope, curvature, search, parameter):
             return
         for k in range(K):
             step[k] = y[k]
-        minimise_on_simplex(cost.A, cost.b, step, K, cost.support, cost.work)
+        minimize_on_simplex(cost.A, cost.b, step, K, cost.support, cost.work)
         promised = 0.0
         for k in range(K):
             step[k] -= y[k]

@@ -62,8 +62,8 @@ def descend(
 
     indptr (n+1,), indices as in a CSR matrix with every pair of the n objects at both ends, and those with
     others at one; observed and weight, float32 like indices: share of agreement and number of partitions
-    behind it; scratch (4, most neighbours).
-    A step costs O(l (K + log n)) for l neighbours, plus the line search.
+    behind it; scratch (4, most neighbors).
+    A step costs O(l (K + log n)) for l neighbors, plus the line search.
     """
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -84,12 +84,12 @@ def descend(
             scratch[2, e] = observed[start + e]
             scratch[3, e] = weight[start + e]
         length = line_search(scratch, m, gap, rows[j, v], parameter)
-        if length <= 0.0:  # a local minimum that is no KKT point: sleep until a neighbour moves
+        if length <= 0.0:  # a local minimum that is no KKT point: sleep until a neighbor moves
             keys[0] = 0.0
             sift_down(keys, items, position, 0)
             continue
-        neighbours = indices[start:stop]
-        take_step(rows, others, j, u, v, length, neighbours, scratch, keys, items, position, slope, parameter)
+        neighbors = indices[start:stop]
+        take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope, parameter)
     return n_steps, pop_steepest(rows, K, keys, items, position)[1]
 
 
@@ -129,7 +129,7 @@ def steepest(rows, i, K):
 
 @jit
 def kkt_gap(rows, i, K):
-    """Return the gap alone, without branches: most calls are for neighbours that will not move now."""
+    """Return the gap alone, without branches: most calls are for neighbors that will not move now."""
     lowest = np.inf
     highest = -np.inf
     for k in range(K):
@@ -152,7 +152,7 @@ def pop_steepest(rows, K, keys, items, position):
 
 
 @jit
-def take_step(rows, others, j, u, v, length, neighbours, scratch, keys, items, position, slope, parameter):
+def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope, parameter):
     """Move ``length`` of object ``j`` from cluster ``v`` to ``u``; bring gradients and queue up to date."""
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -164,8 +164,8 @@ def take_step(rows, others, j, u, v, length, neighbours, scratch, keys, items, p
     rows[j, v] = rest
     for k in range(K):
         rows[j, K + k] = 0.0
-    for e in range(neighbours.shape[0]):
-        i = neighbours[e]
+    for e in range(neighbors.shape[0]):
+        i = neighbors[e]
         p, x, w = scratch[0, e], scratch[2, e], scratch[3, e]
         after = w * slope(x, p + length * scratch[1, e], parameter)
         if i >= n:

@@ -7,7 +7,7 @@ their memberships,
 
 because the mean is the Bregman centroid: ``c_ja`` and ``N_ja``, the sums of ``c_ij`` and ``N_ij`` over the
 group, are gathered from the rows of two tables that the object's labels point at, ``count (B, G)`` and
-``seen (M, G)``. An object is never its own neighbour: its part is taken out of its own group.
+``seen (M, G)``. An object is never its own neighbor: its part is taken out of its own group.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.kernels._jit import jit
-from bigcons.kernels.newton import Cost, cost_for, kkt_gap, minimise, newton_model, set_gradient
+from bigcons.kernels.newton import Cost, cost_for, kkt_gap, minimize, newton_model, set_gradient
 from bigcons.kernels.table_rows import find_rows, sum_rows
 
 # Slots of `totals`.
@@ -28,8 +28,8 @@ N_TOTALS = 3
 class Tables(NamedTuple):
     """What all objects together mean to one. Sizes: G groups, B base clusters, M partitions, K clusters."""
 
-    centres: np.ndarray
-    """(G, K): an object belongs to the group of the centre next to its membership."""
+    centers: np.ndarray
+    """(G, K): an object belongs to the group of the center next to its membership."""
     count: np.ndarray  # type: ignore[assignment] # nobody counts in these tuples
     """(B, padded G): objects of each base cluster, by group."""
     seen: np.ndarray
@@ -55,7 +55,7 @@ class Scratch(NamedTuple):
 @jit
 def scratch_for(tables, M):
     """Return working space for objects of M partitions."""
-    G, K = tables.centres.shape
+    G, K = tables.centers.shape
     width = tables.count.shape[1]
     return Scratch(
         np.empty(M, np.uint64),
@@ -101,21 +101,21 @@ def sweep(
         own = -1
         if not fresh:
             read_row(y_old, i, y)
-            own = nearest(tables.centres, y)
+            own = nearest(tables.centers, y)
         n_terms = list_terms(tables, own, m, s)
         gap = newton_model(s.cost, n_terms, slope, curvature, parameter)
         totals[MAX_GAP] = max(totals[MAX_GAP], gap)
         if gap <= threshold and not fresh:
             copy_row(y_old, y_new, i)
             continue
-        minimise(s.cost, n_terms, gap, convex, slope, curvature, search, parameter)
+        minimize(s.cost, n_terms, gap, convex, slope, curvature, search, parameter)
         round_into(y, y_new, i)
         if differ(y_old, y_new, i) and not fresh:
             totals[N_MOVED] += 1.0
             read_row(y_old, i, y)
             add_object(tables, own, m, -1.0, s)
             read_row(y_new, i, y)
-            add_object(tables, nearest(tables.centres, y), m, 1.0, s)
+            add_object(tables, nearest(tables.centers, y), m, 1.0, s)
 
 
 @jit
@@ -127,7 +127,7 @@ def accumulate(labels, offsets, tables, memberships):
         m = find_rows(labels, i, offsets, width, s.count_at, width, s.seen_at)
         if m > 0:
             read_row(memberships, i, s.cost.y)
-            add_object(tables, nearest(tables.centres, s.cost.y), m, 1.0, s)
+            add_object(tables, nearest(tables.centers, s.cost.y), m, 1.0, s)
 
 
 @jit
@@ -143,7 +143,7 @@ def evaluate(labels, offsets, tables, memberships, totals, value, slope, paramet
         if m == 0:
             continue
         read_row(memberships, i, s.cost.y)
-        n_terms = list_terms(tables, nearest(tables.centres, s.cost.y), m, s)
+        n_terms = list_terms(tables, nearest(tables.centers, s.cost.y), m, s)
         cost = 0.0
         for e in range(n_terms):
             p, x, w = s.cost.terms[0, e], s.cost.terms[2, e], s.cost.terms[3, e]
@@ -165,15 +165,15 @@ def read_row(memberships, i, y):
 
 
 @jit
-def nearest(centres, y):
-    """Return the group of ``y``: the centre next to it in the squared distance, the first of equals."""
-    G, K = centres.shape
+def nearest(centers, y):
+    """Return the group of ``y``: the center next to it in the squared distance, the first of equals."""
+    G, K = centers.shape
     best = 0
     lowest = np.inf
     for a in range(G):
         distance = 0.0
         for k in range(K):
-            d = y[k] - centres[a, k]
+            d = y[k] - centers[a, k]
             distance += d * d
         if distance < lowest:
             lowest = distance
@@ -208,7 +208,7 @@ def add_object(tables, group, m, sign, s):
 @jit
 def list_terms(tables, own, m, s):
     """List the groups that one object meets, its own part in group ``own`` taken out; return how many."""
-    G, K = tables.centres.shape
+    G, K = tables.centers.shape
     n_terms = 0
     for a in range(G):
         mine = 1.0 if a == own else 0.0
@@ -230,7 +230,7 @@ def list_terms(tables, own, m, s):
 
 @jit
 def set_uniform(y):
-    """Set ``y`` to the centre of the simplex."""
+    """Set ``y`` to the center of the simplex."""
     for k in range(y.shape[0]):
         y[k] = 1.0 / y.shape[0]
 

@@ -1,4 +1,4 @@
-"""Small convex quadratic programmes on the simplex, solved exactly by an active-set method."""
+"""Small convex quadratic programs on the simplex, solved exactly by an active-set method."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ RIDGE = 1e-8
 
 
 @leaf
-def minimise_on_simplex(A, b, y, K, support, work):
-    """Minimise ``y'Ay - 2b'y`` over the first ``K`` coordinates of the simplex, in place, from the face that
+def minimize_on_simplex(A, b, y, K, support, work):
+    """Minimize ``y'Ay - 2b'y`` over the first ``K`` coordinates of the simplex, in place, from the face that
     ``y`` lies on; return half the gradient there.
 
     ``A`` (K, K) symmetric positive semidefinite, ``b`` (K,), ``y`` (K,) feasible, all of which may be longer.
     ``support`` (K,) int64 and ``work`` (K, K + 2) are scratch. Primal active-set method (Nocedal and Wright
-    2006, section 16.5): minimise on the current face, walk there until a coordinate reaches zero, and when
+    2006, section 16.5): minimize on the current face, walk there until a coordinate reaches zero, and when
     the face is exhausted admit the coordinate of steepest descent. Coordinates off the final face are exactly
     zero. O(K |face| + |face|^3) a round, with as many rounds as coordinates change; never rises.
     """
@@ -33,7 +33,7 @@ def minimise_on_simplex(A, b, y, K, support, work):
     level = np.inf  # if the rounds run out before the face is exhausted
     for _ in range(4 * K + 8):  # finite in exact arithmetic; the cap guards against cycling by rounding
         if n_support > 1:
-            level = minimise_on_face(A, b, ridge, support, n_support, work)
+            level = minimize_on_face(A, b, ridge, support, n_support, work)
             dropped = walk_to(y, support, n_support, work)
             if dropped >= 0:
                 n_support -= 1
@@ -52,8 +52,8 @@ def minimise_on_simplex(A, b, y, K, support, work):
 
 
 @leaf
-def minimise_on_face(A, b, ridge, support, m, work):
-    """Minimise over ``{y : sum y = 1, y = 0 off the face}`` ignoring ``y >= 0``; the result is ``work[:m,
+def minimize_on_face(A, b, ridge, support, m, work):
+    """Minimize over ``{y : sum y = 1, y = 0 off the face}`` ignoring ``y >= 0``; the result is ``work[:m,
     0]``. Return half the gradient there, the same in all coordinates of the face.
 
     With ``LDL' = A`` on the face, ``y = A^-1 b + lam A^-1 1`` where ``lam`` makes the sum one. Divides once a

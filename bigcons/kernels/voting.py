@@ -55,7 +55,7 @@ def mark_majorities(T, offsets, majority):
 
 
 @jit
-def normalise_rows(rows):
+def normalize_rows(rows):
     """Scale the rows of a float64 matrix to unit length, in place; rows of zeros stay."""
     for i in range(rows.shape[0]):
         squares = 0.0
@@ -68,10 +68,10 @@ def normalise_rows(rows):
 
 
 @jit
-def nearest_centres(rows, counted, centres, assigned, sums, sizes):
-    """Set ``assigned`` (n,) int32 to the nearest of the centres (K, d), the lowest number on a tie.
+def nearest_centers(rows, counted, centers, assigned, sums, sizes):
+    """Set ``assigned`` (n,) int32 to the nearest of the centers (K, d), the lowest number on a tie.
 
-    Rows (n, d) for which ``counted`` is true add to sums (K, d) and sizes (K,) of their centre; returns the
+    Rows (n, d) for which ``counted`` is true add to sums (K, d) and sizes (K,) of their center; returns the
     sum of their squared distances. Others get -1.
     """
     inertia = 0.0
@@ -80,10 +80,10 @@ def nearest_centres(rows, counted, centres, assigned, sums, sizes):
             assigned[i] = -1
             continue
         best, smallest = 0, np.inf
-        for k in range(centres.shape[0]):
+        for k in range(centers.shape[0]):
             distance = 0.0
-            for d in range(centres.shape[1]):
-                distance += (rows[i, d] - centres[k, d]) ** 2
+            for d in range(centers.shape[1]):
+                distance += (rows[i, d] - centers[k, d]) ** 2
             if distance < smallest:
                 best, smallest = k, distance
         assigned[i] = best

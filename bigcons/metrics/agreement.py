@@ -78,7 +78,7 @@ def adjusted_rand(truth: Any, labels: Any) -> float:
 
 
 def van_dongen(a: Any, b: Any) -> float:
-    """Return the normalised van Dongen distance: the share of objects to move to make each the other.
+    """Return the normalized van Dongen distance: the share of objects to move to make each the other.
 
     ``1 - (sum of row maxima + sum of column maxima) / 2n`` of the contingency table (Nguyen and Caruana
     2007, section 5). A symmetric distance in [0, 1), 0 if equal up to names.

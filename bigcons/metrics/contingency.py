@@ -1,7 +1,7 @@
 """The contingency table of two clusterings, which most criteria need and nothing else.
 
 Labels are folded block by block, so that they may be long, memory-mapped or in Zarr. Labels are whole
-numbers or text; negative numbers, None and NaN are missing, and objects labelled in both clusterings
+numbers or text; negative numbers, None and NaN are missing, and objects labeled in both clusterings
 are what is compared.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import format_size, row_blocks
-from bigcons.stores.relabel import Encoding, Learner
+from bigcons.tables.relabel import Encoding, Learner
 
 BLOCK_ROWS = 1 << 20
 MAX_TABLE_BYTES = 1 << 30
@@ -26,7 +26,7 @@ def contingency(a: Any, b: Any) -> np.ndarray:
     ``a`` and ``b`` are ``(n_objects,)`` labels. Rows and columns follow the labels in ascending order;
     labels that no compared object has are left out, so every row and column has an object.
 
-    Raises InvalidInputError if the lengths differ or no object is labelled in both.
+    Raises InvalidInputError if the lengths differ or no object is labeled in both.
     """
     return compared_table(LabelColumn("a", a), LabelColumn("b", b))
 
@@ -73,7 +73,7 @@ def _sliceable(labels: Any) -> Any:
 
 
 def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
-    """Return the contingency of two columns over the objects labelled in both."""
+    """Return the contingency of two columns over the objects labeled in both."""
     _check_lengths(a, b)
     shape = (a.n_clusters, b.n_clusters)
     check_size(shape)

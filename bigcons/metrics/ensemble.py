@@ -28,7 +28,7 @@ def anmi(x: Any, labels: Any, *, client: object = None) -> float:
     (Strehl and Ghosh 2002, section 2, for labels that may be missing). In [0, 1].
 
     One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per task.
-    Raises InvalidInputError if the lengths differ or no object is labelled in both.
+    Raises InvalidInputError if the lengths differ or no object is labeled in both.
     """
     return average_criterion("nmi", x, labels, weighted=True, client=client)
 
@@ -56,7 +56,7 @@ def average_criterion(
 
     Each value is over the objects that the partition and ``labels`` label; partitions without such an object
     are left out. One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per
-    task. Raises InvalidInputError if the lengths differ or no object is labelled in both.
+    task. Raises InvalidInputError if the lengths differ or no object is labeled in both.
     """
     if isinstance(criterion, str):
         check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))

@@ -24,8 +24,8 @@ def learning_curve(
 ) -> np.ndarray:
     """Return how far above chance a method is on samples of several sizes ``(n_sizes, n_repetitions)``.
 
-    The NMI of its labels with ``truth`` less the NMI of a random labelling, which on small samples is far
-    from 0 (Strehl and Ghosh 2002, robust centralised clustering). The random labelling has as many clusters,
+    The NMI of its labels with ``truth`` less the NMI of a random labeling, which on small samples is far
+    from 0 (Strehl and Ghosh 2002, robust centralised clustering). The random labeling has as many clusters,
     all equally likely.
 
     Parameters
@@ -40,7 +40,7 @@ def learning_curve(
     n_repetitions
         Samples of each size.
     random_state
-        Seed of the samples, of the random labellings, and of the seeds that ``cluster`` gets.
+        Seed of the samples, of the random labelings, and of the seeds that ``cluster`` gets.
 
     Raises InvalidInputError if a size exceeds the number of objects with a class.
     """

@@ -111,10 +111,10 @@ class _MembershipRows:
         if not isinstance(self._source, Consensus):
             return simplex_rows("memberships", self._source, block, self.n_clusters)
         labels = self._source.read_labels(block.start, block.stop)
-        labelled = np.flatnonzero(labels >= 0)
+        labeled = np.flatnonzero(labels >= 0)
         rows = np.zeros((block.n_rows, self.n_clusters))
         if self._source.has_memberships:
-            rows[labelled] = self._source.read_memberships(block.start, block.stop)[labelled]
+            rows[labeled] = self._source.read_memberships(block.start, block.stop)[labeled]
         else:
-            rows[labelled, labels[labelled]] = 1.0
+            rows[labeled, labels[labeled]] = 1.0
         return rows

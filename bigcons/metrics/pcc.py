@@ -60,7 +60,7 @@ def pcc_objective(
                 f"constant=False with divergence={chosen.label!r}; only 'l2' has such a constant."
             )
         with open_engine(client) as engine:
-            return _factorised(ensemble, memberships, weights, engine)
+            return _factorized(ensemble, memberships, weights, engine)
     if ensemble.n_objects > MOST_OBJECTS_PAIR_BY_PAIR:
         n = ensemble.n_objects
         raise InvalidInputError(
@@ -92,8 +92,8 @@ def _over_table(table: PairTable, rows: np.ndarray, divergence: CompiledDivergen
     return float(over_pairs(i, j, n_agree, n_seen, rows, value, parameter))
 
 
-def _factorised(ensemble: Ensemble, memberships: Any, weights: Any, engine: Engine) -> float:
-    from bigcons.coassociation.factorised import Weights, add_states, state_of_block
+def _factorized(ensemble: Ensemble, memberships: Any, weights: Any, engine: Engine) -> float:
+    from bigcons.coassociation.factorized import Weights, add_states, state_of_block
 
     counted = None if weights is None else Weights.of(weights, ensemble.offsets)
 

@@ -16,7 +16,10 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.stores import manifest
+from bigcons.storage import manifest
+from bigcons.storage.place import Place, StorePath
+from bigcons.storage.places import place_of
+from bigcons.storage.zarr_arrays import open_array
 from bigcons.stores.consensus_writer import (
     POISON,
     ConsensusRows,
@@ -28,9 +31,6 @@ from bigcons.stores.consensus_writer import (
 )
 from bigcons.stores.exporting import Columns, export_columns
 from bigcons.stores.facts import facts_table
-from bigcons.stores.place import Place, StorePath
-from bigcons.stores.places import place_of
-from bigcons.stores.zarr_arrays import open_array
 
 KIND = "consensus"
 CHUNK_ROWS = 65_536
@@ -166,7 +166,7 @@ class Consensus:
 
     @property
     def labels(self) -> np.ndarray:
-        """All labels, ``(n_objects,)`` int32, -1 for objects no partition labelled. Reads the array."""
+        """All labels, ``(n_objects,)`` int32, -1 for objects no partition labeled. Reads the array."""
         return self.read_labels(0, self.n_objects)
 
     @property
@@ -203,7 +203,7 @@ class Consensus:
     def export(self, path: StorePath, *, memberships: bool = False, overwrite: bool = False) -> None:
         """Write the labels to a .parquet, .csv or .npy on a disk, in the order of the objects.
 
-        The column ``label`` is int32, -1 for objects no partition labelled; ``memberships`` adds float32
+        The column ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32
         columns ``cluster_0``, ``cluster_1``, ... An .npy is the array of labels ``(n_objects,)``, with
         memberships one of records with these fields. Memory is that of a few blocks; the file is there as a
         whole or not at all. One of labels alone can be imported, as an ensemble of one partition.
@@ -247,27 +247,27 @@ class Consensus:
     def verify(self) -> dict[str, Any]:
         """Read every row, compare its checksum and its values with the promise, and report.
 
-        Returns ``{"kind", "path", "n_objects", "n_blocks", "n_unlabelled"}``; raises CorruptStoreError at
+        Returns ``{"kind", "path", "n_objects", "n_blocks", "n_unlabeled"}``; raises CorruptStoreError at
         the first block that is not as written, or whose memberships leave the simplex.
         """
-        n_unlabelled = 0
+        n_unlabeled = 0
         for block, checksum in zip(self.blocks(), self._checksums, strict=True):
             labels = self.read_labels(block.start, block.stop)
             memberships = self.read_memberships(block.start, block.stop) if self.has_memberships else None
             if rows_checksum(labels, memberships) != checksum:
                 raise self._corrupt(block.start, block.stop, "differ from their checksum")
-            labelled = labels >= 0
+            labeled = labels >= 0
             if (labels >= self.n_clusters).any():
                 raise self._corrupt(block.start, block.stop, "are no labels of the clusters")
-            if memberships is not None and not _on_simplex(memberships[labelled]):
+            if memberships is not None and not _on_simplex(memberships[labeled]):
                 raise self._corrupt(block.start, block.stop, "are no memberships of the clusters")
-            n_unlabelled += int(np.count_nonzero(~labelled))
+            n_unlabeled += int(np.count_nonzero(~labeled))
         return {
             "kind": KIND,
             "path": self.path,
             "n_objects": self.n_objects,
             "n_blocks": len(self._checksums),
-            "n_unlabelled": n_unlabelled,
+            "n_unlabeled": n_unlabeled,
         }
 
     def _read(self, name: str, start: int, stop: int) -> np.ndarray:

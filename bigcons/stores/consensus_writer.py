@@ -12,8 +12,8 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
 from bigcons.schema import CONSENSUS, ArraySpec
-from bigcons.stores.places import Place
-from bigcons.stores.zarr_arrays import create_array, create_group, open_array
+from bigcons.storage.places import Place
+from bigcons.storage.zarr_arrays import create_array, create_group, open_array
 
 # fill values that are never data, so that a lost chunk cannot pass for some
 POISON = {"labels": int(np.iinfo(np.int32).min), "memberships": -1.0}

@@ -59,7 +59,7 @@ class Described:
     @property
     def missing_share(self) -> float:
         """Share of the labels that are missing, counted when they were written."""
-        return 1.0 - int(self._head.n_labelled.sum()) / (self.n_objects * self.n_partitions)
+        return 1.0 - int(self._head.n_labeled.sum()) / (self.n_objects * self.n_partitions)
 
     @property
     def dtype(self) -> np.dtype:

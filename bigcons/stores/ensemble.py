@@ -11,14 +11,15 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import parse_size
-from bigcons.stores import growing, manifest
+from bigcons.storage import manifest
+from bigcons.storage.place import StorePath
+from bigcons.storage.places import place_of
+from bigcons.stores import growing
 from bigcons.stores.described import Described
-from bigcons.stores.importing import warn_of_suspects
 from bigcons.stores.label_store import Categories, Head, StoredLabels, open_labels
 from bigcons.stores.making import read_labels, store_labels
-from bigcons.stores.place import StorePath
-from bigcons.stores.places import place_of
-from bigcons.stores.sources import ColumnsSource, LabelSource, open_source
+from bigcons.tables.importing import warn_of_suspects
+from bigcons.tables.sources import ColumnsSource, LabelSource, open_source
 from bigcons.validation import check_choice, check_int
 
 

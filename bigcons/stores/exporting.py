@@ -9,9 +9,9 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.progress import progress
-from bigcons.stores.new_file import new_file
-from bigcons.stores.place import StorePath
-from bigcons.stores.places import local_path
+from bigcons.storage.new_file import new_file
+from bigcons.storage.place import StorePath
+from bigcons.storage.places import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block, row_blocks
-from bigcons.stores.feature_sources import Piece, Source, open_source
+from bigcons.tables.feature_sources import Piece, Source, open_source
 
 MAX_CATEGORIES = 1000
 """Columns with more distinct values are text, not categories (an arbitrary line)."""
@@ -30,7 +30,7 @@ def open_features(source: object) -> Features:
 
     Numbers and booleans are taken as they are. Columns of categories (text, dictionary and
     categorical types) become whole numbers: the position of the value among the sorted distinct
-    values of the column, as Lourenço et al. 2015 discretise the symbolic attributes of KDD Cup 1999.
+    values of the column, as Lourenço et al. 2015 discretize the symbolic attributes of KDD Cup 1999.
 
     Cost: nothing is read but the head of the source, except that a first pass reads the columns of
     categories, and all of a source that does not know how many rows it has (CSV, dask.dataframe).

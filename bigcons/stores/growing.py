@@ -13,9 +13,14 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
 from bigcons.progress import Progress, progress
-from bigcons.stores import manifest
-from bigcons.stores.importing import (
-    Learnt,
+from bigcons.storage import manifest
+from bigcons.storage.locks import writer_lock
+from bigcons.storage.place import Place, StorePath
+from bigcons.storage.places import DiskPlace
+from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, StoredLabels, open_labels
+from bigcons.stores.label_writer import LabelWriter, sweep
+from bigcons.tables.importing import (
+    Learned,
     check_distinct,
     default_chunk_rows,
     encode,
@@ -24,13 +29,8 @@ from bigcons.stores.importing import (
     partition_names,
     rechunk,
 )
-from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, StoredLabels, open_labels
-from bigcons.stores.label_writer import LabelWriter, sweep
-from bigcons.stores.locks import writer_lock
-from bigcons.stores.place import Place, StorePath
-from bigcons.stores.places import DiskPlace
-from bigcons.stores.relabel import Encoding
-from bigcons.stores.sources import LabelSource, ReorderedSource
+from bigcons.tables.relabel import Encoding
+from bigcons.tables.sources import LabelSource, ReorderedSource
 
 
 class Growth(NamedTuple):
@@ -76,12 +76,12 @@ def _reported(blocks: Iterable[np.ndarray], listener: Progress) -> Iterator[np.n
         listener.advance(len(block))
 
 
-def gather(source: LabelSource, learnt: Learnt) -> np.ndarray:
+def gather(source: LabelSource, learned: Learned) -> np.ndarray:
     """Return the codes of all objects of ``source`` in one array ``(n_objects, n_partitions)``."""
-    dtype = label_dtype([len(encoding.values) for encoding in learnt.encodings])
-    labels = np.empty((learnt.n_objects, source.n_partitions), dtype)
+    dtype = label_dtype([len(encoding.values) for encoding in learned.encodings])
+    labels = np.empty((learned.n_objects, source.n_partitions), dtype)
     start = 0
-    for block in encode(source, learnt.encodings, dtype):
+    for block in encode(source, learned.encodings, dtype):
         labels[start : start + len(block)] = block
         start += len(block)
     return labels
@@ -98,13 +98,13 @@ def more_objects(head: Head, categories: Categories, source: LabelSource) -> Gro
         np.arange(k) if values is None else values
         for k, values in zip(head.n_clusters, categories, strict=True)
     ]
-    learnt = learn(source, head.names, known=known)
-    encodings = learnt.encodings
+    learned = learn(source, head.names, known=known)
+    encodings = learned.encodings
     grown = head._replace(
-        n_objects=head.n_objects + learnt.n_objects,
+        n_objects=head.n_objects + learned.n_objects,
         n_clusters=np.array([len(encoding.values) for encoding in encodings]),
-        n_labelled=head.n_labelled + [encoding.n_labelled for encoding in encodings],
-        provenance=_appended(head, objects=learnt.n_objects),
+        n_labeled=head.n_labeled + [encoding.n_labeled for encoding in encodings],
+        provenance=_appended(head, objects=learned.n_objects),
     )
     return Growth(grown, [e.categories for e in encodings], label_dtype(grown.n_clusters), encodings)
 
@@ -117,17 +117,17 @@ def more_partitions(
         names = [f"p{len(head.names) + u}" for u in range(source.n_partitions)]
     names = partition_names(source, names, first=len(head.names))
     check_distinct([*head.names, *names])
-    learnt = learn(source, names)
-    if learnt.n_objects != head.n_objects:
+    learned = learn(source, names)
+    if learned.n_objects != head.n_objects:
         raise InvalidInputError(
-            f"labels has {learnt.n_objects} objects but the ensemble has {head.n_objects}; "
+            f"labels has {learned.n_objects} objects but the ensemble has {head.n_objects}; "
             "give one row for each, -1 where the label is missing."
         )
-    encodings = learnt.encodings
+    encodings = learned.encodings
     grown = head._replace(
         names=[*head.names, *names],
         n_clusters=np.append(head.n_clusters, [len(encoding.values) for encoding in encodings]),
-        n_labelled=np.append(head.n_labelled, [encoding.n_labelled for encoding in encodings]),
+        n_labeled=np.append(head.n_labeled, [encoding.n_labeled for encoding in encodings]),
         provenance=_appended(head, partitions=source.n_partitions),
     )
     categories = [*categories, *(encoding.categories for encoding in encodings)]

@@ -12,10 +12,10 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.schema import ENSEMBLE, MISSING
-from bigcons.stores import manifest
-from bigcons.stores.place import Place
-from bigcons.stores.shared_chunks import read_shared
-from bigcons.stores.zarr_arrays import (
+from bigcons.storage import manifest
+from bigcons.storage.place import Place
+from bigcons.storage.shared_chunks import read_shared
+from bigcons.storage.zarr_arrays import (
     MAX_CHUNK_BYTES,
     damaged,
     metadata_checksum,
@@ -37,7 +37,7 @@ class Head(NamedTuple):
     names: list[str]
     n_clusters: np.ndarray
     """``(n_partitions,)`` int64"""
-    n_labelled: np.ndarray
+    n_labeled: np.ndarray
     """``(n_partitions,)`` int64: how many objects each partition labels"""
     chunk_rows: int
     provenance: dict[str, Any]
@@ -106,16 +106,16 @@ class StoredLabels:
     def verify(self) -> int:
         """Read everything and compare it with the manifest; return the number of chunks."""
         self.categories()
-        n_labelled = np.zeros(len(self.head.names), np.int64)
+        n_labeled = np.zeros(len(self.head.names), np.int64)
         present = [np.zeros(k, bool) for k in self.head.n_clusters]
         for row, start in enumerate(range(0, self.head.n_objects, self.head.chunk_rows)):
             block = self.read(start, min(start + self.head.chunk_rows, self.head.n_objects))
             if tile_checksums(block, self.chunk_columns) != self.checksums[row].tolist():
                 raise self._broken(start, start + len(block), "a chunk is not the one that was written")
-            n_labelled += np.count_nonzero(block != MISSING, axis=0)
+            n_labeled += np.count_nonzero(block != MISSING, axis=0)
             for u, found in enumerate(present):
                 found[block[:, u][block[:, u] >= 0]] = True
-        if not np.array_equal(n_labelled, self.head.n_labelled) or not all(found.all() for found in present):
+        if not np.array_equal(n_labeled, self.head.n_labeled) or not all(found.all() for found in present):
             raise CorruptStoreError(f"{self.path} has labels that its manifest does not count; {_RESTORE}")
         for link in self.path.links():
             raise CorruptStoreError(f"{link} is a link that may leave the store; copy the data in its place.")
@@ -200,12 +200,12 @@ def _stamp(path: Place) -> Hashable:
 def _read_head(body: dict[str, Any]) -> Head:
     n_objects = _natural(body["n_objects"])
     names = [str(name) for name in body["names"]]
-    n_clusters, n_labelled = (np.array(body[key], np.int64) for key in ("n_clusters", "n_labelled"))
-    _check(len(names) > 0 and n_clusters.shape == n_labelled.shape == (len(names),), "the number of names")
-    _check(bool((n_clusters >= 1).all() and (n_labelled >= 1).all()), "the number of clusters")
-    _check(bool((n_labelled <= n_objects).all()), "the number of labels")
+    n_clusters, n_labeled = (np.array(body[key], np.int64) for key in ("n_clusters", "n_labeled"))
+    _check(len(names) > 0 and n_clusters.shape == n_labeled.shape == (len(names),), "the number of names")
+    _check(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
+    _check(bool((n_labeled <= n_objects).all()), "the number of labels")
     _check(isinstance(body["provenance"], dict), "the provenance")
-    return Head(n_objects, names, n_clusters, n_labelled, _natural(body["chunk_rows"]), body["provenance"])
+    return Head(n_objects, names, n_clusters, n_labeled, _natural(body["chunk_rows"]), body["provenance"])
 
 
 def _check(true: bool, what: str) -> None:

@@ -16,7 +16,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
-from bigcons.stores import manifest
+from bigcons.storage import manifest
+from bigcons.storage.place import Place
+from bigcons.storage.places import DiskPlace
+from bigcons.storage.zarr_arrays import METADATA, create_array, create_group, metadata_checksum
 from bigcons.stores.label_store import (
     KIND,
     Categories,
@@ -26,9 +29,6 @@ from bigcons.stores.label_store import (
     labels_name,
     tile_checksums,
 )
-from bigcons.stores.place import Place
-from bigcons.stores.places import DiskPlace
-from bigcons.stores.zarr_arrays import METADATA, create_array, create_group, metadata_checksum
 
 
 class LabelWriter:
@@ -92,7 +92,7 @@ class LabelWriter:
             "n_partitions": len(head.names),
             "names": head.names,
             "n_clusters": head.n_clusters,
-            "n_labelled": head.n_labelled,
+            "n_labeled": head.n_labeled,
             "provenance": head.provenance,
             "generation": self.generation,
             "dtype": self.dtype.name,

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from bigcons.storage.place import StorePath
 from bigcons.stores import growing
-from bigcons.stores.importing import (
-    Learnt,
+from bigcons.stores.label_store import Categories, Head
+from bigcons.tables.importing import (
+    Learned,
     chunk_rows_within,
     default_chunk_rows,
     encode,
@@ -18,9 +20,7 @@ from bigcons.stores.importing import (
     partition_names,
     rows_per_read,
 )
-from bigcons.stores.label_store import Categories, Head
-from bigcons.stores.place import StorePath
-from bigcons.stores.sources import LabelSource
+from bigcons.tables.sources import LabelSource
 from bigcons.validation import check_int
 
 
@@ -32,9 +32,9 @@ def read_labels(
     known: Sequence[np.ndarray] | None = None,
 ) -> tuple[np.ndarray, Head, Categories]:
     """Return the labels of a source, their head and their categories; codes stand behind ``known`` values."""
-    learnt = learn(source, partition_names(source, names), known=known)
-    labels = growing.gather(source, learnt)
-    return labels, _head(learnt, provenance), [e.categories for e in learnt.encodings]
+    learned = learn(source, partition_names(source, names), known=known)
+    labels = growing.gather(source, learned)
+    return labels, _head(learned, provenance), [e.categories for e in learned.encodings]
 
 
 def store_labels(
@@ -48,22 +48,22 @@ def store_labels(
 ) -> None:
     """Store the labels of a source, read twice, within a ``budget`` of bytes; see `import_labels`."""
     rows = rows_per_read(source, budget)
-    learnt = learn(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
-    dtype = label_dtype([len(encoding.values) for encoding in learnt.encodings])
+    learned = learn(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
+    dtype = label_dtype([len(encoding.values) for encoding in learned.encodings])
     if chunk_rows is None:
-        chunk_rows = chunk_rows_within(learnt.n_objects, dtype.itemsize * source.n_partitions, budget)
-    head = _head(learnt, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
-    categories = [encoding.categories for encoding in learnt.encodings]
-    blocks = encode(source, learnt.encodings, dtype, rows)
+        chunk_rows = chunk_rows_within(learned.n_objects, dtype.itemsize * source.n_partitions, budget)
+    head = _head(learned, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    categories = [encoding.categories for encoding in learned.encodings]
+    blocks = encode(source, learned.encodings, dtype, rows)
     growing.write_store(out, blocks, head, categories, dtype, overwrite)
 
 
-def _head(learnt: Learnt, provenance: dict[str, Any]) -> Head:
+def _head(learned: Learned, provenance: dict[str, Any]) -> Head:
     return Head(
-        learnt.n_objects,
-        [encoding.name for encoding in learnt.encodings],
-        np.array([len(encoding.values) for encoding in learnt.encodings], np.int64),
-        np.array([encoding.n_labelled for encoding in learnt.encodings], np.int64),
-        default_chunk_rows(learnt.n_objects),
+        learned.n_objects,
+        [encoding.name for encoding in learned.encodings],
+        np.array([len(encoding.values) for encoding in learned.encodings], np.int64),
+        np.array([encoding.n_labeled for encoding in learned.encodings], np.int64),
+        default_chunk_rows(learned.n_objects),
         provenance,
     )

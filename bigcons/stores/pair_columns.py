@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.schema import PAIRS
-from bigcons.stores.place import Place
+from bigcons.storage.place import Place
 
 
 class ColumnWriter:

@@ -9,9 +9,9 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, StoreNotFoundError
 from bigcons.schema import PAIRS
-from bigcons.stores import manifest
+from bigcons.storage import manifest
+from bigcons.storage.place import Place, StorePath
 from bigcons.stores.pair_columns import ColumnWriter
-from bigcons.stores.place import Place, StorePath
 from bigcons.stores.symmetric import MAX_OBJECTS, Rows
 from bigcons.validation import check_choice, check_int
 
@@ -40,7 +40,7 @@ def write_pairs(
     overwrite: bool,
 ) -> None:
     """Write consecutive blocks of rows, all or nothing; the manifest gets the ``facts`` besides."""
-    from bigcons.stores.zarr_arrays import create_group
+    from bigcons.storage.zarr_arrays import create_group
 
     dtypes = dict.fromkeys(PAIRS, counts_dtype) | {
         "indptr": np.dtype(np.int64),
@@ -97,7 +97,7 @@ def _expected(path: Place, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int
 
 
 def _open_array(path: Place, expected: tuple[tuple[int, ...], str]) -> Any:
-    from bigcons.stores.zarr_arrays import open_array
+    from bigcons.storage.zarr_arrays import open_array
 
     try:
         array = open_array(path)

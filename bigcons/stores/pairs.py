@@ -15,11 +15,11 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block, format_size, row_blocks
+from bigcons.storage.place import StorePath
+from bigcons.storage.places import place_of
 from bigcons.stores.facts import facts_table
 from bigcons.stores.pair_columns import checksum, poison
 from bigcons.stores.pair_store import KIND, RESTORE, open_pairs, write_pairs
-from bigcons.stores.place import StorePath
-from bigcons.stores.places import place_of
 from bigcons.stores.symmetric import (
     Edges,
     Rows,
@@ -38,7 +38,7 @@ ENTRIES_PER_BLOCK = 1 << 22
 class PairTable:
     """Pairs of objects and how many partitions put them together (``n_agree``) of how many see both.
 
-    As compressed sparse rows: row ``r`` has the neighbours ``indices[indptr[r]:indptr[r + 1]]`` in
+    As compressed sparse rows: row ``r`` has the neighbors ``indices[indptr[r]:indptr[r + 1]]`` in
     ascending order, with the counts at the same places; every pair is in the rows of both of its
     objects. ``indptr`` ``(n_objects + 1,)`` int64; ``indices`` ``(2 n_pairs,)`` int32; ``n_agree`` and
     ``n_seen`` ``(2 n_pairs,)`` uint8 or, for counts above 254, uint16. Pairs that no partition sees

@@ -8,7 +8,7 @@ import pytest
 
 from bigcons import PairTable
 from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
-from bigcons.stores import manifest
+from bigcons.storage import manifest
 from bigcons.stores.pair_columns import ColumnWriter
 
 N_OBJECTS = 40

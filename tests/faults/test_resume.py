@@ -22,13 +22,13 @@ from click.testing import CliRunner
 from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.cli.group import main
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import CorruptStoreError, InvalidInputError, LockedStoreError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreLockedError
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
-from bigcons.solvers.workspace import open_workspace
-from bigcons.stores.checkpoint import Snapshots
-from bigcons.stores.places import DiskPlace
-from tests.solves import SOLVES, bits, parameters, store_data
+from bigcons.solving.workspace import open_workspace
+from bigcons.storage.checkpoint import Snapshots
+from bigcons.storage.places import DiskPlace
+from tests.support.solves import SOLVES, bits, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
 
@@ -36,7 +36,7 @@ PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
 CHILD = """
 import os, signal, sys
 from bigcons import PCC
-from bigcons.stores.checkpoint import FileBlocks, Snapshots
+from bigcons.storage.checkpoint import FileBlocks, Snapshots
 what, at, ensemble, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 kind, name = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}[what]
 original, calls = getattr(kind, name), [0]
@@ -54,7 +54,7 @@ DEATHS = """
 import json, os, signal, sys
 from pathlib import Path
 from bigcons import PCC
-from bigcons.stores.checkpoint import FileBlocks, Snapshots
+from bigcons.storage.checkpoint import FileBlocks, Snapshots
 
 def dying_at(kind, name, at):
     original, calls = getattr(kind, name), [0]
@@ -98,7 +98,7 @@ def die(what: str, at: int, ensemble: Path, out: Path) -> None:
     assert process.returncode == -signal.SIGKILL, process.stderr
 
 
-@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabelledObjectsWarning")
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
 @pytest.mark.parametrize("solve", SOLVES)
 def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, tmp_path: Path) -> None:
     store_data(tmp_path)
@@ -203,13 +203,13 @@ class InterruptAt:
 N_BLOCKS = 5
 # what is interrupted in which call, and the passes that are then kept
 MOMENTS = {
-    "survey": ("bigcons.solvers.pcc.estimator.take_survey", 1, None),
-    "starts": ("bigcons.solvers.pcc.streamed.solve_subsample", 1, None),
-    "extension": ("bigcons.stores.checkpoint.FileBlocks.write", 3, None),
-    "first commit": ("bigcons.stores.checkpoint.Snapshots.save", 1, None),
-    "pass 1": ("bigcons.stores.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),
-    "second commit": ("bigcons.stores.checkpoint.Snapshots.save", 2, 0),
-    "pass 2": ("bigcons.stores.checkpoint.FileBlocks.write", 2 * N_BLOCKS + 3, 1),
+    "survey": ("bigcons.methods.pcc.estimator.take_survey", 1, None),
+    "starts": ("bigcons.methods.pcc.streamed.solve_subsample", 1, None),
+    "extension": ("bigcons.storage.checkpoint.FileBlocks.write", 3, None),
+    "first commit": ("bigcons.storage.checkpoint.Snapshots.save", 1, None),
+    "pass 1": ("bigcons.storage.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),
+    "second commit": ("bigcons.storage.checkpoint.Snapshots.save", 2, 0),
+    "pass 2": ("bigcons.storage.checkpoint.FileBlocks.write", 2 * N_BLOCKS + 3, 1),
     "results": ("bigcons.stores.consensus_writer.ConsensusRows.write", 2, "all"),
 }
 
@@ -343,7 +343,7 @@ def test_resume__that_fails_says_once_how_to_go_on(
     elif failure == "full disk":
         monkeypatch.setattr(DiskPlace, "write", full_disk)
     else:
-        monkeypatch.setattr("bigcons.solvers.base.Recoding", Mock(side_effect=KeyboardInterrupt))
+        monkeypatch.setattr("bigcons.solving.estimator.Recoding", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises((KeyboardInterrupt, StoreError, InvalidInputError)):
         model.fit(stored, out=out)
     assert kept(caplog) == 1
@@ -368,7 +368,7 @@ def test_fit__refuses_an_output_that_another_solve_works_on(tmp_path):
         workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
         kept = sorted(partial.rglob("*"))
         for resume in (False, True):
-            with pytest.raises(LockedStoreError, match=r"c\.zarr\.partial is being written by another"):
+            with pytest.raises(StoreLockedError, match=r"c\.zarr\.partial is being written by another"):
                 PCC(**PARAMETERS, resume=resume).fit(ensemble, out=out)
         assert sorted(partial.rglob("*")) == kept != []
     PCC(**PARAMETERS).fit(ensemble, out=out)

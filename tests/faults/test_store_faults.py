@@ -15,10 +15,11 @@ import pytest
 import zarr
 
 from bigcons import Ensemble
-from bigcons.errors import CorruptStoreError, LockedStoreError, StoreError
-from bigcons.stores import label_store, label_writer, manifest
-from bigcons.stores.locks import writer_lock
-from tests.stores import names_in
+from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
+from bigcons.storage import manifest
+from bigcons.storage.locks import writer_lock
+from bigcons.stores import label_store, label_writer
+from tests.support.stores import names_in
 
 LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))
 WIDE = np.random.default_rng(1).integers(-1, 300, (4000, 30))
@@ -161,7 +162,7 @@ def change_manifest(store, **changes):
         {"n_clusters": [2, 10**6]},
         {"n_clusters": [0, 2]},
         {"n_clusters": [2, 2**80]},
-        {"n_labelled": [3, 4]},
+        {"n_labeled": [3, 4]},
         {"dtype": "object"},
         {"dtype": "float32"},
         {"dtype": "int64"},
@@ -261,9 +262,9 @@ def test_open__while_another_appends(store, monkeypatch):
 
 def test_append__is_refused_while_another_writes(store):
     ensemble = Ensemble.open(store, "a")
-    with writer_lock(store), pytest.raises(LockedStoreError, match="wait until it is done"):
+    with writer_lock(store), pytest.raises(StoreLockedError, match="wait until it is done"):
         ensemble.append_objects(ensemble.read(0, 5))
-    with writer_lock(store), pytest.raises(LockedStoreError):
+    with writer_lock(store), pytest.raises(StoreLockedError):
         ensemble.save(store, overwrite=True)
     assert ensemble.verify()["ok"]
 
@@ -299,7 +300,7 @@ CHILD = """
 import sys
 import numpy as np
 from bigcons import Ensemble
-from tests.stores import names_in
+from tests.support.stores import names_in
 action, path = sys.argv[1:]
 ensemble = Ensemble.open(path, "a")
 labels = ensemble.read(0, 4000)

@@ -51,7 +51,7 @@ if __name__ == "__main__":
 GROWTH = """
 import json, sys, warnings
 from contextlib import nullcontext
-from bigcons.solvers import plan
+from bigcons.methods import plan
 
 stated = []
 planned_bytes = plan.planned_bytes

@@ -41,12 +41,12 @@ def measured(make, *args, **kwargs):
     return peak() - before
 
 generate.from_memberships(np.eye(3), n_partitions=2, out=folder / "warm.zarr")
-generate.delete_labels(folder / "warm.zarr", 0.1, out=folder / "warm2.zarr")
+generate.mask_labels(folder / "warm.zarr", 0.1, out=folder / "warm2.zarr")
 labels = np.arange(n_objects) % 10
 print(json.dumps({
     "soft": measured(generate.from_memberships, folder / "z.npy", n_partitions=n_partitions,
                      out=folder / "soft.zarr"),
-    "deleted": measured(generate.delete_labels, folder / "soft.zarr", 0.3, out=folder / "deleted.zarr"),
+    "deleted": measured(generate.mask_labels, folder / "soft.zarr", 0.3, out=folder / "deleted.zarr"),
     "copies": measured(generate.noisy_copies, labels, noise=0.3, n_partitions=n_partitions,
                        out=folder / "copies.zarr"),
 }))

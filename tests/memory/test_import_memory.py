@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 from bigcons import Ensemble
-from tests.stores import names_in
+from tests.support.stores import names_in
 
 N_OBJECTS, N_PARTITIONS = 800_000, 60
 BUDGET = 150_000_000

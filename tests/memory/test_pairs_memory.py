@@ -30,8 +30,8 @@ from bigcons.coassociation import sample
 from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import parse_size
-from bigcons.solvers.pcc.blocked import solve_blocked
-from bigcons.stores.checkpoint import FileBlocks
+from bigcons.methods.pcc.blocked import solve_blocked
+from bigcons.storage.checkpoint import FileBlocks
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bigcons import Ensemble
-from bigcons.solvers.plan import COMPILER_BYTES
+from bigcons.solving.memory_plan import COMPILER_BYTES
 from tests.memory.solving import solve
 
 pytestmark = [

@@ -11,7 +11,7 @@ def counts(labels, i, j):
     return n_agree, n_seen
 
 
-def neighbours(labels, pairs):
+def neighbors(labels, pairs):
     """Return, for every object, the sorted (other object, n_agree, n_seen) of its pairs that are seen."""
     rows = [[] for _ in labels]
     for i, j in pairs:

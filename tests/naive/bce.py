@@ -46,29 +46,29 @@ def bound_of_object(row, beta, alpha, gamma):
 
 
 def statistics(labels, beta, alpha, gamma):
-    """Return (counts, a (k_u, K) array per partition; summed expected logs; bound; labelled objects)."""
+    """Return (counts, a (k_u, K) array per partition; summed expected logs; bound; labeled objects)."""
     counts = [np.zeros_like(table) for table in beta]
-    log_means, bound, n_labelled = np.zeros(len(alpha)), 0.0, 0
+    log_means, bound, n_labeled = np.zeros(len(alpha)), 0.0, 0
     for i, row in enumerate(labels):
         if (row < 0).all():
             continue
-        n_labelled += 1
+        n_labeled += 1
         log_means += expected_logs(gamma[i])
         bound += bound_of_object(row, beta, alpha, gamma[i])
         for u, phi in responsibilities(row, beta, gamma[i]).items():
             counts[u][row[u]] += phi
-    return counts, log_means, bound, n_labelled
+    return counts, log_means, bound, n_labeled
 
 
-def m_step(counts, log_means, n_labelled, lap, floor):
-    """Return (beta, alpha) that maximise the bound for fixed gamma and phi; alpha by a direct optimiser."""
-    beta = [(table + lap) / (table + lap).sum(axis=0) for table in counts]
-    return beta, best_alpha(log_means, n_labelled, floor)
+def m_step(counts, log_means, n_labeled, smoothing, floor):
+    """Return (beta, alpha) that maximize the bound for fixed gamma and phi; alpha by a direct optimizer."""
+    beta = [(table + smoothing) / (table + smoothing).sum(axis=0) for table in counts]
+    return beta, best_alpha(log_means, n_labeled, floor)
 
 
-def best_alpha(log_means, n_labelled, floor):
+def best_alpha(log_means, n_labeled, floor):
     def loss(log_alpha):
-        return -alpha_value(np.exp(log_alpha), log_means, n_labelled) / n_labelled
+        return -alpha_value(np.exp(log_alpha), log_means, n_labeled) / n_labeled
 
     starts = [np.full(len(log_means), np.log(value)) for value in (0.01, 1.0, 10.0)]
     bounds = [(np.log(floor), np.log(1e8))] * len(log_means)
@@ -79,13 +79,13 @@ def best_alpha(log_means, n_labelled, floor):
     return np.exp(min(runs, key=lambda run: run.fun).x)
 
 
-def alpha_value(alpha, log_means, n_labelled):
+def alpha_value(alpha, log_means, n_labeled):
     """Return the part of the bound that depends on alpha."""
-    return n_labelled * (gammaln(alpha.sum()) - gammaln(alpha).sum()) + ((alpha - 1) * log_means).sum()
+    return n_labeled * (gammaln(alpha.sum()) - gammaln(alpha).sum()) + ((alpha - 1) * log_means).sum()
 
 
 def gibbs_weights(labels, z, i, u, n_clusters, sizes, alpha, omega):
-    """Return the unnormalised probabilities of z[i, u] given all other assignments, by counting them."""
+    """Return the unnormalized probabilities of z[i, u] given all other assignments, by counting them."""
     weights = np.empty(n_clusters)
     for h in range(n_clusters):
         others = [v for v in range(labels.shape[1]) if v != u and labels[i, v] >= 0 and z[i, v] == h]

@@ -39,7 +39,7 @@ def expected_similarity(labels):
     return H @ H.T * np.asarray(labels).shape[1] / np.outer(n_labels, n_labels)
 
 
-def normalised(matrix):
+def normalized(matrix):
     """Return ``D^-1/2 S D^-1/2``."""
     degrees = matrix.sum(axis=1)
     return matrix / np.sqrt(np.outer(degrees, degrees))

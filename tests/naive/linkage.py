@@ -1,4 +1,4 @@
-"""Co-association, agglomeration, lifetimes and furthest centres, by definition, one pair at a time."""
+"""Co-association, agglomeration, lifetimes and furthest centers, by definition, one pair at a time."""
 
 from fractions import Fraction
 from itertools import combinations, pairwise
@@ -15,7 +15,7 @@ def similarity(labels, i, j, over_all=False):
     return Fraction(n_agree, n_seen) if n_seen else Fraction(0)
 
 
-def labelled_objects(labels):
+def labeled_objects(labels):
     """Return the objects with a label in some partition."""
     return [i for i, row in enumerate(labels) if max(row) >= 0]
 
@@ -80,23 +80,23 @@ def lifetimes(heights, bottom, top):
 
 
 def furthest(labels, n_clusters):
-    """Return the centres and the labels of furthest consensus; ties go to the lowest."""
-    objects = labelled_objects(labels)
+    """Return the centers and the labels of furthest consensus; ties go to the lowest."""
+    objects = labeled_objects(labels)
     pairs = list(combinations(objects, 2))
-    centres = list(min(pairs, key=lambda pair: similarity(labels, *pair))) if pairs else objects
-    centres = centres[:n_clusters]
-    if len(centres) == 2 and similarity(labels, *centres) == 1:
-        centres = centres[:1]
-    while len(centres) < n_clusters:
-        nearest = {i: max(similarity(labels, i, c) for c in centres) for i in objects}
+    centers = list(min(pairs, key=lambda pair: similarity(labels, *pair))) if pairs else objects
+    centers = centers[:n_clusters]
+    if len(centers) == 2 and similarity(labels, *centers) == 1:
+        centers = centers[:1]
+    while len(centers) < n_clusters:
+        nearest = {i: max(similarity(labels, i, c) for c in centers) for i in objects}
         candidate = min(objects, key=lambda i: nearest[i])
         if nearest[candidate] == 1:
             break
-        centres.append(candidate)
+        centers.append(candidate)
     found = [-1] * len(labels)
     for i in objects:
-        found[i] = max(range(len(centres)), key=lambda k: similarity(labels, i, centres[k]))
-    return centres, found
+        found[i] = max(range(len(centers)), key=lambda k: similarity(labels, i, centers[k]))
+    return centers, found
 
 
 def disagreements(labels, clusters):

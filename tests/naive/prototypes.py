@@ -6,8 +6,8 @@
 import numpy as np
 
 
-def group_of(centres, y):
-    return int(((centres - y) ** 2).sum(axis=1).argmin())
+def group_of(centers, y):
+    return int(((centers - y) ** 2).sum(axis=1).argmin())
 
 
 def agreement(x, y):
@@ -16,12 +16,12 @@ def agreement(x, y):
     return int((x == y)[seen].sum()), int(seen.sum())
 
 
-def terms(labels, Y, centres, j):
+def terms(labels, Y, centers, j):
     """Return (n_agree, n_seen, prototype) of object j and every group of others that it is seen with."""
     others = [i for i in range(len(Y)) if i != j and (labels[i] >= 0).any()]
     found = []
-    for a in range(len(centres)):
-        members = [i for i in others if group_of(centres, Y[i]) == a]
+    for a in range(len(centers)):
+        members = [i for i in others if group_of(centers, Y[i]) == a]
         n_agree, n_seen = (
             np.sum([agreement(labels[i], labels[j]) for i in members], axis=0) if members else (0, 0)
         )
@@ -37,9 +37,9 @@ def cost(found, y, value):
     )
 
 
-def objective(labels, Y, centres, value):
+def objective(labels, Y, centers, value):
     """Return the grouped objective: every pair has two objects that pay for it."""
-    return sum(cost(terms(labels, Y, centres, j), Y[j], value) for j in range(len(Y))) / 2
+    return sum(cost(terms(labels, Y, centers, j), Y[j], value) for j in range(len(Y))) / 2
 
 
 def gradient(found, y, slope):

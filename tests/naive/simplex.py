@@ -1,4 +1,4 @@
-"""Quadratic programmes on the simplex, by trying every face."""
+"""Quadratic programs on the simplex, by trying every face."""
 
 from itertools import combinations
 
@@ -9,10 +9,10 @@ def objective(A, b, y):
     return y @ A @ y - 2 * b @ y
 
 
-def minimise(A, b):
-    """Return a minimiser of ``y'Ay - 2b'y`` over the simplex.
+def minimize(A, b):
+    """Return a minimizer of ``y'Ay - 2b'y`` over the simplex.
 
-    Some minimiser lies inside a face on which it is the only stationary point, so that the best feasible
+    Some minimizer lies inside a face on which it is the only stationary point, so that the best feasible
     stationary point of all faces is one.
     """
     K = len(b)

@@ -12,7 +12,7 @@ def agreement(x, y):
 
 
 def frequencies(rows, partition):
-    """Return {label: share} among the members that the partition labelled."""
+    """Return {label: share} among the members that the partition labeled."""
     seen = [row[partition] for row in rows if row[partition] != MISSING]
     return {label: seen.count(label) / len(seen) for label in set(seen)}
 
@@ -59,7 +59,7 @@ def ipc_cost(row, members, normalize):
 
 
 def costs(labels, assigned, n_clusters, cost):
-    """Return the cost of every labelled object for every cluster, infinite for an empty one."""
+    """Return the cost of every labeled object for every cluster, infinite for an empty one."""
     members = [
         [row for row, k in zip(labels, assigned, strict=True) if k == cluster]
         for cluster in range(n_clusters)
@@ -73,7 +73,7 @@ def costs(labels, assigned, n_clusters, cost):
 
 
 def category_utility(labels, assigned, n_clusters):
-    """Return ``sum_j w_j U_j``, U over the objects that partition j labelled, w_j their share."""
+    """Return ``sum_j w_j U_j``, U over the objects that partition j labeled, w_j their share."""
     total = 0.0
     for u in range(len(labels[0])):
         seen = [(row[u], k) for row, k in zip(labels, assigned, strict=True) if row[u] != MISSING]

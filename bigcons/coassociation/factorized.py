@@ -1,0 +1,160 @@
+"""The co-association of all pairs in factorized form: what the squared divergence asks of it.
+
+With ``S_b`` the summed memberships of base cluster ``b`` and ``T_u`` the summed outer products of the objects
+seen in partition ``u``, the sums ``sum c_ij y_i.y_j`` and ``sum N_ij (y_i.y_j)^2`` over all pairs are norms
+of S and T less what each object would contribute with itself. One pass over the labels, linear cost.
+Partitions may have weights, as if each were there that many times: then rows of S and T count by them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.kernels import all_pairs as kernel
+from bigcons.kernels.table_rows import padded
+from bigcons.validation import check_partition_weights
+
+
+class Weights(NamedTuple):
+    """How much partitions count."""
+
+    partitions: np.ndarray
+    """(M,) float64, at least 0."""
+    base_clusters: np.ndarray
+    """(B,): the weight of the partition of each."""
+
+    @classmethod
+    def of(cls, partitions: Any, offsets: np.ndarray) -> Weights:
+        """Return the given weights (M,) of partitions whose base clusters begin at ``offsets`` (M + 1,).
+
+        Raises InvalidInputError as `check_partition_weights`.
+        """
+        weights = check_partition_weights(partitions, offsets.size - 1)
+        return cls(weights, np.repeat(weights, np.diff(offsets)))
+
+
+class State(NamedTuple):
+    """What all objects together mean to one object. Sizes: B base clusters, M partitions, K clusters."""
+
+    n_clusters: int
+    S: np.ndarray
+    """(B, padded K): summed memberships of each base cluster."""
+    T: np.ndarray
+    """(M, padded K(K+1)/2): summed outer products of the objects seen in each partition, entries k <= r at
+    r(r+1)/2 + k."""
+    squares: float
+    """Sum of m_i |y_i|^2, m_i the number of labels of object i, or their summed weights."""
+    quartics: float
+    """Sum of m_i |y_i|^4."""
+    weights: Weights | None = None
+    """None: all partitions count the same. S and T are what they are without weights."""
+
+    def scaled(self, factor: float) -> State:
+        """Return the state of ``factor`` times as many objects of the same kind."""
+        return State(
+            self.n_clusters,
+            self.S * factor,
+            self.T * factor,
+            self.squares * factor,
+            self.quartics * factor,
+            self.weights,
+        )
+
+    @property
+    def objective(self) -> float:
+        """The objective over all pairs, less ``sum c_ij^2 / N_ij``, which memberships do not change."""
+        agreement = self.dot(self.S, self.S) - self.squares
+        together = self.inner(self.T, self.T) - self.quartics
+        return float(-agreement + 0.5 * together)
+
+    @property
+    def partition_weights(self) -> np.ndarray | None:
+        """Weights (M,) of the partitions, if they have any."""
+        return None if self.weights is None else self.weights.partitions
+
+    def dot(self, A: np.ndarray, B: np.ndarray) -> float:
+        """Return the inner product of two tables such as S, partitions by their weights."""
+        return dot(A, B, None if self.weights is None else self.weights.base_clusters)
+
+    def inner(self, A: np.ndarray, B: np.ndarray) -> float:
+        """Return the inner product of two tables such as T, partitions by their weights."""
+        return inner(self.n_clusters, A, B, self.partition_weights)
+
+
+def empty_state(
+    n_base_clusters: int, n_partitions: int, n_clusters: int, weights: Weights | None = None
+) -> State:
+    """Return the state of no objects."""
+    S = np.zeros((n_base_clusters, padded(n_clusters)))
+    T = np.zeros((n_partitions, padded(kernel.triangle(n_clusters))))
+    return State(n_clusters, S, T, 0.0, 0.0, weights)
+
+
+def state_of_block(
+    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, weights: Weights | None = None
+) -> State:
+    """Return the state of a block's objects under the given memberships (rows, K) float32."""
+    state = empty_state(*sizes_of(offsets, labels, memberships), weights)
+    sums = np.zeros(2)
+    kernel.accumulate(labels, offsets, state.partition_weights, memberships, state.S, state.T, sums)
+    return state._replace(squares=float(sums[0]), quartics=float(sums[1]))
+
+
+def add_states(a: State, b: State) -> State:
+    """Add ``b`` to ``a`` in place, and return it."""
+    np.add(a.S, b.S, out=a.S)
+    np.add(a.T, b.T, out=a.T)
+    return a._replace(squares=a.squares + b.squares, quartics=a.quartics + b.quartics)
+
+
+def sizes_of(offsets: np.ndarray, labels: np.ndarray, memberships: np.ndarray) -> tuple[int, int, int]:
+    """Return the numbers of base clusters, partitions and clusters."""
+    return int(offsets[-1]), labels.shape[1], memberships.shape[1]
+
+
+def dot(A: np.ndarray, B: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the inner product of two matrices, rows by their weights.
+
+    Not by BLAS, whose sums depend on its number of threads.
+    """
+    if weights is None:
+        return float(np.einsum("ij,ij->", A, B))
+    return float(np.einsum("ij,ij,i->", A, B, weights))
+
+
+def inner(n_clusters: int, A: np.ndarray, B: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the summed inner products of symmetric matrices of which triangles are stored."""
+    counts = 2.0 * np.ones((n_clusters, n_clusters)) - np.eye(n_clusters)
+    counts = counts[np.tril_indices(n_clusters)]
+    A, B = A[:, : counts.size], B[:, : counts.size]
+    if weights is None:
+        return float(np.einsum("uq,uq,q->", A, B, counts))
+    return float(np.einsum("uq,uq,q,u->", A, B, counts, weights))
+
+
+def aligned_copy(table: np.ndarray) -> np.ndarray:
+    """Return a copy of a table whose rows begin where lines of the cache do, for kernels add whole ones."""
+    line = 8 * padded(1)
+    room = np.empty(table.nbytes + line, np.uint8)
+    start = -room.ctypes.data % line
+    copy = room[start : start + table.nbytes].view(table.dtype).reshape(table.shape)
+    copy[...] = table
+    return copy
+
+
+def clusters_in_order(S: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return a copy of a table such as S with cluster ``order[k]`` as its ``k``-th."""
+    columns = np.arange(S.shape[1])
+    columns[: order.size] = order
+    return np.take(S, columns, axis=1)
+
+
+def triangles_in_order(T: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return a copy of a table such as T with cluster ``order[k]`` as its ``k``-th."""
+    first, second = (order[index] for index in np.tril_indices(order.size))
+    larger, smaller = np.maximum(first, second), np.minimum(first, second)
+    columns = np.arange(T.shape[1])
+    columns[: larger.size] = larger * (larger + 1) // 2 + smaller
+    return np.take(T, columns, axis=1)

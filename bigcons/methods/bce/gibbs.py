@@ -1,0 +1,260 @@
+"""G-BCE: Bayesian cluster ensembles by collapsed Gibbs sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.kernels import gibbs as kernel
+from bigcons.memory import Block, format_size
+from bigcons.methods.bce.gibbs_blocks import BlockSweeps
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.first_partition import first_partition
+from bigcons.solving.memory_plan import check_plan, label_bytes
+from bigcons.solving.starts import best_start
+from bigcons.solving.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice, check_int, check_number
+
+STARTS = ("partition", "random")
+
+# z is stored in a byte.
+MOST_CLUSTERS = 256
+
+# What all chains under way may hold if no budget is given.
+DEFAULT_MEMORY = 4_000_000_000
+
+
+class Chain(NamedTuple):
+    """What a chain leaves behind."""
+
+    log_likelihoods: list[float]
+    """Of labels and their clusters, after every sweep."""
+    objective: float
+    """Their mean over the samples."""
+    memberships: np.ndarray
+    """(n, K) float32: shares of the clusters in the labels of each object, over the samples."""
+
+
+class GibbsBCE(ConsensusClusterer):
+    """Bayesian cluster ensembles by collapsed Gibbs sampling.
+
+    The model of `BCE` with fixed symmetric priors: proportions and label probabilities are integrated out,
+    the cluster of every label is drawn again and again given all others. Missing labels have no cluster and
+    count nowhere.
+
+    Parameters
+    ----------
+    n_clusters
+        Clusters of the consensus, at most 256.
+    n_init
+        Chains, of which the most likely is kept. Samples are averaged within one chain only, for two chains
+        number their clusters differently.
+    burn_in, n_samples
+        Sweeps before the first sample, and sweeps that are samples.
+    alpha, omega
+        Parameters of the Dirichlet priors of the proportions and of the label probabilities. The paper states
+        no values; 1 is the uniform prior.
+    init
+        "partition": all labels of an object begin in its cluster in one base partition (laid over others
+        until there are enough clusters). "random": every label in a random cluster.
+    sweeps
+        "exact": every label is drawn given all others; the engine runs the chains. "blocks": within a sweep a
+        block of objects, as the ensemble has them (``chunk_rows``), knows the clusters that the others had
+        before it; the engine runs the blocks of one chain after the other. An approximation: on two planted
+        ensembles of 2,000 objects and 30 partitions, in 4, 16 and 64 blocks, the log-likelihood settled 0.4
+        to 0.8 % below that of exact sweeps that found the same clusters; 26 of 36 chains came to an adjusted
+        Rand index above 0.9, of the exact ones 7 of 12.
+    memory
+        Budget such as "10GB". Labels, clusters and samples are held: more than 4 GB of them only with it.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    memberships_ : (n_objects, n_clusters) float32, mean share of each cluster in the labels of the object
+    objective_ : log-likelihood of labels and clusters, mean over the samples of the chain kept
+    start_objectives_ : the same of every chain
+    history_ : the log-likelihood after each sweep of the chain kept
+    n_clusters_
+
+    Notes
+    -----
+    O(n M K) time a sweep; a chain holds n M bytes for labels, as much for clusters, and 4 n K. Blocks against
+    counts of before are how Newman et al. (2009), *Distributed algorithms for topic models*, sample.
+
+    References
+    ----------
+    Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*, section 3.3. "x_ij | z ~ Dirichlet" there
+    should read Discrete; ``n_hj`` counts partition ``j`` only, as the normalizer ``k_j omega`` requires.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "Wang, Shan and Banerjee 2009",
+        "labels",
+        soft=True,
+        missing="native",
+        out_of_core=False,
+        distributed=True,
+    )
+
+    n_init: int = 4
+    burn_in: int = 100
+    n_samples: int = 100
+    alpha: float = 1.0
+    omega: float = 1.0
+    init: str = "partition"
+    sweeps: str = "exact"
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        sampler = self._sampler(seed)
+        check_choice("sweeps", self.sweeps, ("exact", "blocks"))
+        self._check_memory(ensemble, engine)
+        survey = take_survey(ensemble, engine, seed, 0)
+        n = ensemble.n_objects
+
+        def run(number: int, sweeps: BlockSweeps | None = None) -> Chain:
+            return sampler.run(ensemble.read(0, n), ensemble.offsets, number, sweeps)
+
+        def in_blocks(number: int) -> Chain:
+            priors = (sampler.alpha, sampler.omega)
+            return run(number, BlockSweeps(ensemble.blocks(), ensemble.offsets, engine, priors, seed, number))
+
+        numbers = range(self.n_init)
+        if self.sweeps == "exact":
+            chains = engine.map(run, numbers)
+        else:
+            chains = (in_blocks(number) for number in numbers)
+        best, objectives = _best_chain(chains, self.n_init, n)
+        self.start_objectives_ = objectives
+        self.objective_ = best.objective
+        self.history_ = {
+            "sweep": [float(number) for number in range(1, len(best.log_likelihoods) + 1)],
+            "objective": best.log_likelihoods,
+        }
+
+        def read(block: Block) -> np.ndarray:
+            return best.memberships[block.start : block.stop]
+
+        self._publish(ensemble, read, survey.unlabeled, out)
+
+    def _sampler(self, seed: int) -> Sampler:
+        check_int("n_init", self.n_init)
+        return Sampler(
+            check_int("n_clusters", self.n_clusters, at_most=MOST_CLUSTERS),
+            check_int("burn_in", self.burn_in, at_least=0),
+            check_int("n_samples", self.n_samples),
+            check_number("alpha", self.alpha, above=0.0),
+            check_number("omega", self.omega, above=0.0),
+            check_choice("init", self.init, STARTS),
+            seed,
+        )
+
+    def _check_memory(self, ensemble: Ensemble, engine: Engine) -> None:
+        n, K = ensemble.n_objects, self.n_clusters
+        chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
+        remedy = "; or use BCE, which works from blocks"
+        chains = min(engine.n_workers, self.n_init)
+        if self.memory is None and chain * chains > DEFAULT_MEMORY:
+            raise MemoryBudgetError(
+                f"GibbsBCE holds {format_size(chain * chains)} for {chains} chains under way, over "
+                f"{format_size(DEFAULT_MEMORY)}; allow it with memory=, run fewer at a time (client='serial')"
+                f"{remedy}."
+            )
+        check_plan(
+            "GibbsBCE",
+            engine,
+            ensemble=ensemble,
+            held=12 * n * K,
+            per_block=chain,
+            per_result=4 * n * K,
+            memory=self.memory,
+            remedy=remedy,
+        )
+
+
+class Sampler(NamedTuple):
+    """The parameters of a chain."""
+
+    n_clusters: int
+    burn_in: int
+    n_samples: int
+    alpha: float
+    omega: float
+    init: str
+    seed: int
+
+    def run(
+        self, labels: np.ndarray, offsets: np.ndarray, number: int, sweeps: BlockSweeps | None = None
+    ) -> Chain:
+        """Run chain ``number`` on labels (n, M), by exact sweeps if there are none in blocks."""
+        draw = generator(self.seed, "bce.gibbs", number)
+        K, (n, M) = self.n_clusters, labels.shape
+        z = self.start(labels, draw, number)
+        random = draw.integers(2**64, size=1, dtype=np.uint64)
+        by_label, by_partition = np.zeros((int(offsets[-1]), K)), np.zeros((M, K))
+        kernel.count(labels, offsets, z, by_label, by_partition)
+        sums = np.zeros((n, K), np.float32)
+        log_likelihoods = []
+        for number_of_sweep in range(self.burn_in + self.n_samples):
+            stop_if_cancelled()
+            keep = number_of_sweep >= self.burn_in
+            if sweeps is None:
+                kernel.sweep(
+                    labels, offsets, z, by_label, by_partition, self.alpha, self.omega, sums, keep, random
+                )
+            else:
+                sweeps.sweep(labels, z, by_label, by_partition, sums, keep)
+            log_likelihoods.append(self.log_likelihood(labels, offsets, z, by_label, by_partition))
+        seen = np.maximum((labels >= 0).sum(axis=1, keepdims=True), 1)
+        sums /= (seen * self.n_samples).astype(np.float32)
+        return Chain(log_likelihoods, float(np.mean(log_likelihoods[self.burn_in :])), sums)
+
+    def start(self, labels: np.ndarray, draw: np.random.Generator, number: int) -> np.ndarray:
+        """Return the first cluster of every label, (n, M) uint8."""
+        if self.init == "random":
+            return draw.integers(self.n_clusters, size=labels.shape, dtype=np.uint8)
+        cluster = first_partition(labels, self.n_clusters, self.seed, number)
+        undecided = cluster < 0
+        cluster[undecided] = draw.integers(self.n_clusters, size=np.count_nonzero(undecided))
+        return np.repeat(cluster.astype(np.uint8)[:, None], labels.shape[1], axis=1)
+
+    def log_likelihood(
+        self,
+        labels: np.ndarray,
+        offsets: np.ndarray,
+        z: np.ndarray,
+        by_label: np.ndarray,
+        by_partition: np.ndarray,
+    ) -> float:
+        """Return ``log p(labels, z)``, proportions and label probabilities integrated out."""
+        from scipy.special import gammaln
+
+        K, seen = self.n_clusters, (labels >= 0).sum(axis=1)
+        sizes = np.diff(offsets)[:, None] * self.omega
+        log_gammas = gammaln(self.alpha + np.arange(labels.shape[1] + 1.0)) - gammaln(self.alpha)
+        proportions = kernel.log_prior(labels, z, log_gammas, K)
+        proportions += (gammaln(K * self.alpha) - gammaln(K * self.alpha + seen)).sum()
+        probabilities = (gammaln(sizes) - gammaln(sizes + by_partition)).sum()
+        probabilities += (gammaln(self.omega + by_label) - gammaln(self.omega)).sum()
+        return float(proportions + probabilities)
+
+
+def _best_chain(
+    chains: Generator[Chain, None, None], n_chains: int, n_objects: int
+) -> tuple[Chain, list[float]]:
+    """Return the most likely chain, the first of equals, and the objectives of all."""
+    with progress("GibbsBCE", n_chains * n_objects) as listener, closing(chains):
+
+        def told() -> Iterator[Chain]:
+            for chain in chains:
+                listener.advance(n_objects)
+                yield chain
+
+        return best_start(told(), lambda chain: chain.objective, lower_is_better=False)

@@ -1,0 +1,192 @@
+"""BEST: the base clustering that agrees best with the others."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block
+from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS, Criterion
+from bigcons.overlaps.incidence import (
+    check_overlaps_plan,
+    fold_overlaps,
+    observed_pairs,
+    partition_of_clusters,
+    votes_of,
+)
+from bigcons.seeding import generator
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice, check_flag
+
+DISTANCES = ("van_dongen", "variation_of_information")
+"""The criteria that are best when low."""
+
+CELLS = 1 << 20
+"""Cells of contingency tables that are looked at together, about: 8 MB, and a few times that for logs."""
+
+
+class BEST(ConsensusClusterer):
+    """Return the base clustering that agrees best with all, by a consensus criterion.
+
+    Parameters
+    ----------
+    n_clusters
+        Clusters that a partition may have at the most to be considered.
+    criterion
+        What is averaged over the partitions: "adjusted_rand", "matching_accuracy", "nmi", "rand_index",
+        "van_dongen" or "variation_of_information". Distances are made small, the others large.
+    weighted
+        Let a partition count by the objects that it and the candidate both label; with "nmi" the average is
+        then ANMI. False: all count alike.
+    unlabeled
+        What becomes of objects with labels elsewhere but none in the winner: "missing" leaves them -1,
+        "nearest" gives them the cluster with the nearest center, over the partitions that label them. The
+        center of a cluster holds, for every base cluster, the share of its objects that lie there.
+    ties
+        Which of equally good partitions wins, equal ones among them: "lowest", or "random".
+    random_state
+        Seed of random ties; nothing else is random.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32
+        Those of the winner, 0 .. k-1.
+    objective_ : float
+        The average criterion of the winner.
+    best_partition_ : int
+        Which partition won.
+    scores_ : (n_partitions,) float64
+        The average criterion of every partition, NaN for those of too many clusters.
+    history_ : dict
+        A list per quantity with one entry.
+
+    Notes
+    -----
+    Two partitions are compared on the objects that both label, a partition with itself too. All their
+    contingency tables are blocks of the overlaps of base clusters, which one pass adds up. O(n M^2 + B^2)
+    time, O(B^2) memory for B base clusters; three passes.
+
+    References
+    ----------
+    Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*; Nguyen and Caruana (2007), section 5.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        paper="Gionis et al. 2007",
+        needs="base-cluster overlaps",
+        soft=False,
+        missing="native",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    criterion: str = "nmi"
+    weighted: bool = True
+    unlabeled: str = "missing"
+    ties: str = "lowest"
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))
+        check_flag("weighted", self.weighted)
+        check_choice("unlabeled", self.unlabeled, ("missing", "nearest"))
+        check_choice("ties", self.ties, ("lowest", "random"))
+        candidates = np.flatnonzero(ensemble.n_clusters <= self.n_clusters)
+        if not candidates.size:
+            raise InvalidInputError(
+                f"n_clusters={self.n_clusters} but every partition has at least "
+                f"{ensemble.n_clusters.min()} clusters; allow as many."
+            )
+        check_overlaps_plan("BEST", ensemble, engine, columns=1, memory=self.memory, in_memory=False)
+        survey = take_survey(ensemble, engine, seed, 0)
+        overlaps = fold_overlaps(ensemble, engine)
+        self.scores_ = average_criteria(
+            overlaps, ensemble.offsets, candidates, self.criterion, weighted=self.weighted
+        )
+        best = np.nanmin if self.criterion in DISTANCES else np.nanmax
+        equals = np.flatnonzero(self.scores_ == best(self.scores_))
+        chosen = generator(seed, "best.ties").integers(equals.size) if self.ties == "random" else 0
+        self.best_partition_ = int(equals[chosen])
+        self.objective_ = float(self.scores_[self.best_partition_])
+        self.n_passes_ = 1
+        self.history_ = {"pass": [1], "objective": [self.objective_]}
+        self._publish_winner(ensemble, engine, overlaps, survey.unlabeled, out)
+
+    def _publish_winner(
+        self,
+        ensemble: Ensemble,
+        engine: Engine,
+        overlaps: np.ndarray,
+        unlabeled: np.ndarray,
+        out: Output | None,
+    ) -> None:
+        offsets, winner = ensemble.offsets, self.best_partition_
+        table = None
+        if self.unlabeled == "nearest":
+            table = closeness_to_centers(overlaps, offsets, winner)
+
+        def read(block: Block) -> np.ndarray:
+            labels = ensemble.read(block.start, block.stop)
+            found = labels[:, winner].astype(np.int32)
+            if table is not None:
+                missing = found < 0
+                scores, _ = votes_of(np.ascontiguousarray(labels[missing]), offsets, table)
+                found[missing] = scores.argmax(axis=1)
+            return found
+
+        self._publish_labels(ensemble, read, unlabeled, out, engine)
+
+
+def average_criteria(
+    overlaps: np.ndarray, offsets: np.ndarray, candidates: np.ndarray, criterion: str, *, weighted: bool
+) -> np.ndarray:
+    """Return the average criterion (M,) of each candidate with all partitions, NaN for the others."""
+    scores = np.full(len(offsets) - 1, np.nan)
+    n_clusters, of_tables = np.diff(offsets), OF_TWO_CLUSTERINGS[criterion]
+    for k in np.unique(n_clusters[candidates]):
+        alike = candidates[n_clusters[candidates] == k]
+        # none alone, for whom numpy would add in another order: partitions that are equal must score the same
+        n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // CELLS))
+        for some in np.array_split(alike, n_parts):
+            scores[some] = _averages(overlaps, offsets, some, of_tables, weighted=weighted)
+    return scores
+
+
+def _averages(
+    overlaps: np.ndarray, offsets: np.ndarray, some: np.ndarray, criterion: Criterion, *, weighted: bool
+) -> np.ndarray:
+    """Return the averages (some,) of partitions ``some`` that have the same number of clusters.
+
+    Their tables with all partitions of one other number are a stack, which the criterion takes at once.
+    """
+    n_clusters = np.diff(offsets)
+    own = offsets[some] + np.arange(n_clusters[some[0]])[:, None]
+    total, weight = np.zeros(len(some)), np.zeros(len(some))
+    for k in np.unique(n_clusters):
+        other = offsets[:-1][n_clusters == k] + np.arange(k)[:, None]
+        cells = overlaps[own[:, None, :, None], other[:, None, :]]  # tables last, for sums over many at once
+        sizes = cells.sum(axis=(0, 1))
+        cells[0, 0][sizes == 0] = 1.0  # no table without an object; its value does not count
+        weights = sizes if weighted else sizes > 0
+        values = criterion(np.moveaxis(cells, (0, 1), (-2, -1)))
+        total += (values * weights).sum(axis=1)
+        weight += weights.sum(axis=1)
+    return total / weight
+
+
+def closeness_to_centers(overlaps: np.ndarray, offsets: np.ndarray, winner: int) -> np.ndarray:
+    """Return the table (B, k) whose votes are largest for the nearest center of the winner's clusters.
+
+    With ``p_b`` the share of a cluster's objects in base cluster b, of those that its partition labels, the
+    squared distance of an object to the center over one partition is ``1 - 2 p_b + sum_b' p_b'^2``.
+    """
+    own = slice(offsets[winner], offsets[winner + 1])
+    partition = partition_of_clusters(offsets)
+    seen = observed_pairs(overlaps[own], offsets)[:, partition]
+    centers = np.divide(overlaps[own], seen, out=np.zeros_like(seen), where=seen > 0)
+    squares = np.add.reduceat(centers**2, offsets[:-1], axis=1)[:, partition]
+    return np.asarray((2.0 * centers - squares).T)

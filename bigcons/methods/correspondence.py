@@ -1,0 +1,272 @@
+"""CCC, CCU and CCSVD: which clusters of different partitions correspond, then a vote.
+
+Boulis and Ostendorf, "Combining multiple clustering systems", PKDD 2004. Their formulas were not at hand;
+these are reconstructions from the abstract and from descriptions by others, and the docstrings say what was
+filled in.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from bigcons.errors import ConvergenceWarning, warn_user
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block
+from bigcons.overlaps.embedding import group_rows, leading_eigenvectors, one_thread
+from bigcons.overlaps.grouping import (
+    Grouping,
+    alternate,
+    cosines,
+    first_groups,
+    mean_similarity,
+    nearest_groups,
+    starting_partitions,
+)
+from bigcons.overlaps.incidence import (
+    check_overlaps_plan,
+    fold_overlaps,
+    one_hot,
+    shares,
+    votes_of,
+)
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.starts import best_start
+from bigcons.solving.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice, check_int
+
+
+class Correspondence(ConsensusClusterer):
+    """Base of the methods that group corresponding base clusters and let these vote for the objects.
+
+    The similarity of base clusters of different partitions is the cosine of their indicator vectors; the
+    objective of a grouping is the sum over the base clusters of their mean similarity to those of other
+    partitions in the same meta-cluster.
+
+    Parameters
+    ----------
+    n_clusters
+        Meta-clusters, and so clusters of the consensus at the most.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        paper="Boulis and Ostendorf 2004",
+        needs="base-cluster overlaps",
+        soft=True,
+        missing="native",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    n_init: int = 10
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        self._check()
+        name = type(self).__name__
+        check_overlaps_plan(
+            name, ensemble, engine, columns=self.n_clusters, memory=self.memory, in_memory=out is None
+        )
+        survey = take_survey(ensemble, engine, seed, 0)
+        overlaps = fold_overlaps(ensemble, engine)
+        similarity = cosines(overlaps, ensemble.offsets)
+        with one_thread():
+            found, objectives = self._group(overlaps, similarity, ensemble.offsets, seed)
+        self.meta_clusters_ = found.groups
+        self.objective_ = found.objective
+        self.n_passes_ = 1
+        self.converged_ = found.is_settled
+        if not found.is_settled:
+            warn_user(
+                f"{name} stopped at max_iter while clusters still changed places; raise max_iter.",
+                ConvergenceWarning,
+            )
+        if objectives:
+            self.start_objectives_ = objectives
+        self.history_ = {"pass": [1], "objective": [self.objective_]}
+        self._vote(ensemble, engine, similarity, survey.unlabeled, out)
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuse parameters that make no sense."""
+
+    @abstractmethod
+    def _group(
+        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
+    ) -> tuple[Grouping, list[float]]:
+        """Return the best grouping, and by what it was chosen of every start; empty without starts."""
+
+    def _vote(
+        self,
+        ensemble: Ensemble,
+        engine: Engine,
+        similarity: np.ndarray,
+        unlabeled: np.ndarray,
+        out: Output | None,
+    ) -> None:
+        offsets, groups, K = ensemble.offsets, self.meta_clusters_, self.n_clusters
+        table = one_hot(groups, K)
+        left_over = one_hot(nearest_groups(similarity, groups, K), K) if (groups < 0).any() else None
+
+        def read(block: Block) -> np.ndarray:
+            labels = ensemble.read(block.start, block.stop)
+            votes, _ = votes_of(labels, offsets, table)
+            if left_over is not None:
+                without = ~votes.any(axis=1)
+                votes[without] = votes_of(np.ascontiguousarray(labels[without]), offsets, left_over)[0]
+            return shares(votes)
+
+        self._publish(ensemble, read, unlabeled, out, engine)
+
+
+class _Alternating(Correspondence):
+    """Base of CCC and CCU: from the clusters of one partition, group and judge in turns.
+
+    Parameters
+    ----------
+    n_init
+        Partitions to start from, whose clusters are the first meta-clusters: those of ``n_clusters`` clusters
+        first, then of more, then of fewer, in random order. The best objective wins.
+    max_iter
+        Sweeps over the partitions in a start, at the most.
+    random_state
+        Seed of the order of the starts.
+    """
+
+    max_iter: int = 100
+
+    _one_to_one: ClassVar[bool]
+
+    def _check(self) -> None:
+        check_int("n_init", self.n_init)
+        check_int("max_iter", self.max_iter)
+
+    def _group(
+        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
+    ) -> tuple[Grouping, list[float]]:
+        sizes = np.diag(overlaps)
+        found = (
+            alternate(
+                similarity,
+                offsets,
+                first_groups(similarity, offsets, sizes, u, self.n_clusters),
+                self.n_clusters,
+                self.max_iter,
+                one_to_one=self._one_to_one,
+            )
+            for u in starting_partitions(offsets, self.n_clusters, seed)[: self.n_init]
+        )
+        return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
+
+
+class CCC(_Alternating):
+    """Match the clusters of each partition one to one with meta-clusters; objects are voted for.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32
+        -1 for objects without any label.
+    memberships_ : (n_objects, n_clusters) float32
+        Votes divided by their number.
+    meta_clusters_ : (n_base_clusters,) int64
+        The meta-cluster of every base cluster; -1 for those left over where a partition has more than
+        ``n_clusters``. These vote, for the meta-cluster most similar, only on objects nobody else votes on.
+    objective_ : float
+        Sum over base clusters of their mean similarity to those of other partitions in their meta-cluster.
+    converged_ : bool
+        Whether the best start ended with every cluster in its place; if not, its best sweep counts.
+    start_objectives_ : list of float
+        The objective of every start.
+    history_ : dict
+        The objective, one entry.
+
+    Notes
+    -----
+    A reconstruction from the paper's abstract. Partitions are matched in turns by the Hungarian method, each
+    seeing the latest places of the others. A missing label is in no base cluster and casts no vote, nothing
+    else. Three passes; O(n M^2 + n M K) time and O(B^2 K) a sweep for B
+    base clusters, O(B^2) memory.
+
+    References
+    ----------
+    Boulis and Ostendorf (2004), *Combining multiple clustering systems*, PKDD.
+    """
+
+    _one_to_one = True
+
+
+class CCU(_Alternating):
+    """Give every base cluster to the meta-cluster it resembles most; objects are voted for.
+
+    Several clusters of one partition may share a meta-cluster.
+
+    Attributes
+    ----------
+    labels_, memberships_, meta_clusters_, objective_, start_objectives_, converged_, history_
+        As of `CCC`; no base cluster is left over, but a meta-cluster may become empty.
+
+    Notes
+    -----
+    A reconstruction from the paper's abstract; costs and missing labels as of `CCC`.
+
+    References
+    ----------
+    Boulis and Ostendorf (2004), *Combining multiple clustering systems*, PKDD.
+    """
+
+    _one_to_one = False
+
+
+class CCSVD(Correspondence):
+    """Group base clusters by the singular vectors of the incidence matrix; objects are voted for.
+
+    Parameters
+    ----------
+    n_clusters
+        Meta-clusters, and so clusters of the consensus at the most; also the rank of the decomposition.
+    grouping
+        "kmeans": k-means of the rows of ``V S``, one per base cluster, scaled to unit length. "argmax": by
+        the singular vector that the row is largest in; on 8D5K this does far worse.
+    n_init
+        Restarts of k-means; the smallest sum of squared distances wins.
+    random_state
+        Seed of k-means.
+
+    Attributes
+    ----------
+    labels_, memberships_, meta_clusters_, objective_, history_
+        As of `CCC`.
+    start_objectives_ : list of float
+        The sum of squared distances of every start of k-means, with grouping="kmeans".
+
+    Notes
+    -----
+    A reconstruction from the paper's abstract. V and S are from the eigenvectors of ``H^T H``. Missing labels
+    as of `CCC`. Three passes;
+    O(n M^2 + B^3 + n M K) time for B base clusters, O(B^2) memory.
+
+    References
+    ----------
+    Boulis and Ostendorf (2004), *Combining multiple clustering systems*, PKDD.
+    """
+
+    grouping: str = "kmeans"
+
+    def _check(self) -> None:
+        check_choice("grouping", self.grouping, ("kmeans", "argmax"))
+        check_int("n_init", self.n_init)
+
+    def _group(
+        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
+    ) -> tuple[Grouping, list[float]]:
+        values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
+        rows = vectors * np.sqrt(values)
+        objectives: list[float] = []
+        if self.grouping == "argmax":
+            groups = np.abs(rows).argmax(axis=1)
+        else:
+            groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed)
+        objective = mean_similarity(similarity, offsets, groups, self.n_clusters)
+        return Grouping(groups, objective), objectives

@@ -1,0 +1,242 @@
+"""Consensus on the co-association by dissimilarity increments, which looks at features too."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bigcons.coassociation.did import refuse_matrix
+from bigcons.coassociation.increment_model import (
+    IncrementModel,
+    increment_model,
+    model_bytes,
+    open_points,
+    similarity_matrix,
+    similarity_of_pairs,
+)
+from bigcons.coassociation.increments import CHOICES
+from bigcons.coassociation.linkage import Merges, agglomerate, cut, single_merges
+from bigcons.coassociation.similarity import NORMALIZATIONS
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import Engine
+from bigcons.memory import format_size
+from bigcons.overlaps.embedding import one_thread
+from bigcons.seeding import generator
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.memory_plan import data_budget
+from bigcons.solving.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.pairs import PairTable
+from bigcons.validation import check_choice, check_flag
+
+SYMMETRIES = ("mean", "max")
+LINKAGES = ("average", "single", "spectral")
+
+
+# Bytes of a pair of objects: the matrix and condensed distances, or what eigenvectors take besides.
+LINKAGE_BYTES, SPECTRAL_BYTES = 12, 32
+
+# Bytes of a pair of a table: its ends, distance, two similarities, and the edges while they are sorted.
+TABLE_BYTES = 120
+
+
+class DID(ConsensusClusterer):
+    """Consensus by dissimilarity increments, PCC_DID (Aidos and Fred).
+
+    As in evidence accumulation objects are similar if partitions join them, but each time by how likely
+    the distances between them are, given the law of distances in their cluster: see
+    `bigcons.coassociation.did_matrix`. The similarity is made symmetric and clustered.
+
+    Parameters
+    ----------
+    features
+        ``(n_objects, n_features)`` of the objects, which only this method needs: an array, table or path, as
+        `bigcons.stores.features.open_features` takes. Distances are Euclidean, so scale them before.
+    pairs
+        "all", or a PairTable or the path of one, for objects too many for a matrix: the similarities of
+        these pairs only, with linkage="single", exact on their graph; what it leaves apart merges at
+        similarity 0. Its counts are not used.
+    symmetrize
+        "mean" or "max" of the two directions.
+    linkage
+        "average", "single", or "spectral": normalized cuts of the symmetric matrix, labels by pivoted QR of
+        the eigenvectors. The paper leaves open how its spectral clustering took the asymmetric one.
+    exclude_self, increments, normalize, weights
+        As for `bigcons.coassociation.did_matrix`.
+    random_state
+        Seed of the eigenvectors' start for linkage="spectral"; nothing else is random.
+    memory
+        Budget, 4 GB by default: refused with the size that would do if the matrix does not fit.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, clusters numbered by their first objects, -1 for objects without any label
+    objective_ : sum of the heights of the merges that were made; for linkage="spectral" the share of
+        similarity between clusters, summed over the clusters (normalized cut)
+    n_clusters_ : clusters found
+    history_ : the number of clusters and the objective, one entry
+
+    Notes
+    -----
+    Time O(n^2 (d + M) + sum of squared cluster sizes d), on all workers, and 12 n^2 bytes, 32 n^2 if
+    spectral; with P pairs O(P (d + M)) time and 120 P bytes in place of n^2. Clusters of one or two objects
+    contribute nothing, nor does a partition to an object it does not label: see ``normalize``. On the
+    diagonal, which linkage does not see, spectral clustering is given 1.
+
+    References
+    ----------
+    Aidos and Fred, *DID-based probabilistic consensus clustering* (PCC_DID), Algorithm 1.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        paper="Aidos and Fred, DID-based probabilistic consensus",
+        needs="features and labels",
+        soft=False,
+        missing="native",
+        out_of_core=False,
+        distributed=True,
+    )
+
+    features: Any = None
+    pairs: str | os.PathLike[str] | PairTable = "all"
+    symmetrize: str = "mean"
+    linkage: str = "average"
+    exclude_self: bool = False
+    increments: str = "vertex"
+    normalize: str = "all"
+    weights: Any = None
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        self._check()
+        table = self._open_pairs(ensemble.n_objects)
+        features = open_points(self.features, ensemble.n_objects)
+        budget = data_budget(self.memory, engine)
+        held = model_bytes(ensemble, features, engine, exclude_self=self.exclude_self)
+        self._refuse_too_much(held, budget, ensemble.n_objects, table)
+        model = increment_model(
+            features,
+            ensemble,
+            engine,
+            weights=self.weights,
+            by_observed=self.normalize == "observed",
+            exclude_self=self.exclude_self,
+            increments=self.increments,
+        )
+        survey = take_survey(ensemble, engine, seed, 0, model.weights)
+        labeled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabeled, assume_unique=True)
+        labels = np.full(ensemble.n_objects, -1, np.int32)
+        n_clusters = min(self.n_clusters, len(labeled))
+        if table is None and self.linkage == "spectral":
+            found, self.objective_ = self._spectral(model, labeled, n_clusters, engine, seed)
+        else:
+            merges = self._merge(model, labeled, table, engine)
+            found = cut(merges, len(labeled), n_clusters)
+            self.objective_ = float(merges.heights[: len(labeled) - n_clusters].sum())
+        labels[labeled] = found
+        self.history_ = {"n_clusters": [int(found.max()) + 1], "objective": [self.objective_]}
+        self._publish_labels(ensemble, lambda block: labels[block.start : block.stop], survey.unlabeled, out)
+
+    def _merge(
+        self, model: IncrementModel, labeled: np.ndarray, table: PairTable | None, engine: Engine
+    ) -> Merges:
+        """Return the merges of the labeled objects, from all pairs or from those of the table."""
+        if table is None:
+            distances = self._condensed(similarity_matrix(model, engine), labeled)
+            return agglomerate(distances, self.linkage)
+        edges = table.edges()
+        forward, backward = similarity_of_pairs(model, edges.i, edges.j, engine)
+        position = np.full(len(model.points), -1)
+        position[labeled] = np.arange(len(labeled))
+        first, second = position[edges.i], position[edges.j]
+        known = (first >= 0) & (second >= 0)
+        distances = 1.0 - self._symmetric(forward, backward)
+        edges_of_graph = Merges(first[known], second[known], distances[known])
+        return single_merges(edges_of_graph, len(labeled), apart=1.0)
+
+    def _spectral(
+        self, model: IncrementModel, labeled: np.ndarray, n_clusters: int, engine: Engine, seed: int
+    ) -> tuple[np.ndarray, float]:
+        """Return labels by normalized cuts, numbered by first objects, and the cut."""
+        from sklearn.cluster import spectral_clustering
+
+        matrix = similarity_matrix(model, engine)[np.ix_(labeled, labeled)]
+        for i in range(len(matrix)):
+            matrix[i, i:] = matrix[i:, i] = self._symmetric(matrix[i, i:], matrix[i:, i])
+        np.fill_diagonal(matrix, 1.0)
+        if n_clusters == 1:
+            return np.zeros(len(matrix), np.int32), 0.0
+        start = int(generator(seed, "did.spectral").integers(2**31))
+        with one_thread():
+            found = spectral_clustering(
+                matrix, n_clusters=n_clusters, random_state=start, assign_labels="cluster_qr"
+            )
+        _, first, code = np.unique(found, return_index=True, return_inverse=True)
+        labels = np.argsort(np.argsort(first))[code].astype(np.int32)
+        return labels, _normalized_cut(matrix, labels)
+
+    def _condensed(self, matrix: np.ndarray, labeled: np.ndarray) -> np.ndarray:
+        """Return the distances of all pairs of labeled objects in condensed form, row by row."""
+        n = len(labeled)
+        distances = np.empty(n * (n - 1) // 2)
+        filled = 0
+        for i in range(n - 1):
+            others = labeled[i + 1 :]
+            row = self._symmetric(matrix[labeled[i], others], matrix[others, labeled[i]])
+            distances[filled : filled + len(row)] = 1.0 - row
+            filled += len(row)
+        return distances
+
+    def _symmetric(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+        return np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0
+
+    def _open_pairs(self, n_objects: int) -> PairTable | None:
+        if isinstance(self.pairs, str) and self.pairs == "all":
+            return None
+        if self.linkage != "single":
+            raise InvalidInputError(
+                f"linkage={self.linkage!r} with a table of pairs, which leaves most pairs out; "
+                "use linkage='single', or pairs='all'."
+            )
+        table = self.pairs if isinstance(self.pairs, PairTable) else PairTable.open(self.pairs)
+        if table.n_objects != n_objects:
+            raise InvalidInputError(
+                f"pairs are of {table.n_objects} objects but the ensemble has n_objects={n_objects}; "
+                "sample them from this ensemble."
+            )
+        return table
+
+    def _refuse_too_much(self, held: int, budget: int, n_objects: int, table: PairTable | None) -> None:
+        if table is None:
+            per_pair = SPECTRAL_BYTES if self.linkage == "spectral" else LINKAGE_BYTES
+            refuse_matrix(held + per_pair * n_objects**2, budget, n_objects)
+            return
+        needed = held + TABLE_BYTES * table.n_pairs
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"the increments of {table.n_pairs:,} pairs need {format_size(needed)}, more than the "
+                f"{format_size(budget)} there is for them; raise memory, or sample fewer pairs."
+            )
+
+    def _check(self) -> None:
+        if self.features is None:
+            raise InvalidInputError(
+                "features=None, but DID looks at distances; give features=(n_objects, n_features), "
+                "or use eac-average, which needs labels only."
+            )
+        check_choice("symmetrize", self.symmetrize, SYMMETRIES)
+        check_choice("linkage", self.linkage, LINKAGES)
+        check_flag("exclude_self", self.exclude_self)
+        check_choice("increments", self.increments, CHOICES)
+        check_choice("normalize", self.normalize, NORMALIZATIONS)
+
+
+def _normalized_cut(matrix: np.ndarray, labels: np.ndarray) -> float:
+    """Return the summed shares of each cluster's similarity that goes to other clusters."""
+    degrees = matrix.sum(axis=1)
+    total = 0.0
+    for cluster in range(int(labels.max()) + 1):
+        members = np.flatnonzero(labels == cluster)
+        total += 1.0 - sum(matrix[i, members].sum() for i in members) / degrees[members].sum()
+    return float(total)

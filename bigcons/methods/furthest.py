@@ -1,0 +1,315 @@
+"""Furthest consensus: clusters around objects that are as unlike each other as can be."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.rows import unique_rows
+from bigcons.coassociation.similarity import similarity
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block, row_blocks
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.memory_plan import block_label_bytes, check_plan, data_budget
+from bigcons.solving.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+STARTS = ("exact", "sampled")
+CRITERIA = ("fixed", "disagreement")
+
+
+# Objects among which init="sampled" looks for the first pair: two million pairs (an arbitrary line).
+SAMPLE_SIZE = 2048
+
+TILE_ROWS = 1024
+
+
+class Furthest(ConsensusClusterer):
+    """Furthest consensus: clusters around objects that are as unlike each other as can be.
+
+    The first two centers are the least similar pair of objects; then again and again the object whose
+    largest similarity to a center is smallest becomes one. Every object joins the center it is most
+    similar to. Similarity is the share of the partitions labeling both objects that put them together; where
+    none labels both it is 0.
+
+    Parameters
+    ----------
+    n_clusters
+        Number of centers; for criterion="disagreement" the most there may be. There are fewer if no further
+        object differs from the centers.
+    init
+        The first pair: "exact" among all distinct label rows, or "sampled", among those of 2,048 objects.
+    criterion
+        "fixed", or "disagreement": add centers as long as the disagreements fall, beginning with one cluster.
+        They are counted as pairs of objects that the consensus joins and a partition separates, or the other
+        way round, over all partitions and the pairs that each sees.
+    ties
+        Which of equally unlike pairs and objects become centers, and which of equally similar centers an
+        object joins: "lowest", or "random". Ties are the rule, for many pairs have similarity 0.
+    random_state
+        Seed of the sample and of random ties.
+    memory
+        Budget for the distinct rows of init="exact", 4 GB by default; refused if they do not fit.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32 in the order of the centers, -1 for objects without any label
+    centers_ : (n_clusters_,) int64 the objects at the centers; with a single cluster, its seed
+    objective_ : disagreements with the partitions
+    n_clusters_, n_passes_ : clusters found; passes over the labels for the centers
+    history_ : the number of clusters and the objective after each center
+
+    Notes
+    -----
+    The lowest at a tie: the pair of the lowest first object, then of the lowest second; the lowest object;
+    the earliest center. At random, objects of equal labels may join different centers. A pass a center, each
+    O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct rows, O(U^2 M) time
+    on all workers for init="exact". The disagreements of k centers take k times the base clusters.
+
+    References
+    ----------
+    Nguyen and Caruana (2007); Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*, whose Furthest
+    stops by the disagreements.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        paper="Nguyen and Caruana 2007",
+        needs="labels",
+        soft=False,
+        missing="c/N",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    init: str = "exact"
+    criterion: str = "fixed"
+    ties: str = "lowest"
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        check_choice("init", self.init, STARTS)
+        check_choice("criterion", self.criterion, CRITERIA)
+        check_choice("ties", self.ties, ("lowest", "random"))
+        budget = data_budget(self.memory, engine)
+        held, rows = 12 * ensemble.n_objects, ensemble.chunk_rows
+        check_plan(
+            "Furthest",
+            engine,
+            ensemble=ensemble,
+            held=held,
+            per_block=block_label_bytes(ensemble) + 36 * rows,  # of them 20 to look for ties
+            per_result=12 * rows,
+            memory=self.memory,
+        )
+        survey = take_survey(ensemble, engine, seed, 0)
+        ties = _Ties(seed if self.ties == "random" else None)
+        if self.init == "exact":
+            pair = _first_pair(ensemble, engine, budget, ties)
+        else:
+            pair = _sampled_pair(ensemble, survey.unlabeled, engine, seed, ties)
+        search = _Search(ensemble, engine, pair, ties)
+        assigned = search.assigned
+        numbers: list[int] = []
+        objectives: list[float] = []
+        with progress("centers", self.n_clusters, "centers") as listener:
+            while len(search.centers) < self.n_clusters and not search.is_exhausted:
+                before, n_before = assigned, len(search.centers)
+                disagreements = search.add_center()
+                listener.advance(1)
+                if self.criterion == "disagreement" and n_before and disagreements >= objectives[-1]:
+                    assigned = before
+                    break
+                assigned = search.assigned
+                numbers.append(n_before + 1)
+                objectives.append(disagreements)
+        self.n_passes_ = len(search.centers)
+        self.centers_ = np.array(search.centers[: len(numbers)], np.int64)
+        self.objective_ = objectives[-1]
+        self.history_ = {"n_clusters": numbers, "objective": objectives}
+        self._publish_labels(
+            ensemble, lambda block: assigned[block.start : block.stop], survey.unlabeled, out
+        )
+
+
+class _Ties(NamedTuple):
+    """Who comes first among equals: the lowest, or at random under a seed."""
+
+    seed: int | None
+
+    def order(self, n: int) -> np.ndarray:
+        """Return the order (n,) in which rows are looked at for the first pair."""
+        return np.arange(n) if self.seed is None else generator(self.seed, "furthest.ties").permutation(n)
+
+    def ranks(self, objects: np.ndarray, centers: np.ndarray) -> np.ndarray:
+        """Return a number for each object and center, the lowest of which comes first among equals.
+
+        At random it is a hash, which tells what was drawn for the center that an object has joined before.
+        For center -1, that of an object that might become one.
+        """
+        if self.seed is None:
+            return np.where(centers < 0, objects, centers).astype(np.uint64)
+        x = generator(self.seed, "furthest.ranks").integers(2**64, size=1, dtype=np.uint64)
+        for part in (objects, centers):
+            x = _mixed(x + part.astype(np.uint64))
+        return np.asarray(x)
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """Return random-looking numbers for different ones, uint64 (the finish of SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+class _Visit(NamedTuple):
+    """What a pass hands to a block, and gets back."""
+
+    block: Block
+    similarity: np.ndarray
+    """(rows,) float64 largest similarity to a center; -1 before the first."""
+    assigned: np.ndarray
+    """(rows,) int32 the first center of that similarity, -1 for objects without any label."""
+
+
+class _Search:
+    """Centers so far, and the similarity of every object to the nearest of them."""
+
+    def __init__(self, ensemble: Ensemble, engine: Engine, pair: tuple[int, int], ties: _Ties) -> None:
+        self.ensemble = ensemble
+        self.engine = engine
+        self.pair = pair
+        self.ties = ties
+        self.centers: list[int] = []
+        self.assigned = np.full(ensemble.n_objects, -1, np.int32)
+        self.is_exhausted = False
+        self._similarity = np.full(ensemble.n_objects, -1.0)
+        self._furthest = pair[0]
+
+    def add_center(self) -> float:
+        """Make the furthest object a center in one pass, and return the disagreements of the clusters."""
+        number = len(self.centers)
+        self.centers.append(self._furthest)
+        row = self.ensemble.read_rows(np.array([self._furthest]))
+        visit = partial(_visit_block, self.ensemble, self.ties, row, number)
+        blocks = self.ensemble.blocks()
+        table = np.zeros((number + 1, self.ensemble.n_base_clusters), np.int64)
+        before, self.assigned = self.assigned, np.empty_like(self.assigned)
+        least, furthest = (np.inf, 0), -1
+        with closing(self.engine.map(visit, [self._visit(block, before) for block in blocks])) as results:
+            for block, (near, assigned, part, candidate, at) in zip(blocks, results, strict=True):
+                self._similarity[block.start : block.stop] = near
+                self.assigned[block.start : block.stop] = assigned
+                table += part
+                if candidate < least:
+                    least, furthest = candidate, at
+        self._furthest = furthest
+        if number == 0 and self._similarity[self.pair[1]] < 1.0:  # else the sample held nothing different
+            self._furthest = self.pair[1]
+        self.is_exhausted = least[0] >= 1.0
+        return _disagreements(table, self.ensemble.offsets)
+
+    def _visit(self, block: Block, assigned: np.ndarray) -> _Visit:
+        part = slice(block.start, block.stop)
+        return _Visit(block, self._similarity[part], assigned[part])
+
+
+def _visit_block(
+    ensemble: Ensemble, ties: _Ties, center: np.ndarray, number: int, visit: _Visit
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, int], int]:
+    """Offer a block a new center (1, M): similarities, centers, contingency, and its furthest object.
+
+    That comes with its similarity and rank, or infinity if the block has no object with labels.
+    """
+    from bigcons.kernels.agreement import add_contingency
+
+    labels = ensemble.read(visit.block.start, visit.block.stop)
+    labeled = (labels >= 0).any(axis=1)
+    offered = _similarities(labels, center)[:, 0]
+    nearer = labeled & (offered > visit.similarity)
+    objects = np.arange(visit.block.start, visit.block.stop)
+    tied = np.flatnonzero(labeled & (offered == visit.similarity))
+    new, old = np.full(tied.size, number), visit.assigned[tied]
+    nearer[tied] = ties.ranks(objects[tied], new) < ties.ranks(objects[tied], old)
+    near = np.where(nearer, offered, visit.similarity)
+    assigned = np.where(nearer, np.int32(number), visit.assigned)
+    table = np.zeros((number + 1, ensemble.n_base_clusters), np.int64)
+    add_contingency(assigned, labels, ensemble.offsets, table)
+    least = near[labeled].min(initial=np.inf)
+    furthest = objects[labeled & (near == least)]
+    if not furthest.size:
+        return near, assigned, table, (np.inf, 0), -1
+    ranks = ties.ranks(furthest, np.full(furthest.size, -1))
+    return near, assigned, table, (float(least), int(ranks.min())), int(furthest[ranks.argmin()])
+
+
+def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the similarities (rows of left, rows of right) float64."""
+    from bigcons.kernels.agreement import count_tile
+
+    n_agree = np.empty((len(left), len(right)), np.int32)
+    n_seen = np.empty_like(n_agree)
+    count_tile(left, right, n_agree, n_seen)
+    return similarity(n_agree, n_seen, left.shape[1], "observed")
+
+
+def _first_pair(ensemble: Ensemble, engine: Engine, budget: int, ties: _Ties) -> tuple[int, int]:
+    """Return the least similar pair of all objects, the first of equals."""
+    remedy = "raise memory, or use init='sampled'"
+    rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
+    objects = np.flatnonzero(rows.row_of_object >= 0)
+    first_object = objects[np.unique(rows.row_of_object[objects], return_index=True)[1]]
+    a, b = _least_similar(rows.labels, engine, ties)
+    return int(first_object[a]), int(first_object[b])
+
+
+def _sampled_pair(
+    ensemble: Ensemble, unlabeled: np.ndarray, engine: Engine, seed: int, ties: _Ties
+) -> tuple[int, int]:
+    """Return the least similar pair of objects drawn uniformly, the first of equals."""
+    labeled = np.setdiff1d(np.arange(ensemble.n_objects), unlabeled, assume_unique=True)
+    draw = generator(seed, "furthest.sample")
+    if len(labeled) > SAMPLE_SIZE:
+        labeled = np.sort(draw.choice(labeled, SAMPLE_SIZE, replace=False, shuffle=False))
+    a, b = _least_similar(ensemble.read_rows(labeled), engine, ties)
+    return int(labeled[a]), int(labeled[b])
+
+
+def _least_similar(rows: np.ndarray, engine: Engine, ties: _Ties) -> tuple[int, int]:
+    """Return the least similar pair of rows, the first of equals; (0, 0) for a single row."""
+    order = ties.order(len(rows))
+    if ties.seed is not None:
+        rows = rows[order]
+    blocks = row_blocks(len(rows), TILE_ROWS)
+    tiles = [(left, right) for left in blocks for right in blocks[left.index :]]
+    found = engine.map(partial(_least_of_tile, rows), tiles)
+    with progress("least similar pair", len(tiles), "tiles") as listener, closing(found):
+        least = (np.inf, 0, 0)
+        for candidate in found:
+            least = min(least, candidate)
+            listener.advance(1)
+    return int(order[least[1]]), int(order[least[2]])
+
+
+def _least_of_tile(rows: np.ndarray, tile: tuple[Block, Block]) -> tuple[float, int, int]:
+    """Return the smallest similarity of a tile and the lowest rows that have it."""
+    left, right = tile
+    values = _similarities(rows[left.start : left.stop], rows[right.start : right.stop])
+    a, b = divmod(int(values.argmin()), right.n_rows)
+    return float(values.min()), left.start + a, right.start + b
+
+
+def _disagreements(table: np.ndarray, offsets: np.ndarray) -> float:
+    """Return how often the clusters (rows) and a partition's join and separate a pair it sees, in all."""
+    joined_by_both = _n_pairs(table).sum()
+    joined_by_partitions = _n_pairs(table.sum(axis=0)).sum()
+    seen = np.add.reduceat(table, offsets[:-1], axis=1)
+    return float(_n_pairs(seen).sum() + joined_by_partitions - 2 * joined_by_both)
+
+
+def _n_pairs(counts: np.ndarray) -> np.ndarray:
+    return counts * (counts - 1) // 2

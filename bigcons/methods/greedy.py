@@ -1,0 +1,332 @@
+"""Greedy optimization of the ANMI, and the exact search that judges it on a handful of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
+from bigcons.execution.engine import Engine
+from bigcons.execution.fold import fold
+from bigcons.kernels.agreement import add_contingency
+from bigcons.kernels.greedy import sweep, weighted_nmi
+from bigcons.memory import Block
+from bigcons.methods.best import average_criteria, closeness_to_centers
+from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+from bigcons.metrics.ensemble import average_of_tables
+from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps, votes_of
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.loop import as_history, run_passes
+from bigcons.solving.starts import best_start
+from bigcons.solving.survey import take_survey
+from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.validation import check_choice, check_int, check_number
+
+ANNEALED_SWEEPS = 20
+
+MOST_CANDIDATES = 1_000_000
+"""As many clusterings `best_partition` looks at."""
+
+
+class GreedyANMI(ConsensusClusterer):
+    """Greedy search for the clustering of highest average normalized mutual information (ANMI).
+
+    From the base partition of highest ANMI on, objects in turn join the cluster that raises the ANMI most,
+    sweep after sweep until none moves.
+
+    Parameters
+    ----------
+    n_init
+        Starts: the base partitions of highest ANMI, one each, in the same sweeps.
+    init
+        "best": base partitions; objects that one does not label, or that lie in a cluster beyond its
+        ``n_clusters`` largest, join the nearest of these first. Or labels (n_objects,) to start from, such
+        as another method's consensus; at no temperature the sweeps only raise its ANMI.
+    temperature
+        0, or at first move objects to any cluster with probability ``~ exp(gain / T)``, the gain being in
+        ANMI times objects, so that 1 is much. T falls evenly from ``temperature`` to 0 over ``n_annealed``
+        sweeps, and those that follow are as at 0. On six planted ensembles of 1,000 objects and 20 partitions
+        0.2 ended higher than 0 by 0.013 or more in three, and within 0.0002 in the others; 0.4 and 0.8
+        ended lower by up to 0.02 in some.
+    n_annealed
+        Sweeps with T above 0, fewer than ``max_iter``; None is 20. Goes with a temperature.
+    max_iter
+        Sweeps at most.
+    random_state
+        Seed of the draws at a temperature; nothing else is random.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    objective_ : the ANMI, weighted by known labels; no sweep at T = 0 lowers it
+    start_objectives_ : the ANMI that every start came to
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a sweep in one thread, for every move changes what the next object sees; the labels are
+    read block by block, memory is 4 bytes an object and start, 8 for a table of ``x log x``, and O(B^2) for
+    the choice of the start. The naive computation, which the paper timed at an hour for 400 objects, is
+    O(n K) times dearer. A local optimum, with a temperature too. The paper mentions acceptance by
+    Boltzmann's law and gives no more; the draw among all clusters, the unit and the schedule are ours.
+
+    References
+    ----------
+    Strehl and Ghosh (2002), *Cluster ensembles*, section 2.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "Strehl and Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=False
+    )
+
+    n_init: int = 1
+    init: Any = "best"
+    temperature: float = 0.0
+    n_annealed: int | None = None
+    max_iter: int = 100
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        check_int("n_init", self.n_init)
+        check_int("max_iter", self.max_iter)
+        temperatures = self._temperatures()
+        n = ensemble.n_objects
+        held = 4 * n * self.n_init + 8 * n
+        check_overlaps_plan(
+            "Greedy ANMI", ensemble, engine, columns=1, memory=self.memory, in_memory=False, held=held
+        )
+        survey = take_survey(ensemble, engine, seed, 0)
+        starts = [self._given(ensemble)] if not isinstance(self.init, str) else self._starts(ensemble, engine)
+        labeled = np.ones(n, bool)
+        labeled[survey.unlabeled] = False
+        for codes in starts:
+            codes[~labeled] = -1
+        searches = [
+            _Search(ensemble, engine, codes, self.n_clusters, generator(seed, "greedy.anneal", number))
+            for number, codes in enumerate(starts)
+        ]
+        records = self._sweep(ensemble, searches, temperatures)
+        best, self.start_objectives_ = best_start(searches, lambda search: search.anmi, lower_is_better=False)
+        if records[-1]["moved"]:
+            warn_user(
+                f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",
+                ConvergenceWarning,
+            )
+        self.objective_ = best.anmi
+        self.converged_ = not records[-1]["moved"]
+        self.n_passes_ = len(records)
+        self.history_ = as_history(records)
+        self._publish_labels(ensemble, lambda b: best.codes[b.start : b.stop], survey.unlabeled, out)
+
+    def _temperatures(self) -> np.ndarray:
+        """Return the temperatures of the sweeps that have one; falling, above 0."""
+        start = check_number("temperature", self.temperature, at_least=0.0)
+        if start == 0.0:
+            if self.n_annealed is not None:
+                raise InvalidInputError(
+                    f"n_annealed={self.n_annealed!r} with temperature=0, at which nothing is annealed; "
+                    "leave it at None, or give a temperature such as 0.1."
+                )
+            return np.empty(0)
+        n_annealed = ANNEALED_SWEEPS if self.n_annealed is None else check_int("n_annealed", self.n_annealed)
+        if n_annealed >= self.max_iter:
+            raise InvalidInputError(
+                f"{n_annealed} annealed sweeps leave none of max_iter={self.max_iter} to settle; "
+                "raise max_iter, or lower n_annealed."
+            )
+        return start * np.arange(n_annealed, 0, -1) / n_annealed
+
+    def _sweep(
+        self, ensemble: Ensemble, searches: list[_Search], temperatures: np.ndarray
+    ) -> list[dict[str, float]]:
+        """Sweep over all objects, for every search at once, until none moves one at no temperature."""
+        blocks = ensemble.blocks()
+
+        def one_sweep(number: int) -> dict[str, float]:
+            temperature = temperatures[number - 1] if number <= len(temperatures) else 0.0
+            moved = 0
+            for search in searches:
+                search.refresh()
+            for block in blocks:
+                labels = ensemble.read(block.start, block.stop)
+                moved += sum(search.visit(block, labels, temperature) for search in searches)
+                listener.advance(block.n_rows)
+            return {"objective": max(search.anmi for search in searches), "moved": float(moved)}
+
+        records = []
+        with progress("greedy ANMI", ensemble.n_objects * self.max_iter) as listener:
+            for record in run_passes(one_sweep, max_passes=self.max_iter, what="greedy ANMI"):
+                records.append(record)
+                if not record["moved"] and len(records) > len(temperatures):
+                    break
+        return records
+
+    def _given(self, ensemble: Ensemble) -> np.ndarray:
+        codes = np.array(self.init)
+        n, K = ensemble.n_objects, self.n_clusters
+        if codes.shape != (n,) or codes.dtype.kind not in "iu" or codes.min() < -1 or codes.max() >= K:
+            raise InvalidInputError(
+                f"init has shape {codes.shape} and type {codes.dtype}; pass 'best' or {n} integer labels "
+                f"from 0 to {K - 1}, -1 where there is none."
+            )
+        return codes.astype(np.int32)
+
+    def _starts(self, ensemble: Ensemble, engine: Engine) -> list[np.ndarray]:
+        """Return the codes of the base partitions of highest ANMI, no object undecided that has labels."""
+        if self.init != "best":
+            raise InvalidInputError(f"init={self.init!r} is unknown; pass 'best' or labels (n_objects,).")
+        overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
+        everyone = np.arange(ensemble.n_partitions)
+        scores = average_criteria(overlaps, offsets, everyone, "nmi", weighted=True)
+        chosen = np.argsort(-scores, kind="stable")[: self.n_init]
+        kept = [_largest(overlaps, offsets, u, self.n_clusters) for u in chosen]
+        tables = [closeness_to_centers(overlaps, offsets, u) for u in chosen]
+
+        def codes_of(block: Block) -> list[np.ndarray]:
+            labels = ensemble.read(block.start, block.stop)
+            return [
+                _kept_or_nearest(labels, u, own, offsets, table)
+                for u, own, table in zip(chosen, kept, tables, strict=True)
+            ]
+
+        parts = list(engine.map(codes_of, ensemble.blocks()))
+        return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+
+class _Search:
+    """One start on its way up: its codes, and the counts that its ANMI follows from."""
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        engine: Engine,
+        codes: np.ndarray,
+        n_clusters: int,
+        draw: np.random.Generator,
+    ) -> None:
+        self.codes = codes
+        self.random = draw.integers(2**64, size=1, dtype=np.uint64)
+        self.offsets = ensemble.offsets
+
+        def count(block: Block) -> np.ndarray:
+            table = np.zeros((n_clusters, int(self.offsets[-1])), np.int64)
+            labels = ensemble.read(block.start, block.stop)
+            add_contingency(codes[block.start : block.stop], labels, ensemble.offsets, table)
+            return table
+
+        self.counts = fold(engine, ensemble.blocks(), count, np.add)
+        self.sizes = np.add.reduceat(self.counts, self.offsets[:-1], axis=1)
+        self.n_seen = self.sizes.sum(axis=0)
+        self.labels_of_an_object = self.n_seen.sum() / ensemble.n_objects
+        self.F = x_log_x(ensemble.n_objects + 1)
+        self.C = np.add.reduceat(self.F[self.counts.sum(axis=0)], self.offsets[:-1])
+
+    def refresh(self) -> None:
+        """Form the sums anew from the counts: they gather rounding errors as objects move."""
+        self.A = np.add.reduceat(self.F[self.counts].sum(axis=0), self.offsets[:-1])
+        self.B = self.F[self.sizes].sum(axis=0)
+
+    def visit(self, block: Block, labels: np.ndarray, temperature: float) -> int:
+        """Move the objects of a block in turn; return how many moved."""
+        codes = self.codes[block.start : block.stop]
+        n_moved, _ = sweep(
+            *(labels, self.offsets, codes, self.counts, self.sizes, self.n_seen),
+            *(self.F, self.A, self.B, self.C),
+            *(temperature * self.labels_of_an_object, self.random),
+        )
+        return int(n_moved)
+
+    @property
+    def anmi(self) -> float:
+        """The ANMI of the codes as they are."""
+        self.refresh()
+        parts = zip(self.A, self.B, self.C, self.n_seen, strict=True)
+        return float(sum(weighted_nmi(a, b, c, n, self.F) for a, b, c, n in parts) / self.n_seen.sum())
+
+
+def x_log_x(largest: int) -> np.ndarray:
+    """Return ``x log x`` of the whole numbers up to ``largest``, 0 at 0."""
+    x = np.arange(largest + 1, dtype=np.float64)
+    return x * np.log(np.maximum(x, 1.0))
+
+
+def _largest(overlaps: np.ndarray, offsets: np.ndarray, u: int, n_clusters: int) -> np.ndarray:
+    """Return the code (k_u + 1,) of each cluster of partition ``u``, -1 beyond the largest and at the end."""
+    sizes = np.diag(overlaps)[offsets[u] : offsets[u + 1]]
+    kept = np.sort(np.argsort(-sizes, kind="stable")[:n_clusters])
+    codes = np.full(sizes.size + 1, -1, np.int32)
+    codes[kept] = np.arange(kept.size)
+    return codes
+
+
+def _kept_or_nearest(
+    labels: np.ndarray, u: int, codes: np.ndarray, offsets: np.ndarray, table: np.ndarray
+) -> np.ndarray:
+    """Return the codes (rows,) of the clusters of partition ``u``, undecided objects in the nearest."""
+    found = codes[labels[:, u]]
+    undecided = found < 0
+    scores, _ = votes_of(np.ascontiguousarray(labels[undecided]), offsets, table[:, codes[:-1] >= 0])
+    found[undecided] = scores.argmax(axis=1)
+    return found
+
+
+def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[np.ndarray, float]:
+    """Return the clustering into exactly ``n_clusters`` clusters of highest average criterion, and its value.
+
+    Looks at all of them, for tests and teaching: a Stirling number of the second kind, refused above a
+    million. ``criterion`` is one of `bigcons.metrics` of two clusterings, weighted by known labels: "nmi"
+    makes the average the ANMI (Strehl and Ghosh 2002, section 2). Of equal ones the first is returned,
+    clusters numbered in the order in which they appear.
+    """
+    check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
+    ensemble = as_ensemble(x)
+    n = ensemble.n_objects
+    check_int("n_clusters", n_clusters, at_most=n)
+    n_candidates = stirling(n, n_clusters)
+    if n_candidates > MOST_CANDIDATES:
+        raise InvalidInputError(
+            f"{n} objects have {n_candidates:,} clusterings into {n_clusters}; at most {MOST_CANDIDATES:,} "
+            "are looked at, so take fewer objects or GreedyANMI."
+        )
+    labels, offsets = ensemble.read(0, n), ensemble.offsets
+    best, best_score = np.zeros(n, np.int32), -np.inf
+    for codes in clusterings(n, n_clusters):
+        table = np.zeros((n_clusters, ensemble.n_base_clusters), np.int64)
+        add_contingency(codes, labels, offsets, table)
+        tables = np.split(table, offsets[1:-1], axis=1)
+        score = average_of_tables(OF_TWO_CLUSTERINGS[criterion], tables, weighted=True)
+        if score > best_score + 1e-12:
+            best, best_score = codes.copy(), score
+    return best, best_score
+
+
+def clusterings(n_objects: int, n_clusters: int) -> Iterator[np.ndarray]:
+    """Yield every clustering into exactly ``n_clusters`` clusters once, as restricted growth strings (n,)
+    int32: an object's cluster is at most one more than the largest before it. The array is reused.
+    """
+    codes = np.zeros(n_objects, np.int32)
+
+    def extend(i: int, used: int) -> Iterator[np.ndarray]:
+        if i == n_objects:
+            yield codes
+            return
+        if used + n_objects - i < n_clusters:  # too few objects are left to open the missing clusters
+            return
+        for k in range(min(used + 1, n_clusters)):
+            codes[i] = k
+            yield from extend(i + 1, max(used, k + 1))
+
+    for found in extend(0, 0):
+        if found.max() + 1 == n_clusters:
+            yield found
+
+
+def stirling(n_objects: int, n_clusters: int) -> int:
+    """Return how many clusterings of ``n_objects`` into exactly ``n_clusters`` clusters there are."""
+    row = [1] + [0] * n_clusters
+    for _ in range(n_objects):
+        row = [0, *(k * row[k] + row[k - 1] for k in range(1, n_clusters + 1))]
+    return row[n_clusters]

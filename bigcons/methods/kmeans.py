@@ -1,0 +1,154 @@
+"""k-means on the labels themselves: the baseline of the Bayesian cluster ensembles paper."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from bigcons.coassociation import dense
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.kernels.assignment import SCORE
+from bigcons.methods.qmi import CategoryUtility
+from bigcons.overlaps.embedding import best_kmeans
+from bigcons.seeding import generator
+from bigcons.solving.estimator import MethodInfo, Output
+from bigcons.solving.memory_plan import check_matrix_plan
+from bigcons.solving.pass_clusterer import PassClusterer
+from bigcons.solving.passes import Record, State, Stats
+from bigcons.solving.survey import Survey
+from bigcons.solving.table_problem import TableProblem
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+ENCODINGS = ("integer", "onehot", "coassoc")
+
+
+class IntegerLabels(TableProblem):
+    """Squared Euclidean distance to the mean label numbers of the clusters."""
+
+    def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Return ``-(l - mean_kj)^2`` for label ``l`` of partition ``j``."""
+        number = np.concatenate([np.arange(k) for k in np.diff(self.offsets)])[:, None]
+        sums = np.add.reduceat(number * T, self.offsets[:-1], axis=0)
+        return self._distances(sums / np.maximum(sizes, 1.0))
+
+    def objective(self, stats: Stats) -> float:
+        """Return the squared distances of the objects to the means they were assigned by."""
+        return float(-stats["totals"][SCORE])
+
+    def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
+        """Return the state of centers chosen by k-means++."""
+        from sklearn.cluster import kmeans_plusplus
+
+        draw = generator(seed, "start.kmeans", number)
+        centers, _ = kmeans_plusplus(
+            labels.astype(np.float64), self.n_clusters, random_state=int(draw.integers(2**31))
+        )
+        table = np.zeros_like(self._zeros()[0])
+        table[:, : self.n_clusters] = self._distances(centers.T)
+        undecided = np.full((len(labels), 1), -1, np.int32)
+        return {"table": table, "bias": np.zeros(self.n_clusters)}, undecided
+
+    def _distances(self, means: np.ndarray) -> np.ndarray:
+        counts = np.diff(self.offsets)
+        number = np.concatenate([np.arange(k) for k in counts])[:, None]
+        return -((number - np.repeat(means, counts, axis=0)) ** 2)
+
+
+class LabelKMeans(PassClusterer):
+    """k-means on the label matrix; a baseline that takes the numbers of labels at face value.
+
+    Parameters
+    ----------
+    encode
+        "integer": labels as numbers, which is what published figures suggest; it cannot take missing labels.
+        "onehot": one column a base cluster, the same as `QMI`. "coassoc": the rows of the matrix of c/N,
+        after Kuncheva and Vetrov (2006), in O(n^2) memory, by scikit-learn with its meaning of ``tol``;
+        ``n_finalists`` and ``resume`` have no use there and stay as they are.
+    n_init
+        Starts of k-means++ for "integer" and "coassoc", from base partitions for "onehot", of which the best
+        objective is kept. They run on 4,096 objects, or on all if these are no more or for "coassoc".
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    objective_ : squared distances to the centers, lower is better; for "onehot" the utility of `QMI`
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass and O(B K) memory, but O(n^2 K) and O(n^2) for "coassoc".
+
+    References
+    ----------
+    Wang, Shan and Banerjee (2011), *Bayesian cluster ensembles*, section 5.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "Wang, Shan and Banerjee 2011",
+        "labels",
+        soft=False,
+        missing="refused",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    encode: str = "integer"
+
+    def _make_problem(self, ensemble: Ensemble, survey: Survey) -> TableProblem:
+        if self.encode == "onehot":
+            return CategoryUtility("k-means", ensemble.offsets, self.n_clusters)
+        missing = int((ensemble.n_objects - survey.n_seen).sum())
+        if missing:
+            raise InvalidInputError(
+                f"encode='integer' with {missing} missing labels, which have no number; "
+                "use encode='onehot' or the method qmi."
+            )
+        return IntegerLabels("k-means", ensemble.offsets, self.n_clusters)
+
+    def _solve_surveyed(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
+    ) -> None:
+        check_choice("encode", self.encode, ENCODINGS)
+        if self.encode != "coassoc":
+            super()._solve_surveyed(ensemble, engine, seed, out, survey)
+            return
+        if self.resume or self.n_finalists != 1:
+            raise InvalidInputError(
+                f"resume={self.resume}, n_finalists={self.n_finalists} with encode='coassoc', which is "
+                "solved in memory; use resume=False and n_finalists=1."
+            )
+        check_matrix_plan(
+            "k-means on the co-association",
+            engine,
+            ensemble,
+            memory=self.memory,
+            remedy=", or use encode='onehot'",
+        )
+        self._solve_coassociation(ensemble, engine, seed, out, survey)
+
+    def _solve_coassociation(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
+    ) -> None:
+        n_agree, n_seen = dense(ensemble, memory=1 << 62, client=engine)
+        shares = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
+        labeled = np.ones(ensemble.n_objects)
+        labeled[survey.unlabeled] = 0.0  # alike in having no labels, they would make a cluster
+        draw = generator(seed, "start.kmeans")
+        found, objectives = best_kmeans(
+            shares,
+            self.n_clusters,
+            self.n_init,
+            int(draw.integers(2**31)),
+            labeled,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        record: Record = {"objective": float(found.inertia_)}
+        self._set_results([record], objectives, converged=bool(found.n_iter_ < self.max_iter))
+        self.n_passes_ = int(found.n_iter_)
+        labels = found.labels_.astype(np.int32)
+        self._publish_labels(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)

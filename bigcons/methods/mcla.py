@@ -1,0 +1,218 @@
+"""MCLA: group the base clusters into meta-clusters, and let these compete for the objects."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block
+from bigcons.overlaps.embedding import group_rows, leading_eigenvectors, one_thread
+from bigcons.overlaps.graph_clusterer import checked_imbalance, refuse_unused
+from bigcons.overlaps.incidence import (
+    check_overlaps_plan,
+    clear_own_partitions,
+    fold_overlaps,
+    observed_pairs,
+    one_hot,
+    partition_of_clusters,
+    shares,
+    votes_of,
+)
+from bigcons.partitioners import graph_of, partition_graph
+from bigcons.seeding import generator
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.survey import take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+# Starts of the k-means of base clusters.
+KMEANS_STARTS = 10
+
+# In place of the degree of a base cluster that overlaps with none.
+SMALLEST_DEGREE = 1e-12
+
+
+class MCLA(ConsensusClusterer):
+    """Group base clusters by their Jaccard overlap; objects go to the group they are in most.
+
+    Parameters
+    ----------
+    n_clusters
+        Meta-clusters, and so clusters of the consensus at the most: some may win no object.
+    partitioner
+        How the graph of base clusters is cut. "spectral": eigenvectors of the normalized Jaccard matrix and
+        k-means; the numbers of base clusters in a meta-cluster are free. "average": average linkage of
+        ``1 - Jaccard``; a few odd base clusters may take meta-clusters for themselves when partitions have
+        different numbers of clusters. On 18 planted ensembles of such partitions the adjusted Rand index of
+        "average" fell to between 0.34 and 0.65 in four; that of "spectral" was 1.00 in all. "metis" (needs
+        pymetis): the paper's balanced cut, where every base cluster weighs the same (in the authors' code:
+        as much as it has objects).
+    union
+        The denominator of the Jaccard measure. "all" counts every object of both base clusters, as in the
+        paper; "observed" only those that both partitions label, a reading of ours for many missing labels.
+    ties
+        Which of the meta-clusters that an object is in equally takes it: "lowest", or "random" as in the
+        paper; its membership is then one rounding step above the others'.
+    imbalance
+        With "metis", the share by which the largest meta-cluster may exceed its equal share of the base
+        clusters; None is 0.05.
+    random_state
+        Seed of METIS, of k-means and of random ties.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32
+        -1 for objects without any label.
+    memberships_ : (n_objects, n_clusters) float32
+        Associations divided by their sum.
+    meta_clusters_ : (n_base_clusters,) int64
+        The meta-cluster of every base cluster.
+    objective_ : float
+        The share of all Jaccard overlap that lies within meta-clusters.
+    history_ : dict
+        A list per quantity with one entry.
+
+    Notes
+    -----
+    The association of an object with a meta-cluster is the share of its base clusters that the object is in;
+    a missing label counts as being in none. Three passes; O(n M^2 + B^2 + n M K) time for B base clusters,
+    O(B^2) memory.
+
+    References
+    ----------
+    Strehl and Ghosh (2002), *Cluster ensembles: a knowledge reuse framework for combining multiple
+    partitions*, section 3.4.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        paper="Strehl and Ghosh 2002",
+        needs="base-cluster overlaps",
+        soft=True,
+        missing="native",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    partitioner: str = "spectral"
+    union: str = "all"
+    ties: str = "lowest"
+    imbalance: float | None = None
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        check_choice("partitioner", self.partitioner, ("spectral", "average", "metis"))
+        check_choice("union", self.union, ("all", "observed"))
+        check_choice("ties", self.ties, ("lowest", "random"))
+        if self.partitioner != "metis":
+            refuse_unused(self, self.partitioner, ("imbalance",))
+        imbalance = checked_imbalance(self.imbalance)
+        check_overlaps_plan(
+            "MCLA",
+            ensemble,
+            engine,
+            columns=self.n_clusters,
+            memory=self.memory,
+            in_memory=out is None,
+        )
+        survey = take_survey(ensemble, engine, seed, 0)
+        overlaps = fold_overlaps(ensemble, engine)
+        jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=self.union == "observed")
+        del overlaps
+        if self.partitioner == "metis":
+            groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
+        elif self.partitioner == "spectral":
+            groups = cut_by_spectrum(jaccard, self.n_clusters, seed)
+        else:
+            groups = cut_by_linkage(jaccard, self.n_clusters)
+        self.meta_clusters_ = in_order_of_appearance(groups)
+        self.objective_ = share_within(jaccard, self.meta_clusters_)
+        self.n_passes_ = 1
+        self.history_ = {"pass": [1], "objective": [self.objective_]}
+        self._vote(ensemble, engine, seed, survey.unlabeled, out)
+
+    def _vote(
+        self, ensemble: Ensemble, engine: Engine, seed: int, unlabeled: np.ndarray, out: Output | None
+    ) -> None:
+        offsets, is_random = ensemble.offsets, self.ties == "random"
+        table = one_hot(self.meta_clusters_, self.n_clusters)
+        sizes = np.maximum(table.sum(axis=0), 1.0)
+
+        def read(block: Block) -> np.ndarray:
+            n_inside, _ = votes_of(ensemble.read(block.start, block.stop), offsets, table)
+            memberships = shares(n_inside / sizes)
+            if is_random:
+                draw = generator(seed, "mcla.ties", block.index)
+                lift_one_of_the_best(memberships, draw.random(memberships.shape))
+            return memberships
+
+        self._publish(ensemble, read, unlabeled, out, engine)
+
+
+def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool) -> np.ndarray:
+    """Return ``|a and b| / |a or b|`` (B, B) float64, zero between base clusters of one partition.
+
+    If ``observed``, the union is of the objects that both partitions label.
+    """
+    sizes = np.diag(overlaps)
+    if observed:
+        seen = observed_pairs(overlaps, offsets)[:, partition_of_clusters(offsets)]
+        union = seen + seen.T
+    else:
+        union = sizes[:, None] + sizes
+    union -= overlaps
+    weights = np.divide(overlaps, union, out=union, where=union > 0)  # nothing overlaps where it is 0
+    clear_own_partitions(weights, offsets)
+    return weights
+
+
+def cut_by_linkage(weights: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return the groups (B,) of base clusters by average linkage of ``1 - weights``."""
+    from sklearn.cluster import AgglomerativeClustering
+
+    if n_groups >= len(weights):
+        return np.arange(len(weights))
+    distances = 1.0 - weights
+    np.fill_diagonal(distances, 0.0)
+    linkage = AgglomerativeClustering(n_groups, metric="precomputed", linkage="average")
+    with one_thread():
+        return np.asarray(linkage.fit_predict(distances))
+
+
+def cut_by_spectrum(weights: np.ndarray, n_groups: int, seed: int) -> np.ndarray:
+    """Return the groups (B,) of base clusters by the normalized cut: eigenvectors, then k-means."""
+    degrees = np.sqrt(np.maximum(weights.sum(axis=1), SMALLEST_DEGREE))
+    normalized = weights / degrees
+    normalized /= degrees[:, None]
+    np.fill_diagonal(normalized, 1.0)  # lifts the eigenvalues from [-1, 1] to [0, 2]
+    _, vectors = leading_eigenvectors(normalized, n_groups)
+    return group_rows(vectors, n_groups, KMEANS_STARTS, seed)[0]
+
+
+def cut_by_metis(weights: np.ndarray, n_groups: int, imbalance: float, seed: int) -> np.ndarray:
+    """Return the groups (B,) of base clusters by a balanced cut."""
+    if n_groups >= len(weights):
+        return np.arange(len(weights))
+    return partition_graph(graph_of(weights.copy()), n_groups, imbalance, seed)[0]
+
+
+def in_order_of_appearance(groups: np.ndarray) -> np.ndarray:
+    """Number groups by their first member, 0 upward: (B,) int64."""
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[group]
+
+
+def share_within(weights: np.ndarray, groups: np.ndarray) -> float:
+    """Return the share of the weight of a graph that lies within groups; 1 if there is no weight."""
+    total = float(weights.sum())
+    return float(weights[groups[:, None] == groups].sum()) / total if total > 0 else 1.0
+
+
+def lift_one_of_the_best(memberships: np.ndarray, draws: np.ndarray) -> None:
+    """Raise one of the largest memberships of every row, the one of the largest draw, by a rounding step."""
+    best = memberships == memberships.max(axis=1, keepdims=True)
+    chosen = np.where(best, draws, -1.0).argmax(axis=1)
+    rows = np.flatnonzero(best.sum(axis=1) > 1)
+    memberships[rows, chosen[rows]] = np.nextafter(memberships[rows, chosen[rows]], np.float32(2.0))

@@ -1,0 +1,155 @@
+"""Utilities of a consensus maximized by k-means on the labels: QMI and k-means-based consensus (KCC)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from bigcons.kernels.assignment import LABELED, SCORE, count_assigned
+from bigcons.solving.estimator import MethodInfo
+from bigcons.solving.first_partition import first_partition
+from bigcons.solving.pass_clusterer import PassClusterer
+from bigcons.solving.passes import State, Stats
+from bigcons.solving.survey import Survey
+from bigcons.solving.table_problem import TableProblem, shares
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+_SMALLEST_SHARE = 1e-6
+
+# The share of certainty that a start of the entropy utility takes from a partition.
+_CERTAINTY = 0.9
+
+
+class CategoryUtility(TableProblem):
+    """Squared Euclidean distance to the label frequencies, partition by partition, where observed."""
+
+    lower_is_better = False
+
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return ``2 f_kj(l) - |f_kj|^2``: one less the squared distance of a one-hot label to ``f_kj``."""
+        f = shares(T, self.offsets)
+        squares = np.add.reduceat(f * f, self.offsets[:-1], axis=0)
+        return 2.0 * f - np.repeat(squares, np.diff(self.offsets), axis=0)
+
+    def objective(self, stats: Stats) -> float:
+        """Return the utility of the clusters just formed, partitions weighted by the objects they saw."""
+        T = stats["T"][:, : self.n_clusters]
+        together = float((T * shares(T, self.offsets)).sum())
+        apart = float((T.sum(axis=1) * shares(T.sum(axis=1, keepdims=True), self.offsets)[:, 0]).sum())
+        return (together - apart) / float(stats["totals"][LABELED])
+
+
+class EntropyUtility(TableProblem):
+    """Kullback-Leibler distance to the label frequencies, partition by partition, where observed."""
+
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return ``log f_kj(l)``, with ``f`` at least 1e-6."""
+        return np.log(np.maximum(shares(T, self.offsets), _SMALLEST_SHARE))
+
+    def objective(self, stats: Stats) -> float:
+        """Return the summed distances."""
+        return float(-stats["totals"][SCORE])
+
+    def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
+        """Return the state of a partition believed to nine tenths, with all objects undecided.
+
+        To frequencies of 0 and 1 in the partition that is the start, all others together may be too few to
+        move an object away from its cluster there.
+        """
+        assigned = first_partition(labels, self.n_clusters, seed, number)
+        K, (T, sizes) = self.n_clusters, self._zeros()
+        count_assigned(labels, self.offsets, assigned, T, sizes)
+        everyone, n_labeled = np.zeros((self.offsets[-1], 1)), np.zeros(1)
+        count_assigned(labels, self.offsets, np.zeros_like(assigned), everyone, n_labeled)
+        believed = _CERTAINTY * T[:, :K]
+        T[:, :K] = believed + (everyone - believed.sum(axis=1, keepdims=True)) / K
+        return self.state(T, sizes), np.full((len(labels), 1), -1, np.int32)
+
+
+class QMI(PassClusterer):
+    """Quadratic mutual information consensus: k-means on the one-hot labels.
+
+    Maximizes the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -
+    sum_l p(l)^2``, half the quadratic mutual information, by ``sum_j U = M - SSE/n - sum_jl p_j(l)^2``
+    where SSE is the error of k-means on the one-hot matrix. The optima are of uneven quality, so give it
+    starts.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    objective_ : the utility, each partition weighted by the share of objects it saw; no pass lowers it
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: frequencies are those of the
+    observed members and distances go over the observed labels. This is k-means-based consensus with the
+    utility U_c (see `KCC`). Standardizing the columns, which the papers mention, means centring them here;
+    it does not alter k-means, while dividing by the deviation would change the objective.
+
+    Every partition counts alike, however noisy: where they differ much in noise the optimum can be far from
+    the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the labels
+    missing its adjusted Rand index was .83 to .85 where `MixtureModel`, with its background, reached .98.
+
+    References
+    ----------
+    Topchy, Jain and Punch (2003), *Combining multiple weak clusterings*; (2005), section 3.
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "Topchy, Jain and Punch 2003",
+        "labels",
+        soft=False,
+        missing="native",
+        out_of_core=True,
+        distributed=True,
+    )
+
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        return CategoryUtility("QMI", ensemble.offsets, self.n_clusters)
+
+
+class KCC(PassClusterer):
+    """K-means-based consensus clustering with a utility over the observed labels.
+
+    Parameters
+    ----------
+    utility
+        "uh": entropy (mutual information with the base partitions), by k-means with the Kullback-Leibler
+        distance. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    objective_ : for "uc" the utility as of `QMI`, higher is better; for "uh" the summed distances ``-log
+        f_kj(x_ij)``, lower is better
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: as of `QMI`. For "uh" a
+    frequency counts as at least 1e-6, so that an object with a label its cluster never had is far away, not
+    infinitely far; and a start believes its base partition to nine tenths only, spreading the rest over all
+    clusters, for of few partitions one that is believed entirely is never left.
+
+    Every partition counts alike, however noisy: where they differ much in noise the optimum can be far from
+    the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the labels
+    missing its adjusted Rand index was .83 to .85 where `MixtureModel`, with its background, reached .98.
+
+    References
+    ----------
+    Wu, Liu, Xiong, Cao and Chen (2015), *K-means-based consensus clustering: a unified view*.
+    """
+
+    info: ClassVar[MethodInfo] = QMI.info._replace(paper="Wu et al. 2015")
+
+    utility: str = "uh"
+
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        check_choice("utility", self.utility, ("uc", "uh"))
+        utility = CategoryUtility if self.utility == "uc" else EntropyUtility
+        return utility("KCC", ensemble.offsets, self.n_clusters)

@@ -1,0 +1,184 @@
+"""Iterative voting: IVC, IPVC and IPC of Nguyen and Caruana, *Consensus Clusterings* (ICDM 2007)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.kernels.assignment import LABELS, SCORE
+from bigcons.kernels.voting import mark_majorities
+from bigcons.methods.pairwise_voting import solve_pairwise
+from bigcons.solving.estimator import MethodInfo, Output
+from bigcons.solving.memory_plan import check_matrix_plan
+from bigcons.solving.pass_clusterer import PassClusterer
+from bigcons.solving.passes import Stats
+from bigcons.solving.survey import Survey
+from bigcons.solving.table_problem import TableProblem, shares
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_choice
+
+_PAPER = "Nguyen and Caruana 2007"
+_INFO = MethodInfo(_PAPER, "labels", soft=False, missing="native", out_of_core=True, distributed=True)
+
+
+class _Mismatches(TableProblem):
+    """Tables of which the sum over an object's labels is the agreement: the rest is its distance."""
+
+    def objective(self, stats: Stats) -> float:
+        return float(stats["totals"][LABELS] - stats["totals"][SCORE])
+
+
+class _IVC(_Mismatches):
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return 1 for the majority label of each partition within each cluster, the lowest of a tie."""
+        majority = np.zeros(T.shape)
+        mark_majorities(T, self.offsets, majority)
+        return majority
+
+
+class _IPVC(_Mismatches):
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return the label frequencies of the clusters."""
+        return shares(T, self.offsets)
+
+
+class _IPC(TableProblem):
+    lower_is_better = False
+
+    def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Return the mean over the members of a cluster of c/M, one label's part of it."""
+        return T / (np.maximum(sizes, 1.0) * (self.offsets.size - 1))
+
+    def objective(self, stats: Stats) -> float:
+        return float(stats["totals"][SCORE])
+
+
+class IVC(PassClusterer):
+    """Iterative voting consensus: clusters of objects around their majority labels (k-modes).
+
+    Every pass takes the majority label of each partition within each cluster as its center and moves every
+    object to the center that its labels differ from least.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    objective_ : labels that differ from the center of their object's cluster; no pass raises it
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: the majority is that of the
+    observed members, only observed labels count as differences, and a center no member was observed for
+    differs from every label. On a tie objects stay, labels and clusters of lower number win.
+
+    References
+    ----------
+    Nguyen and Caruana (2007), section 3.1.
+    """
+
+    info: ClassVar[MethodInfo] = _INFO
+
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        return _IVC("IVC", ensemble.offsets, self.n_clusters)
+
+
+class IPVC(PassClusterer):
+    """Iterative probabilistic voting consensus: clusters of objects around their label frequencies.
+
+    As `IVC`, but the distance of an object to a cluster is its mean distance to all members, itself
+    included: ``sum_j 1 - f_j(y_j)`` with the frequencies ``f`` among the members observed.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    objective_ : summed distances of the objects to their clusters; usually falls, without a guarantee
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. On complete ensembles it equals `IPC`.
+
+    References
+    ----------
+    Nguyen and Caruana (2007), section 3.2.
+    """
+
+    info: ClassVar[MethodInfo] = _INFO
+
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        return _IPVC("IPVC", ensemble.offsets, self.n_clusters)
+
+
+class IPC(PassClusterer):
+    """Iterative pairwise consensus: objects join the cluster they are most similar to on average.
+
+    The similarity of two objects is the share of partitions that put them together; an object's own
+    similarity to itself counts, without which batch moves can go round in circles.
+
+    Parameters
+    ----------
+    normalize
+        "observed": similarity c/N, of the partitions that saw both objects. On an incomplete ensemble it is
+        taken pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. Without missing labels the
+        two are one.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    objective_ : summed similarities of the objects to their clusters; usually rises, without a guarantee
+    start_objectives_ : the objective of every start on its sample, when the best was chosen
+    history_, n_passes_, n_clusters_, converged_
+
+    Notes
+    -----
+    O(n M K) time a pass for c/M and complete ensembles, where it equals `IPVC` and needs no matrix of pairs
+    (the paper charges O(n^2) space); O(n^2) time and 4 n^2 bytes for c/N.
+
+    References
+    ----------
+    Nguyen and Caruana (2007), section 3.3.
+    """
+
+    info: ClassVar[MethodInfo] = _INFO._replace(missing="c/N or c/M")
+
+    normalize: str = "observed"
+
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+        return _IPC("IPC", ensemble.offsets, self.n_clusters)
+
+    def _solve_surveyed(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
+    ) -> None:
+        check_choice("normalize", self.normalize, ("observed", "all"))
+        complete = bool((survey.n_seen == ensemble.n_objects).all())
+        if complete or self.normalize == "all":
+            super()._solve_surveyed(ensemble, engine, seed, out, survey)
+            return
+        if self.resume:
+            raise InvalidInputError(
+                "resume=True with normalize='observed' on an incomplete ensemble, which is solved in memory; "
+                "use normalize='all'."
+            )
+        check_matrix_plan(
+            "IPC with normalize='observed'",
+            engine,
+            ensemble,
+            memory=self.memory,
+            remedy=", or use normalize='all' or the method ipvc",
+        )
+        assigned, records, converged, start_objectives = solve_pairwise(
+            ensemble,
+            self.n_clusters,
+            n_init=self.n_init,
+            max_passes=self.max_iter,
+            tol=self.tol,
+            seed=seed,
+            engine=engine,
+        )
+        self._set_results(records, start_objectives, converged=converged)
+        self._publish_labels(ensemble, lambda b: assigned[b.start : b.stop], survey.unlabeled, out)

@@ -1,0 +1,1 @@
+"""What methods do with the overlaps of base clusters: embed, partition and group them, and vote."""

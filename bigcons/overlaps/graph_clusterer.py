@@ -1,0 +1,116 @@
+"""What CSPA, HGPA and HBGF have in common: parameters, and k-means of an embedding up to the labels."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block
+from bigcons.overlaps.embedding import Embedding
+from bigcons.overlaps.incidence import check_overlaps_plan
+from bigcons.overlaps.kmeans import SAMPLE, KMeansSettings, find_centers
+from bigcons.solving.estimator import ConsensusClusterer, Output
+from bigcons.solving.survey import Survey, take_survey
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_number
+
+DEFAULT_IMBALANCE = 0.05
+
+
+class GraphClusterer(ConsensusClusterer):
+    """Base of the methods that partition a graph of the objects; they give labels without memberships.
+
+    Parameters
+    ----------
+    n_clusters
+        Clusters of the consensus.
+    imbalance
+        With a balanced cut, the share by which the largest cluster may exceed ``n_objects / n_clusters``;
+        None is 0.05.
+    n_init, max_iter, tol
+        Of the k-means of the spectral embedding: restarts on a sample of 20,000 objects, most passes over all
+        objects, and the squared move of the centers, relative to the variance, that ends them. The other
+        partitioners run no k-means and refuse other values than these.
+    """
+
+    imbalance: float | None = None
+    n_init: int = 10
+    max_iter: int = 100
+    tol: float = 1e-4
+
+    @property
+    def _kmeans(self) -> KMeansSettings:
+        return KMeansSettings(self.n_clusters, self.n_init, self.max_iter, self.tol)
+
+    def _checked_imbalance(self, partitioner: str) -> float:
+        """Return the imbalance allowed; refuse settings that ``partitioner`` has no use for."""
+        unused = ("imbalance",) if partitioner == "spectral" else ("n_init", "max_iter", "tol")
+        refuse_unused(self, partitioner, unused)
+        return checked_imbalance(self.imbalance)
+
+    def _solve_spectral(
+        self,
+        ensemble: Ensemble,
+        engine: Engine,
+        seed: int,
+        out: Output | None,
+        make_embedding: Callable[[], Embedding],
+        extra_rows: Callable[[Embedding], np.ndarray],
+    ) -> None:
+        check_overlaps_plan(
+            type(self).__name__,
+            ensemble,
+            engine,
+            columns=self.n_clusters,
+            memory=self.memory,
+            in_memory=False,
+            held=SAMPLE * (8 * self.n_clusters + ensemble.n_partitions * ensemble.dtype.itemsize),
+        )
+        self._kmeans.check()
+        survey = take_survey(ensemble, engine, seed, SAMPLE)
+        embedding = make_embedding()
+        found = find_centers(
+            embedding, ensemble, survey.sample, extra_rows(embedding), self._kmeans, seed, engine
+        )
+        self.objective_, self.history_ = found.objective, found.history
+        self.start_objectives_ = found.start_objectives
+        self.n_passes_ = 1 + found.n_passes  # that of the overlaps, and those of k-means
+        self.singular_values_ = embedding.singular_values
+
+        def read(block: Block) -> np.ndarray:
+            return found.labels_of(ensemble.read(block.start, block.stop))
+
+        self._publish_labels(ensemble, read, survey.unlabeled, out, engine)
+
+    def _publish_parts(
+        self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None
+    ) -> None:
+        """Publish the parts (n_objects,) of a graph partitioner and the weight it cut."""
+        self.objective_, self.n_passes_ = cut, 1
+        self.history_ = {"pass": [1], "objective": [cut]}
+
+        def read(block: Block) -> np.ndarray:
+            return parts[block.start : block.stop]
+
+        self._publish_labels(ensemble, read, survey.unlabeled, out)
+
+
+def refuse_unused(model: ConsensusClusterer, partitioner: str, names: tuple[str, ...]) -> None:
+    """Refuse parameters of ``model`` that were set although ``partitioner`` has no use for them."""
+    parameters = inspect.signature(type(model)).parameters
+    for name in names:
+        value, default = getattr(model, name), parameters[name].default
+        if value != default:
+            raise InvalidInputError(
+                f"{name}={value!r} with partitioner={partitioner!r}, which has no use for it; "
+                f"leave it at {default!r}."
+            )
+
+
+def checked_imbalance(imbalance: float | None) -> float:
+    """Return by which share the largest part may exceed its equal share."""
+    return DEFAULT_IMBALANCE if imbalance is None else check_number("imbalance", imbalance, above=0.0)

@@ -1,0 +1,192 @@
+"""What the incidence matrix H (objects x base clusters) of an ensemble is asked for, without forming it.
+
+One fold over row blocks adds up the overlaps ``H^T W H`` of base clusters; another has every observed label
+of an object vote by a table with a row per base cluster, ``H T``. All methods here are these two and a solve
+of the size of the number of base clusters between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine
+from bigcons.execution.fold import fold
+from bigcons.memory import Block, enough_for, format_size
+from bigcons.progress import progress
+from bigcons.solving.memory_plan import block_label_bytes, check_plan, planned_bytes
+from bigcons.stores.ensemble import Ensemble
+
+# Tables (B, B) float64 that a solve holds at the most: similarities made of the overlaps, and what
+# eigenvectors or linkage take of them.
+TABLES_HELD = 4
+
+# Without memory=, a table above this many bytes is refused: 15,800 base clusters.
+LARGEST_TABLE = 2_000_000_000
+
+# Bits are compared as long as a partition has this many clusters or fewer, about: measured, with room for
+# processors that count bits more slowly.
+MOST_CLUSTERS_PACKED = 16
+
+Weigh = Callable[[np.ndarray], np.ndarray]
+
+
+def check_overlaps_plan(
+    name: str,
+    ensemble: Ensemble,
+    engine: Engine,
+    *,
+    columns: int,
+    memory: str | float | None,
+    in_memory: bool,
+    held: int = 0,
+) -> None:
+    """State the memory of a method that works from overlaps, and refuse a budget that cannot hold it.
+
+    ``columns`` is the width of what a pass makes of every object; ``held`` is added to what is held.
+    """
+    table, of_clusters = 8 * ensemble.n_base_clusters**2, f"n_base_clusters={ensemble.n_base_clusters}"
+    n, rows = ensemble.n_objects, ensemble.chunk_rows
+    held = TABLES_HELD * table + 4 * n + held + (8 * n * columns if in_memory else 0)
+    per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
+    per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
+    if memory is None and table > LARGEST_TABLE:
+        needed = planned_bytes(engine, ensemble, held, per_block, per_result)
+        raise MemoryBudgetError(
+            f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
+            f"'{enough_for(needed)}' to allow it, or use PCC or, for clusters much finer than the consensus, "
+            "eac-single, whose memory is linear in the base clusters."
+        )
+    remedy = f" for {of_clusters}, or use PCC or, for fine clusters, eac-single"
+    check_plan(
+        name,
+        engine,
+        ensemble=ensemble,
+        held=held,
+        per_block=per_block,
+        per_result=per_result,
+        memory=memory,
+        remedy=remedy,
+    )
+
+
+def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:
+    """Return ``H^T W H`` (B, B) float64 in one pass; with ``weigh`` None the counts ``H^T H``, exactly.
+
+    ``weigh`` gives the weights (rows,) of the objects of a block of labels.
+    """
+    from bigcons.kernels.overlaps import mirror
+
+    offsets = ensemble.offsets
+
+    def overlaps_of(block: Block) -> np.ndarray:
+        labels = ensemble.read(block.start, block.stop)
+        return block_overlaps(labels, offsets, None if weigh is None else weigh(labels))
+
+    with progress("overlaps of base clusters", ensemble.n_objects) as listener:
+        table = fold(engine, ensemble.blocks(), overlaps_of, _add, progress=listener)
+    mirror(table)
+    return table
+
+
+def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the upper triangle of the overlaps of one block: see `fold_overlaps`."""
+    from bigcons.kernels.overlaps import add_overlaps, count_overlaps
+
+    n_base_clusters = int(offsets[-1])
+    table = np.zeros((n_base_clusters, n_base_clusters))
+    n_labels = np.count_nonzero(labels >= 0, axis=1)
+    scale = 1.0 if weights is None else _common_value(weights[n_labels > 0])
+    if scale is not None and n_base_clusters <= MOST_CLUSTERS_PACKED * n_labels.mean():
+        count_overlaps(labels, offsets, table)
+        if scale != 1.0:
+            table *= scale
+    else:
+        add_overlaps(labels, offsets, np.ones(len(labels)) if weights is None else weights, table)
+    return table
+
+
+def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
+    """Return the summed weights of the objects in each base cluster ``H^T w`` (B,) float64, in one pass."""
+    offsets = ensemble.offsets
+
+    def sizes_of(block: Block) -> np.ndarray:
+        labels = ensemble.read(block.start, block.stop)
+        weights, sizes = weigh(labels), np.zeros(int(offsets[-1]))
+        for u in range(labels.shape[1]):
+            column = labels[:, u]
+            seen = column >= 0
+            counts = np.bincount(column[seen], weights[seen], offsets[u + 1] - offsets[u])
+            sizes[offsets[u] : offsets[u + 1]] = counts
+        return sizes
+
+    with progress("sizes of base clusters", ensemble.n_objects) as listener:
+        return fold(engine, ensemble.blocks(), sizes_of, _add, progress=listener)
+
+
+def votes_of(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the summed rows of ``table`` (B, K) that the labels of each object point at, and their numbers.
+
+    (rows, K) float64 and (rows,) int64.
+    """
+    from bigcons.kernels.voting import sum_votes
+
+    scores, n_labels = np.empty((len(labels), table.shape[1])), np.empty(len(labels), np.int64)
+    sum_votes(labels, offsets, padded(table), scores, n_labels)
+    return scores, n_labels
+
+
+def padded(table: np.ndarray) -> np.ndarray:
+    """Return a table in float64 with columns of zeros up to a multiple of eight."""
+    return np.ascontiguousarray(np.pad(table.astype(np.float64), [(0, 0), (0, -table.shape[1] % 8)]))
+
+
+def observed_pairs(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return how many objects of each base cluster each partition labels: (B, M), from the overlaps.
+
+    An object that partition ``u`` labels is in exactly one of its clusters, so their overlaps with a base
+    cluster add up to it: ``H^T o`` needs no pass of its own.
+    """
+    return np.add.reduceat(overlaps, offsets[:-1], axis=1)
+
+
+def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
+    """Return the partition (B,) int64 that each base cluster belongs to."""
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def clear_own_partitions(table: np.ndarray, offsets: np.ndarray) -> None:
+    """Set what stands between base clusters of one partition (B, B) to zero."""
+    for first, last in pairwise(offsets):
+        table[first:last, first:last] = 0.0
+
+
+def one_hot(groups: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return the indicator table (B, n_groups) float64 of groups of base clusters, -1 in none."""
+    table = np.zeros((len(groups), n_groups))
+    inside = np.flatnonzero(groups >= 0)
+    table[inside, groups[inside]] = 1.0
+    return table
+
+
+def shares(scores: np.ndarray) -> np.ndarray:
+    """Return scores (rows, K) divided by their sum, float32; uniform where all are zero."""
+    totals = scores.sum(axis=1, keepdims=True)
+    uniform: Any = np.full_like(scores, 1.0 / scores.shape[1])
+    return np.divide(scores, totals, out=uniform, where=totals > 0).astype(np.float32)
+
+
+def _common_value(weights: np.ndarray) -> float | None:
+    """Return the weight that all objects share, None if they differ."""
+    if not weights.size:
+        return 0.0
+    return float(weights[0]) if (weights == weights[0]).all() else None
+
+
+def _add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a += b
+    return a

@@ -1,0 +1,1 @@
+"""What consensus methods share: the estimator contract, passes, starts, memory plan, checkpoints."""

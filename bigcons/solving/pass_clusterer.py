@@ -1,0 +1,158 @@
+"""Estimators whose method is a `Problem` of passes: parameters, memory plan, results and new objects."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block
+from bigcons.solving.estimator import Output
+from bigcons.solving.loop import as_history
+from bigcons.solving.memory_plan import block_label_bytes, check_plan, label_bytes
+from bigcons.solving.passes import SUBSAMPLE, CarriedArrays, Effort, Problem, Record, solve_by_passes
+from bigcons.solving.prediction import PredictingClusterer, SoftPredictingClusterer
+from bigcons.solving.survey import Survey, take_survey
+from bigcons.solving.workspace import open_workspace
+from bigcons.stores.ensemble import Ensemble
+from bigcons.validation import check_int, check_number
+
+
+class PassClusterer(PredictingClusterer):
+    """Base of the methods that repeat passes over the labels until nothing changes.
+
+    A subclass gives its `Problem`; its class attribute ``facts.soft`` says whether results are memberships.
+
+    Parameters
+    ----------
+    n_clusters
+        The most clusters there can be; one that loses its last object stays empty.
+    n_init
+        Starts, each from a base partition picked at random (laid over others until there are enough
+        clusters), of which the best objective is kept. They run on 4,096 objects, or on all if these are no
+        more.
+    n_finalists
+        The best starts that are then carried on over all objects, in the same passes.
+    max_iter
+        Passes at most.
+    tol
+        Share of the objects that may still move in the last pass.
+    """
+
+    n_init: int = 10
+    n_finalists: int = 1
+    max_iter: int = 100
+    tol: float = 1e-6
+
+    @abstractmethod
+    def _make_problem(self, ensemble: Ensemble, survey: Survey) -> Problem:
+        """Check the method's own parameters and return its problem on this ensemble."""
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        self._check(out)
+        self.__dict__.pop("_problem", None)
+        survey = take_survey(ensemble, engine, seed, SUBSAMPLE)
+        self._solve_surveyed(ensemble, engine, seed, out, survey)
+
+    def _solve_surveyed(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
+    ) -> None:
+        problem = self._make_problem(ensemble, survey)
+        n_finalists = min(self.n_finalists, self.n_init)
+        effort = Effort(self.n_init, n_finalists, self.max_iter, self.tol, seed)
+        self._check_memory(ensemble, engine, problem, in_memory=out is None and engine.shares_memory)
+        fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
+        with open_workspace(
+            out.path if out is not None else None,
+            engine,
+            problem.n_carried * n_finalists,
+            fingerprint,
+            resume=self.resume,
+            dtype=problem.carried_dtype,
+        ) as workspace:
+            solution = solve_by_passes(
+                problem, ensemble, survey.sample, effort, engine, workspace.arrays, workspace.snapshots
+            )
+            self._problem, self._state = problem, solution.state
+            self._set_results(solution.records, solution.start_objectives, converged=solution.converged)
+            self._publish_solution(ensemble, engine, solution.carried, survey, out)
+
+    def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
+        """Set what the starts and the records of the passes tell."""
+        if not converged:
+            warn_user(
+                f"{type(self).__name__} stopped at max_iter={self.max_iter} before it settled; "
+                "raise max_iter or tol if the labels still change.",
+                ConvergenceWarning,
+            )
+        self.objective_ = records[-1]["objective"]
+        self.start_objectives_ = start_objectives
+        self.n_passes_ = len(records)
+        self.converged_ = converged
+        self.history_ = as_history(
+            [{"pass": float(number), **record} for number, record in enumerate(records, 1)]
+        )
+
+    def _publish_solution(
+        self,
+        ensemble: Ensemble,
+        engine: Engine,
+        carried: CarriedArrays,
+        survey: Survey,
+        out: Output | None,
+    ) -> None:
+        problem, state = self._problem, self._state
+
+        def read(block: Block) -> np.ndarray:
+            return problem.results(state, ensemble.read(block.start, block.stop), carried.read(block))
+
+        publish = self._publish if self.info.soft else self._publish_labels
+        publish(ensemble, read, survey.unlabeled, out, engine)
+
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        if not hasattr(self, "_problem"):
+            raise InvalidInputError(
+                f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects "
+                "by; predict with another method."
+            )
+        problem, state = self._problem, self._state
+        return lambda labels: problem.results(state, labels, None)
+
+    def _check(self, out: Output | None) -> None:
+        check_int("n_init", self.n_init)
+        check_int("n_finalists", self.n_finalists)
+        check_int("max_iter", self.max_iter)
+        check_number("tol", self.tol, at_least=0.0)
+        self._check_resume(out)
+
+    def _check_memory(self, ensemble: Ensemble, engine: Engine, problem: Problem, *, in_memory: bool) -> None:
+        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
+        carried = problem.n_carried * np.dtype(problem.carried_dtype).itemsize * self.n_finalists
+        results = 4 * K if self.info.soft else 0
+        state = 8 * ensemble.n_base_clusters * (K + 8) * self.n_finalists
+        sample = label_bytes(ensemble, min(SUBSAMPLE, n))
+        check_plan(
+            type(self).__name__,
+            engine,
+            ensemble=ensemble,
+            held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
+            per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
+            per_result=state + rows * ((results if in_memory else 0) + 8),
+            memory=self.memory,
+            remedy="" if not in_memory else " or write the result to a store with out=",
+        )
+
+
+class SoftPassClusterer(PassClusterer, SoftPredictingClusterer):
+    """Base of the methods of passes that give every object memberships.
+
+    Parameters
+    ----------
+    n_clusters
+        Clusters of the consensus; one that no object belongs to most wins none.
+    tol
+        Relative gain of the objective at which to stop.
+    """

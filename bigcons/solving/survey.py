@@ -1,0 +1,107 @@
+"""What one reading of the labels tells before any solve: counts, and a uniform sample of rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning, warn_user
+from bigcons.execution.engine import Engine
+from bigcons.execution.fold import fold
+from bigcons.memory import Block
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.stores.ensemble import Ensemble
+
+
+class Survey(NamedTuple):
+    """Facts of an ensemble that solvers scale and start by."""
+
+    n_objects: int
+    n_seen: np.ndarray
+    """(M,) number of objects with a label in each partition."""
+    unlabeled: np.ndarray
+    """Indices of the objects without any label."""
+    sample: np.ndarray
+    """(sample_size, M) labels of objects drawn uniformly without repetition, in the order of the data."""
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over all pairs."""
+        return mean_pair_weight(self.n_seen, self.n_objects)
+
+    def joined_share(self, weights: np.ndarray | None = None) -> float:
+        """Return the share that is together of the pairs of sampled objects, over partitions that saw both.
+
+        With ``weights``, each partition counts by its weight. NaN if no partition saw two objects.
+        """
+        sizes = [np.unique(column[column >= 0], return_counts=True)[1] for column in self.sample.T]
+        seen = np.array([of_clusters.sum() for of_clusters in sizes])
+        joined = np.array([(of_clusters * (of_clusters - 1)).sum() for of_clusters in sizes])
+        weights = np.ones(seen.size) if weights is None else weights
+        pairs = float(weights @ (seen * (seen - 1)))
+        return float(weights @ joined) / pairs if pairs else float("nan")
+
+
+def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | None = None) -> float:
+    """Return the mean over the objects of ``sum_j N_ij`` for partitions that saw ``n_seen`` objects each.
+
+    With ``weights``, each partition counts by its weight.
+    """
+    seen = n_seen.astype(np.float64)
+    weights = np.ones_like(seen) if weights is None else weights
+    return max(float((weights * seen * (seen - 1.0)).sum()) / n_objects, float(weights.mean()))
+
+
+def labeled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return which of the objects that have labels where ``observed`` (rows, M) have one that counts (rows,).
+
+    Labels of partitions of weight 0 do not.
+    """
+    counted = observed if weights is None else observed[:, weights > 0]
+    return np.asarray(counted.any(axis=1))
+
+
+def take_survey(
+    ensemble: Ensemble, engine: Engine, seed: int, sample_size: int, weights: np.ndarray | None = None
+) -> Survey:
+    """Read every block once; warn of objects that no partition labeled, of those that ``weights`` count.
+
+    O(n M) time.
+    """
+    n = ensemble.n_objects
+    draw = generator(seed, "survey.sample")
+    chosen = (
+        np.arange(n)
+        if sample_size >= n
+        else np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
+    )
+
+    def block_facts(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        labels = ensemble.read(block.start, block.stop)
+        observed = labels >= 0
+        first, last = np.searchsorted(chosen, (block.start, block.stop))
+        unlabeled = np.flatnonzero(~labeled_objects(observed, weights)) + block.start
+        return observed.sum(axis=0), [unlabeled], [labels[chosen[first:last] - block.start]]
+
+    with progress("survey", n) as listener:
+        seen, unlabeled, sample = fold(
+            engine,
+            ensemble.blocks(),
+            block_facts,
+            lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2]),
+            progress=listener,
+        )
+    survey = Survey(n, seen, np.concatenate(unlabeled), np.ascontiguousarray(np.concatenate(sample)))
+    if survey.unlabeled.size == n:
+        raise InvalidInputError(
+            f"all {n} objects are unlabeled; at least one partition must label some of them."
+        )
+    if survey.unlabeled.size:
+        warn_user(
+            f"{survey.unlabeled.size} of {n} objects have no label in any partition; they get label -1 (and "
+            "uniform memberships, if the method has any).",
+            UnlabeledObjectsWarning,
+        )
+    return survey

@@ -1,0 +1,328 @@
+"""Relabeling: any label values of a partition <-> the dense codes 0 .. k-1 that are stored.
+
+A ``Learner`` takes note of the values in all blocks of a partition's column; the ``Encoding`` it then
+gives turns the blocks into codes in a second pass. Codes follow the order of the values, so they do
+not depend on how the column was cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import EmptyPartitionError, InvalidInputError
+from bigcons.schema import MISSING
+
+TABLE_SIZE = 1 << 16
+"""Labels below this are looked up in a table, others by bisection."""
+_BYTES_PER_TEXT = 150
+
+RawColumn = Any
+"""``(n_rows,)``: a numpy or pyarrow array of any type."""
+
+
+class Encoding(NamedTuple):
+    """The dense codes of one partition: ``values[c]`` is the label with code ``c``."""
+
+    name: str
+    values: np.ndarray
+    """``(n_clusters,)`` int64, or text as objects"""
+    n_labeled: int
+    """how many labels were learned that are not missing"""
+    lookup: Callable[[Any], np.ndarray]
+
+    def encode(self, raw: RawColumn) -> np.ndarray:
+        """Return the codes ``(n_rows,)`` of a block, -1 for what is missing or was never learned."""
+        column = plain_column(raw, self.name)
+        if _no_label(column):
+            return np.full(len(column), MISSING, np.int8)
+        return self.lookup(column)
+
+    @property
+    def categories(self) -> np.ndarray | None:
+        """The values, or None if every value is its own code."""
+        return None if is_dense(self.values) else self.values
+
+
+class Learner:
+    """Takes note of the label values of one partition.
+
+    ``known`` values keep their codes, and new ones come behind them. With ``numbers``, labels that come
+    as text (from a file without types) count as numbers if all of them are.
+    """
+
+    def __init__(self, name: str, known: np.ndarray | None = None, *, numbers: bool = False) -> None:
+        self._name = name
+        self._known = np.empty(0, np.int64) if known is None else known
+        self._numbers = numbers and self._known.dtype != object
+        self._learned: _Integers | _Texts | None = None
+
+    def learn(self, raw: RawColumn) -> None:
+        """Take note of the values in a block of the column; raise InvalidInputError for what is no label."""
+        column = plain_column(raw, self._name)
+        if _no_label(column):
+            return
+        text = not isinstance(column, np.ndarray)
+        if self._learned is None:
+            if len(self._known) and not self._numbers:
+                self._check_kind(text, self._known.dtype == object)
+            self._learned = _Texts() if text else _Integers()
+        self._check_kind(text, isinstance(self._learned, _Texts))
+        self._learned.learn(column)
+
+    def n_bytes(self) -> int:
+        """Return about how much memory the values take."""
+        return 0 if self._learned is None else self._learned.n_bytes()
+
+    def finish(self) -> Encoding:
+        """Return the encoding of what was learned; raise InvalidInputError if there is no label at all."""
+        learned = self._learned
+        if learned is None:
+            if not len(self._known):
+                raise EmptyPartitionError(self._name)
+            learned = _Texts() if self._known.dtype == object else _Integers()
+        if isinstance(learned, _Integers):
+            values = _behind(self._known, learned.values())
+            return Encoding(self._name, values, learned.n_labeled, integer_lookup(values))
+        numbers = self._parsed(learned) if self._numbers else None
+        if numbers is None:
+            self._check_kind(True, self._known.dtype == object or not len(self._known))
+            values = np.array([*self._known, *sorted(learned.counts.keys() - set(self._known))], object)
+            return Encoding(
+                self._name, values, learned.counts.total(), text_lookup(values, np.arange(len(values)))
+            )
+        return self._finish_numbers(learned, numbers)
+
+    def _finish_numbers(self, learned: _Texts, numbers: np.ndarray) -> Encoding:
+        present = numbers >= 0
+        values = _behind(self._known, np.unique(numbers[present]))
+        n_labeled = int(np.fromiter(learned.counts.values(), np.int64)[present].sum())
+        if not len(values):
+            raise EmptyPartitionError(self._name)
+        texts = np.array(list(learned.counts), object)
+        return Encoding(self._name, values, n_labeled, text_lookup(texts, integer_lookup(values)(numbers)))
+
+    def _parsed(self, learned: _Texts) -> np.ndarray | None:
+        try:
+            numbers = np.array([float(text) for text in learned.counts])
+        except ValueError:
+            return None
+        whole = _whole_numbers(numbers, self._name)
+        exact = [
+            int(text) if text.isdecimal() else number
+            for text, number in zip(learned.counts, whole, strict=True)
+        ]
+        return _signed(np.array(exact, object), self._name)
+
+    def _check_kind(self, text: bool, text_before: bool) -> None:
+        if text != text_before:
+            kinds = ("text", "whole numbers") if text else ("whole numbers", "text")
+            raise InvalidInputError(
+                f"partition {self._name!r} has {kinds[0]} beside {kinds[1]}; use one kind of label."
+            )
+
+
+class _Integers:
+    """Whole numbers seen so far."""
+
+    def __init__(self) -> None:
+        self.n_labeled = 0
+        self._small = np.zeros(1, bool)  # the last place stands for missing
+        self._large = np.empty(0, np.int64)
+
+    def learn(self, column: np.ndarray) -> None:
+        self.n_labeled += int(np.count_nonzero(column >= 0))
+        largest = int(column.max())
+        if largest < TABLE_SIZE:
+            if largest > len(self._small) - 2:
+                self._small = np.append(self._small, np.zeros(largest + 2 - len(self._small), bool))
+            self._small[np.maximum(column, MISSING)] = True
+            self._small[MISSING] = False
+        else:
+            self._large = np.union1d(self._large, column[column >= 0].astype(np.int64))
+
+    def values(self) -> np.ndarray:
+        return np.union1d(np.flatnonzero(self._small), self._large)
+
+    def n_bytes(self) -> int:
+        return self._small.nbytes + self._large.nbytes
+
+
+class _Texts:
+    """Texts seen so far, and how often."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def learn(self, column: Any) -> None:
+        for entry in column.drop_null().value_counts().to_pylist():
+            self.counts[entry["values"]] += entry["counts"]
+
+    def n_bytes(self) -> int:
+        return _BYTES_PER_TEXT * len(self.counts)
+
+
+def is_dense(values: np.ndarray) -> bool:
+    """Tell whether the values are their own codes: 0, 1, 2, ..."""
+    return values.dtype != object and np.array_equal(values, np.arange(len(values)))
+
+
+def integer_lookup(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function that turns integers ``(n_rows,)`` into their place in ``values``, or -1."""
+    n_values, largest = len(values), int(values.max(initial=0))
+    if is_dense(values):
+        return lambda column: np.where(column < n_values, np.maximum(column, MISSING), MISSING)
+    if largest < TABLE_SIZE:
+        table = np.full(largest + 2, MISSING, np.int32)
+        table[values] = np.arange(n_values)
+        return lambda column: table[np.where(column <= largest, np.maximum(column, MISSING), MISSING)]
+    order = np.argsort(values)
+    ascending = values[order]
+
+    def bisect(column: np.ndarray) -> np.ndarray:
+        place = np.minimum(np.searchsorted(ascending, column), n_values - 1)
+        return np.where(ascending[place] == column, order[place], MISSING)
+
+    return bisect
+
+
+def text_lookup(texts: np.ndarray, codes: np.ndarray) -> Callable[[Any], np.ndarray]:
+    """Return the function that turns an Arrow column of text ``(n_rows,)`` into codes, or -1."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = pa.array(texts, pa.large_string())
+    code_or_missing = np.append(codes, MISSING)
+
+    def look_up(column: Any) -> np.ndarray:
+        place = pc.index_in(column, value_set=known, skip_nulls=True)
+        return code_or_missing[pc.fill_null(place, len(codes)).to_numpy(zero_copy_only=False)]
+
+    return look_up
+
+
+def plain_column(raw: RawColumn, name: str) -> Any:
+    """Return a column ``(n_rows,)`` of any type as signed whole numbers (negative: missing) or Arrow text.
+
+    Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
+    """
+    if not isinstance(raw, np.ndarray):
+        return _plain_arrow(raw, name)
+    raw = unmasked(raw)
+    if raw.dtype.kind == "f":
+        return _whole_numbers(raw, name)
+    if raw.dtype == np.uint64:
+        return _signed(raw, name)
+    if raw.dtype.kind in "biu":
+        return raw.astype(np.result_type(raw.dtype, np.int8), copy=False)
+    return _plain_arrow(_to_arrow(raw, name), name)
+
+
+def unmasked(array: np.ndarray) -> np.ndarray:
+    """Return an array with None for what a mask of numpy hides: labels behind it are missing."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    values = array.data.astype(object)
+    values[np.ma.getmaskarray(array)] = None
+    return values
+
+
+def _no_label(column: Any) -> bool:
+    if isinstance(column, np.ndarray):
+        return bool(column.max(initial=MISSING) < 0)
+    return bool(column.null_count == len(column))
+
+
+def _behind(known: np.ndarray, learned: np.ndarray) -> np.ndarray:
+    return np.concatenate([known, np.setdiff1d(learned, known, assume_unique=True)])
+
+
+def _whole_numbers(raw: np.ndarray, name: str) -> np.ndarray:
+    raw = raw.astype(np.float64, copy=False)
+    missing = np.isnan(raw)
+    broken = ~missing & ((np.rint(raw) != raw) | (np.abs(raw) >= 2.0**63))
+    if broken.any():
+        raise InvalidInputError(
+            f"partition {name!r} has label {raw[broken][0]}; labels are whole numbers or text: recode it."
+        )
+    return np.where(missing, MISSING, raw).astype(np.int64)
+
+
+def _signed(raw: np.ndarray, name: str) -> np.ndarray:
+    largest = int(raw.max(initial=0))  # of exact integers, whatever their type
+    if largest >= 1 << 63:
+        raise InvalidInputError(
+            f"partition {name!r} has label {largest}; labels are below 2**63: recode it or write it as text."
+        )
+    return raw.astype(np.int64)
+
+
+def _to_arrow(raw: np.ndarray, name: str) -> Any:
+    import pyarrow as pa
+
+    if raw.dtype.kind not in "OUST":
+        raise InvalidInputError(
+            f"partition {name!r} has labels of type {raw.dtype}; "
+            "labels are whole numbers or text: recode them."
+        )
+    try:
+        return pa.array(raw.astype(object) if raw.dtype.kind == "T" else raw, from_pandas=True)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        raise InvalidInputError(
+            f"partition {name!r} has labels of type {_kinds(raw)}; "
+            "labels of a partition are all whole numbers or all text: recode them."
+        ) from None
+
+
+def _kinds(values: Iterable[object]) -> str:
+    return " and ".join(sorted({type(value).__name__ for value in values})[:4])
+
+
+def _plain_arrow(raw: Any, name: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(raw, pa.ChunkedArray):
+        raw = raw.combine_chunks()
+    if pa.types.is_dictionary(raw.type):
+        raw = raw.dictionary_decode()
+    kind = raw.type
+    if pa.types.is_null(kind):
+        return np.full(len(raw), MISSING, np.int8)
+    if pa.types.is_boolean(kind):
+        raw = raw.cast(pa.int8())
+    elif pa.types.is_floating(kind):
+        numbers = pc.fill_null(raw, pa.scalar(np.nan, kind)).to_numpy(zero_copy_only=False)
+        return _whole_numbers(numbers, name)
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return _text_from_bytes(raw, name)
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        return raw.cast(pa.large_string())
+    elif not pa.types.is_integer(kind):
+        raise InvalidInputError(
+            f"partition {name!r} has labels of type {kind}; labels are whole numbers or text: recode them."
+        )
+    return _integers(raw, name)
+
+
+def _integers(raw: Any, name: str) -> np.ndarray:
+    import pyarrow.compute as pc
+
+    numbers: np.ndarray = plain_column(pc.fill_null(raw, 0).to_numpy(zero_copy_only=False), name)
+    if raw.null_count:
+        numbers = np.where(pc.is_null(raw).to_numpy(zero_copy_only=False), MISSING, numbers)
+    return numbers
+
+
+def _text_from_bytes(raw: Any, name: str) -> Any:
+    import pyarrow as pa
+
+    try:
+        return raw.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        raise InvalidInputError(
+            f"partition {name!r} has bytes that are not UTF-8 text; decode its labels first."
+        ) from None

@@ -1,0 +1,516 @@
+"""The command line: what each command does, says and returns, on small real files."""
+
+import errno
+import json
+import logging
+import re
+from pathlib import Path
+from unittest.mock import Mock
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import bigcons
+from bigcons import PCC, Consensus, PairTable
+from bigcons.cli import main
+from bigcons.cli.group import COMMANDS
+from bigcons.errors import StoreExistsError
+from bigcons.storage import manifest
+
+N_OBJECTS = 300
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command line in an empty folder; returns click's result."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(line, **options):
+        return CliRunner().invoke(main, line.split(), **options)
+
+    return invoke
+
+
+@pytest.fixture
+def ran(run):
+    """Run a command line that must succeed with --json, and return the object it prints."""
+
+    def invoke(line):
+        result = run(f"{line} --json")
+        assert result.exit_code == 0, result.output
+        assert result.stderr == ""
+        return json.loads(result.stdout)
+
+    return invoke
+
+
+@pytest.fixture
+def labels(tmp_path):
+    """Write labels.csv of three planted groups in 12 partitions, and truth.csv."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=N_OBJECTS)
+    table = np.repeat(truth[:, None], 12, axis=1)
+    noisy = rng.random(table.shape) < 0.1
+    table[noisy] = rng.integers(3, size=noisy.sum())
+    cells = np.where(rng.random(table.shape) < 0.3, "", table.astype(str))
+    header = ",".join(f"p{u}" for u in range(12))
+    rows = "\n".join(",".join(row) for row in cells)
+    (tmp_path / "labels.csv").write_text(f"{header}\n{rows}\n")
+    classes = np.array(["red", "green", "blue"])[truth]
+    (tmp_path / "truth.csv").write_text("\n".join(["class", *classes]) + "\n")
+    return tmp_path / "labels.csv"
+
+
+@pytest.fixture
+def ensemble(labels, run):
+    assert run("import labels.csv -o ensemble.zarr").exit_code == 0
+    return "ensemble.zarr"
+
+
+@pytest.fixture
+def consensus(ensemble, run):
+    result = run(f"solve {ensemble} -k 3 -o consensus.zarr")
+    assert result.exit_code == 0, result.output
+    return "consensus.zarr"
+
+
+def names(folder="."):
+    """What lies in a folder, hidden or not."""
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def assert_fails_in_one_line(result, *words, status=1):
+    assert result.exit_code == status, result.output
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("Error: ")
+    for word in words:
+        assert word in lines[0]
+
+
+def test_help__names_every_command(run):
+    text = run("--help").stdout
+    assert all(f"\n  {name} " in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help__of_a_command_describes_every_option(run, name):
+    result = run(f"{name} --help")
+    assert result.exit_code == 0
+    assert "--json" in result.stdout
+    command = main.get_command(click.Context(main), name)
+    assert all(option.help for option in command.params if isinstance(option, click.Option))
+
+
+def test_version__is_the_package_version(run):
+    assert run("--version").stdout == f"bigcons {bigcons.__version__}\n"
+
+
+def test_import__stores_a_table(labels, ran):
+    result = ran("import labels.csv -o ensemble.zarr")
+    assert (result["n_objects"], result["n_partitions"]) == (N_OBJECTS, 12)
+    assert names() == ["ensemble.zarr", "labels.csv", "truth.csv"]
+    assert bigcons.Ensemble.open("ensemble.zarr").n_objects == N_OBJECTS
+
+
+def test_amounts__of_one_are_in_the_singular(labels, run):
+    Path("one.csv").write_text("a\n0\n0\n")
+    assert "2 objects in 1 partition with 1 cluster in all." in run("import one.csv -o one.zarr").stdout
+    assert "1 pair of 2 objects." in run("sample one.zarr -o p.zarr --n-pairs 1").stdout
+    assert "300 objects in 12 partitions" in run("import labels.csv -o ensemble.zarr").stdout
+
+
+def test_generate__makes_partitions_of_features(run, ran, tmp_path):
+    np.save(tmp_path / "features.npy", np.random.default_rng(0).normal(size=(400, 3)))
+    result = ran("generate features.npy -o ensemble.zarr --n-partitions 7 --n-clusters 2:4 --sample 0.5")
+    assert (result["n_objects"], result["n_partitions"]) == (400, 7)
+    ensemble = bigcons.Ensemble.open("ensemble.zarr")
+    seen = (ensemble.read(0, 400) >= 0).mean()
+    assert seen == pytest.approx(0.5, abs=0.01)
+    assert ensemble.n_clusters.min() >= 2
+    assert ensemble.n_clusters.max() <= 4
+
+
+@pytest.mark.parametrize("text", ["x", ":", "2:y", "1.5"])
+def test_generate__refuses_odd_cluster_ranges(run, text):
+    result = run(f"generate features.npy -o e.zarr --n-clusters {text}")
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "n_pairs"),
+    [("--per-object 10", 1500), ("--share 0.1", 4485), ("--n-pairs 77", 77), ("", 4500)],
+)
+def test_sample__counts_as_many_pairs_as_asked(ensemble, ran, options, n_pairs):
+    result = ran(f"sample {ensemble} -o pairs.zarr {options}")
+    # pairs that no partition sees are left out
+    assert 0.95 * n_pairs < result["n_pairs"] <= n_pairs + 1
+    assert bigcons.PairTable.open("pairs.zarr").n_pairs == result["n_pairs"]
+
+
+def test_sample__writes_the_interchange_form(ensemble, ran):
+    n_pairs = ran(f"sample {ensemble} -o pairs.parquet --per-object 5")["n_pairs"]
+    assert bigcons.PairTable.from_parquet("pairs.parquet").n_pairs == n_pairs
+
+
+def test_sample__draws_in_tiles_for_parquet_too_where_memory_asks_for_it(ensemble, ran, run, tmp_path):
+    options = "--n-pairs 2000 --memory 100kB"
+    stored, exported = (ran(f"sample {ensemble} -o pairs.{kind} {options}") for kind in ("zarr", "parquet"))
+    assert stored["n_pairs"] == exported["n_pairs"]
+    tables = PairTable.open("pairs.zarr"), PairTable.from_parquet("pairs.parquet")
+    assert [table.provenance["sampled"] for table in tables] == ["tiles", "tiles"]
+    assert not list(tmp_path.glob(".bigcons-*"))
+    assert "pairs.parquet exists" in run(f"sample {ensemble} -o pairs.parquet {options}").stderr
+
+
+def test_sample__wants_one_size(ensemble, run):
+    result = run(f"sample {ensemble} -o pairs.zarr --share 0.1 --n-pairs 5")
+    assert result.exit_code == 2
+    assert "only one of" in result.stderr
+
+
+def test_solve__finds_the_planted_groups(consensus, ran):
+    scores = ran(f"score {consensus} --truth truth.csv --ensemble ensemble.zarr")
+    assert scores["matching_accuracy"] > 0.95
+    assert scores["n_judged"] == N_OBJECTS
+    assert 0 < scores["anmi"] <= 1
+    stored = bigcons.Consensus.open(consensus)
+    assert scores["pcc_objective"] == pytest.approx(stored.results["objective"], rel=1e-5)
+    assert stored.parameters["method"] == "PCC"
+    assert stored.parameters["n_clusters"] == 3
+    assert stored.provenance["ensemble"] == str(Path("ensemble.zarr").absolute())
+
+
+def test_solve__is_the_library_call(consensus, ensemble):
+    model = bigcons.PCC(3, random_state=0).fit(ensemble)
+    stored = bigcons.Consensus.open(consensus)
+    np.testing.assert_array_equal(stored.labels, model.labels_)
+    np.testing.assert_array_equal(stored.memberships, model.memberships_)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--pairs 0.2 --max-iter 50000",
+        "--pairs dense",
+        "--pairs pairs.zarr --solver heap --divergence kl --max-iter 50000",
+    ],
+)
+def test_solve__passes_options_on(ensemble, run, ran, options):
+    assert run(f"sample {ensemble} -o pairs.zarr").exit_code == 0
+    result = ran(f"solve {ensemble} -k 3 -o c.zarr {options}")
+    assert 1 <= result["n_clusters"] <= 3
+    assert ran("score c.zarr --truth truth.csv")["matching_accuracy"] > 0.9
+
+
+def test_solve__refuses_unknown_methods_and_foreign_options(ensemble, run):
+    result = run(f"solve {ensemble} -m nonsense -k 3 -o c.zarr")
+    assert result.exit_code == 2
+    assert "choose one of pcc" in result.stderr
+    for options, complaint in (
+        ("--divergence kl --n-init 2", "takes no --divergence; it takes --normalize"),
+        ("--n-init", "--n-init needs a value"),
+        ("--n-init many", "'many' is not a number"),
+        ("--normalize sideways", "choose one of 'observed', 'all'"),
+        ("another.zarr", "one ENSEMBLE, not 2"),
+    ):
+        result = run(f"solve {ensemble} -m ipc -k 3 -o c.zarr {options}")
+        assert result.exit_code == (1 if "choose" in complaint else 2)
+        assert complaint in " ".join(result.stderr.split())
+    assert "needs -k" in run(f"solve {ensemble} -m ipc -o c.zarr").stderr
+
+
+def test_solve__takes_options_of_the_method_in_any_place(ensemble, run, ran):
+    ran(f"solve --init=dirichlet --no-background -m mixture -k 3 --n-init 3 {ensemble} -o c.zarr")
+    parameters = bigcons.Consensus.open("c.zarr").parameters
+    assert parameters["init"] == "dirichlet"
+    assert parameters["background"] is False
+    assert parameters["n_init"] == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("slove e.zarr", "solve?"),
+        ("solve e.zarr -k 3 -o c.zarr --memroy 2GB", "--memory?"),
+        ("solve e.zarr -k 3 -o c.zarr --divergance kl", "--divergence?"),
+        ("solve e.zarr -k 3 -o c.zarr -m hbfg", "hbgf?"),
+        ("methods hbfg", "hbgf?"),
+    ],
+)
+def test_mistyped_words__are_recognized(run, line, word):
+    result = run(line)
+    assert result.exit_code == 2
+    assert f"Did you mean {word}" in " ".join(result.stderr.split())
+
+
+def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):
+    result = run(f"solve {ensemble} -m pcc -k auto -o c.zarr")
+    assert result.exit_code == 2
+    assert "does not find the number of clusters" in result.stderr
+    assert ran(f"solve {ensemble} -m eac --criterion lifetime -k auto -o c.zarr")["n_clusters"] >= 1
+
+
+def test_score__wants_something_to_judge_by(consensus, run):
+    assert run(f"score {consensus}").exit_code == 2
+
+
+def test_score__wants_one_class_per_object(consensus, run):
+    Path("short.csv").write_text("class\nred\nblue\n")
+    assert_fails_in_one_line(run(f"score {consensus} --truth short.csv"), "2 rows", "300 objects")
+
+
+def test_score__asks_which_column(consensus, run, ran):
+    Path("two.csv").write_text("a,b\n" + "1,2\n" * N_OBJECTS)
+    assert_fails_in_one_line(run(f"score {consensus} --truth two.csv"), "a, b", "--column")
+    assert_fails_in_one_line(run(f"score {consensus} --truth two.csv --column c"), "no column 'c'")
+    assert ran(f"score {consensus} --truth two.csv --column b")["adjusted_rand"] == 0
+
+
+def test_score__refuses_an_npy_that_is_none(consensus, run):
+    Path("truth.npy").write_text("red blue")
+    assert_fails_in_one_line(run(f"score {consensus} --truth truth.npy"), "truth.npy", "numpy.save")
+
+
+def test_plot__draws_every_figure(consensus, ran, run):
+    figures = ran(f"plot {consensus} -o figures --ensemble ensemble.zarr --n-objects 50")["figures"]
+    assert names("figures") == ["coassociation.png", "convergence.png", "memberships.png"]
+    assert all(Path(figure).read_bytes().startswith(b"\x89PNG") for figure in figures)
+    assert_fails_in_one_line(run(f"plot {consensus} -o figures"), "exists", "--overwrite")
+    assert run(f"plot {consensus} -o figures --overwrite").exit_code == 0
+
+
+def test_export__writes_what_the_library_writes(consensus, run, ran):
+    told = ran(f"export {consensus} -o labels.npy")
+    assert told == {"path": "labels.npy", "n_objects": N_OBJECTS, "memberships": False}
+    np.testing.assert_array_equal(np.load("labels.npy"), Consensus.open(consensus).labels)
+    assert_fails_in_one_line(run(f"export {consensus} -o labels.npy"), "labels.npy exists", "--overwrite")
+    assert ran(f"export {consensus} -o labels.npy --memberships --overwrite")["memberships"] is True
+    assert np.load("labels.npy").dtype.names == ("label", "cluster_0", "cluster_1", "cluster_2")
+    assert_fails_in_one_line(run(f"export {consensus} -o labels.xls"), ".parquet, .csv, .npy")
+    assert_fails_in_one_line(run("export ensemble.zarr -o labels.csv"), "is an ensemble")
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "pairs", "consensus"])
+def test_info_and_verify__know_every_kind(consensus, run, ran, kind):
+    assert run("sample ensemble.zarr -o pairs.zarr").exit_code == 0
+    assert ran(f"info {kind}.zarr")["kind"] == kind
+    verified = ran(f"verify {kind}.zarr")
+    assert verified["ok"] is True
+    assert f"{N_OBJECTS}" in run(f"info {kind}.zarr").stdout
+    assert f"{kind}.zarr is whole." in run(f"verify {kind}.zarr").stdout
+
+
+def test_info__sets_off_thousands_of_sizes_alone(run):
+    provenance = {"features_checksum": 1234567890, "random_state": 12345, "n_seen": 12345}
+    Consensus.write("c.zarr", np.zeros(4, int), None, provenance=provenance)
+    told = dict(line.split() for line in run("info c.zarr").stdout.splitlines() if len(line.split()) == 2)
+    assert [told[name] for name in provenance] == ["1234567890", "12345", "12,345"]
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "consensus"])
+def test_verify__notices_damage(consensus, run, kind):
+    chunk = next(path for path in Path(f"{kind}.zarr").rglob("c/**/*") if path.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    assert_fails_in_one_line(run(f"verify {kind}.zarr"), f"{kind}.zarr")
+
+
+def test_methods__lists_what_solve_takes(run, ran):
+    methods = ran("methods")["methods"]
+    assert methods.keys() == bigcons.METHODS.keys()
+    assert "divergence" in methods["pcc"]["parameters"]
+    assert methods["mixture"]["soft"] is True
+    lines = run("methods").stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == list(methods)
+
+
+def test_methods__writes_authors_in_one_way():
+    one_way = re.compile(r"\w+( et al\.|(, \w+)* and \w+)?( \d{4}|, .+)")
+    papers = {bigcons.METHODS[name].info.paper for name in bigcons.METHODS}
+    assert [paper for paper in papers if not one_way.fullmatch(paper)] == []
+
+
+def test_methods__tells_all_of_one(run):
+    text = run("methods ipc").stdout
+    assert "Nguyen and Caruana" in text
+    assert "--normalize  (default: observed)" in text
+    assert run("methods nonsense").exit_code == 2
+
+
+def test_demo__runs_again_into_its_own_folder(ran):
+    result = ran("demo --size 400")
+    assert ran("demo --size 400")["starts_agreement"] == result["starts_agreement"]
+    assert names("bigcons-demo") == ["consensus.zarr", "demo.json", "demo.png", "ensemble.zarr", "truth.npy"]
+    stored = json.loads(Path("bigcons-demo/demo.json").read_text())
+    accuracy = [solve["accuracy"] for solve in stored["solves"]]
+    assert accuracy == [solve["accuracy"] for solve in result["solves"]]
+    assert min(accuracy) > stored["base_accuracy"]
+    scores = ran("score bigcons-demo/consensus.zarr --truth bigcons-demo/truth.npy")
+    assert scores["matching_accuracy"] == accuracy[0]
+
+
+def test_demo__shows_a_table(run):
+    text = run("demo --size 400 -k 2").stdout
+    assert all(words in text for words in ("base partitions", "all pairs, l2, start 3", "13.8", "16.7"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import nowhere.csv -o out.zarr",
+        "generate nowhere.npy -o out.zarr",
+        "sample nowhere.zarr -o out.zarr",
+        "solve nowhere.zarr -k 3 -o out.zarr",
+        "plot nowhere.zarr -o out.zarr",
+        "info nowhere.zarr",
+        "verify nowhere.zarr",
+        "score nowhere.zarr --truth truth.csv",
+    ],
+)
+def test_missing_input__is_one_line_and_leaves_nothing(run, line):
+    assert_fails_in_one_line(run(line), "nowhere")
+    assert names() == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import labels.csv -o consensus.zarr",
+        "sample ensemble.zarr -o consensus.zarr",
+        "solve ensemble.zarr -k 3 -o consensus.zarr",
+    ],
+)
+def test_existing_output__stays_unless_told_otherwise(consensus, run, line):
+    before = (Path(consensus) / "manifest.json").read_bytes()
+    assert_fails_in_one_line(run(line), "consensus.zarr exists", "--overwrite")
+    assert (Path(consensus) / "manifest.json").read_bytes() == before
+    assert run(f"{line} --overwrite").exit_code == 0
+    assert [name for name in names() if name.startswith(".")] == []
+
+
+def test_json__has_the_error_too(run):
+    result = run("info nowhere.zarr --json")
+    assert result.exit_code == 1
+    assert "nowhere.zarr does not exist" in json.loads(result.stdout)["error"]
+
+
+@pytest.mark.parametrize(
+    "line", ["nonsense", "solve e.zarr -o c.zarr", "solve e.zarr -k 0 -o c.zarr", "info"]
+)
+def test_bad_usage__has_status_2(run, line):
+    assert run(line).exit_code == 2
+    assert names() == []
+
+
+def test_warnings__are_one_line(ensemble, run):
+    result = run(f"solve {ensemble} -k 3 -o c.zarr --pairs 0.1 --solver heap --max-iter 1")
+    assert result.exit_code == 0
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("Warning: ")
+
+
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 37.3 GiB"), OSError(28, "No space left")])
+def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
+    monkeypatch.setattr(manifest, "read", Mock(side_effect=error))
+    assert_fails_in_one_line(run("info e.zarr"), str(error))
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("score consensus.zarr --truth nowhere.npy", "nowhere.npy: No such file"),
+        ("plot consensus.zarr -o labels.csv", "labels.csv is a file; the figures go into a folder"),
+    ],
+)
+def test_paths_that_cannot_be__are_named_with_the_reason(consensus, run, line, complaint):
+    assert_fails_in_one_line(run(line), complaint)
+
+
+def test_tracebacks_of_dask__stay_off_the_screen(run, monkeypatch, caplog):
+    log = logging.getLogger("distributed.client")
+    monkeypatch.setattr(manifest, "read", Mock(side_effect=lambda _: log.error("Traceback")))
+    run("info e.zarr")
+    assert caplog.text == ""
+    log.error("as before")
+    assert "as before" in caplog.text
+
+
+def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
+    monkeypatch.setattr(manifest, "read", Mock(side_effect=KeyboardInterrupt))
+    result = run("info e.zarr")
+    assert result.exit_code == 130
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_bad_usage__is_an_object_too_with_json(run):
+    result = run("solve e.zarr --json -k 0 -o c.zarr")
+    assert result.exit_code == 2
+    assert "no number of clusters" in json.loads(result.stdout)["error"]
+
+
+@pytest.mark.parametrize("line", ["solve {0} -k 3 -o {0} --overwrite", "sample {0} -o ./{0} --overwrite"])
+def test_output__never_replaces_the_ensemble_it_is_made_from(ensemble, run, line):
+    assert_fails_in_one_line(run(line.format(ensemble)), "would be lost", "another path")
+    assert run(f"verify {ensemble}").exit_code == 0
+    assert manifest.read(ensemble)["kind"] == "ensemble"
+
+
+def test_output__never_replaces_the_pairs_it_is_made_from(ensemble, run):
+    assert run(f"sample {ensemble} --per-object 3 -o pairs.zarr").exit_code == 0
+    line = f"solve {ensemble} -k 3 --pairs pairs.zarr -o ./pairs.zarr --overwrite"
+    assert_fails_in_one_line(run(line), "would be lost", "another path")
+    model = PCC(3, pairs=PairTable.open("pairs.zarr"))
+    with pytest.raises(StoreExistsError, match="would be lost"):
+        model.fit(ensemble, out="pairs.zarr", overwrite=True)
+    assert run("verify pairs.zarr").exit_code == 0
+
+
+def test_output__may_go_to_a_new_folder(labels, run):
+    assert run("import labels.csv -o new/folder/ensemble.zarr").exit_code == 0
+    assert names("new/folder") == ["ensemble.zarr"]
+
+
+def test_plot__refuses_another_ensemble_and_a_file_for_a_folder(consensus, run):
+    Path("short.csv").write_text("a,b\n1,2\n2,1\n")
+    run("import short.csv -o short.zarr")
+    assert_fails_in_one_line(run(f"plot {consensus} -o figures --ensemble short.zarr"), "2 objects", "300")
+    assert_fails_in_one_line(run(f"plot {consensus} -o short.csv"), "short.csv is a file", "folder")
+    assert "figures" not in names()
+
+
+def test_plot__leaves_no_part_of_a_figure(consensus, run, monkeypatch):
+    def fill_the_disk(figure, file, **_):
+        file.write(b"half a figure")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", fill_the_disk)
+    assert_fails_in_one_line(run(f"plot {consensus} -o figures"), "No space left", "memberships.png", "free")
+    assert names("figures") == []
+
+
+def completed(words, monkeypatch):
+    monkeypatch.setenv("_BIGCONS_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"bigcons {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    result = CliRunner().invoke(main, prog_name="bigcons")
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("so", ["plain,solve"]),
+        ("solve -m mix", ["plain,mixture"]),
+        ("solve lab", ["file,lab"]),
+        ("import lab", ["file,lab"]),
+        ("score c.zarr --truth tr", ["file,tr"]),
+        ("solve e.zarr -o c", ["file,c"]),
+    ],
+)
+def test_completion__knows_commands_methods_and_files(words, found, monkeypatch):
+    assert completed(words, monkeypatch) == found

@@ -1,0 +1,363 @@
+"""The engine on real Dask clusters, in threads and in processes: same bits, bounds, retries, nothing left."""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+import threading
+import time
+from itertools import groupby
+from pathlib import Path
+from types import SimpleNamespace
+
+import dask
+import distributed
+import numpy as np
+import pytest
+
+from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError
+from bigcons.execution.dask_engine import MOST_TOGETHER, TASK_SECONDS, DaskEngine
+from bigcons.execution.engine import SerialEngine, ThreadsEngine, open_engine, resolve_engine
+from bigcons.execution.fold import fold
+from bigcons.memory import Block, row_blocks
+
+CLUSTERS = {
+    "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
+    "one process": {"n_workers": 1, "threads_per_worker": 1},
+    "two processes": {"n_workers": 2, "threads_per_worker": 1},
+}
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def client(request):
+    with (
+        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS[request.param]) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def local_client():
+    with (
+        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["threads"]) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def keys_left(client):
+    """Return what the scheduler still knows of our tasks, once its queue of messages has run dry."""
+    for _ in range(100):
+        keys = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+        if not keys:
+            break
+        time.sleep(0.05)
+    return keys
+
+
+def fail_once(folder, what, error):
+    """Raise ``error`` the first time this is called with ``what``, in whichever process."""
+    try:
+        (Path(folder) / what).touch(exist_ok=False)
+    except FileExistsError:
+        return
+    raise error
+
+
+def test_fold__sums_floats_to_the_same_bits_as_serial(client):
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((1000, 3)) * 10.0 ** rng.integers(-8, 8, (1000, 1))
+    blocks = row_blocks(1000, 37)
+
+    def block_sum(block):
+        time.sleep(0.02 if block.index % 5 == 0 else 0.0)
+        return values[block.start : block.stop].sum(axis=0)
+
+    expected = fold(SerialEngine(), blocks, block_sum, np.add)
+    assert fold(DaskEngine(client), blocks, block_sum, np.add).tobytes() == expected.tobytes()
+    assert keys_left(client) == []
+
+
+def test_map__yields_in_the_order_of_the_items_whatever_their_type(client):
+    items = [0, "one", (2, [3, {"four": np.arange(5)}]), Block(1, 2, 3), None]
+    assert list(DaskEngine(client).map(repr, items)) == [repr(item) for item in items]
+    assert list(DaskEngine(client).map(repr, [])) == []
+
+
+def test_map__does_not_touch_the_callers_arrays(client):
+    seen = np.zeros(4)
+
+    def write(position):
+        seen[position] = 1.0
+
+    assert not DaskEngine(client).shares_memory
+    list(DaskEngine(client).map(write, range(4)))
+    assert not seen.any()
+
+
+def test_map__tries_again_after_an_error_of_the_disk(client, tmp_path):
+    def task(block):
+        fail_once(tmp_path, str(block.index), OSError("the disk hiccups"))
+        return block.start
+
+    assert list(DaskEngine(client).map(task, row_blocks(40, 10))) == [0, 10, 20, 30]
+
+
+def test_map__gives_up_after_its_retries(client, tmp_path):
+    def task(_):
+        (tmp_path / str(time.monotonic_ns())).touch()
+        raise TimeoutError("the share is away")
+
+    with pytest.raises(TimeoutError, match="the share is away"):
+        list(DaskEngine(client, retries=2).map(task, range(1)))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_map__does_not_repeat_an_error_raised_on_purpose(client, tmp_path):
+    def task(_):
+        (tmp_path / str(time.monotonic_ns())).touch()
+        raise CorruptStoreError("x.zarr is damaged; make it again.")
+
+    with pytest.raises(CorruptStoreError, match="is damaged; make it again"):
+        list(DaskEngine(client).map(task, range(1)))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_map__raises_the_error_of_the_first_item_and_begins_no_more(client, tmp_path):
+    def task(position):
+        (tmp_path / str(position)).touch()
+        if position in (2, 3):
+            time.sleep(0.3 if position == 2 else 0.0)
+            raise InvalidInputError(f"item {position}")
+        return position
+
+    engine = DaskEngine(client)
+    bound = engine.in_flight
+    with pytest.raises(InvalidInputError, match="item 2"):
+        list(engine.map(task, range(1000)))
+    assert len(list(tmp_path.iterdir())) <= 3 + MOST_TOGETHER * bound
+    assert keys_left(client) == []
+
+
+def test_map__keeps_a_bounded_number_in_flight(client):
+    drawn = 0
+
+    def items():
+        nonlocal drawn
+        while drawn < 40:
+            drawn += 1
+            yield drawn
+
+    engine = DaskEngine(client)
+    bound = engine.in_flight
+    assert bound == 2 * engine.n_workers + 2
+    most_known = most_ahead = 0
+    for collected, _ in enumerate(engine.map(lambda item: time.sleep(0.002), items()), start=1):
+        known = client.run_on_scheduler(
+            lambda dask_scheduler: sum("bigcons-block" in key for key in dask_scheduler.tasks)
+        )
+        most_known = max(most_known, known)
+        most_ahead = max(most_ahead, drawn - collected)
+    assert most_ahead <= bound
+    assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
+
+
+def tasks_of_items(client, items, seconds=0.0, result_bytes=0):
+    """Return the number of items that each task took, in order, of items of so many seconds and bytes."""
+
+    def task(_):
+        time.sleep(seconds)
+        return distributed.get_worker().get_current_task(), np.zeros(result_bytes, np.int8)
+
+    keys = [key for key, _ in DaskEngine(client).map(task, items)]
+    n_items = [len(list(group)) for _, group in groupby(keys)]
+    assert len(n_items) == len(set(keys))
+    return n_items
+
+
+def test_map__sends_short_items_several_to_a_task_and_the_last_alone(client):
+    n_items = tasks_of_items(client, range(60))
+    assert max(n_items) == MOST_TOGETHER
+    assert len(n_items) < 30
+    assert n_items[0] == n_items[-1] == 1
+
+
+def test_map__sends_alone_what_is_long_or_large_or_drawn_as_it_goes(client, monkeypatch):
+    assert set(tasks_of_items(client, range(24), result_bytes=600_000)) == {1}
+    assert set(tasks_of_items(client, iter(range(24)))) == {1}
+    monkeypatch.setattr("bigcons.execution.dask_engine.TASK_SECONDS", 0.01)
+    assert set(tasks_of_items(client, range(24), seconds=0.02)) == {1}
+
+
+def test_map__names_the_blocks_of_a_task(local_client):
+    def task(block):
+        if block.index > 20:
+            raise distributed.scheduler.KilledWorker(
+                "", SimpleNamespace(address=""), 3
+            )  # as the scheduler does
+        return block.index
+
+    with pytest.raises(
+        BigconsError, match=r"blocks \d+ to \d+ \(rows \d+ to \d+\) was with 4 workers that died"
+    ):
+        list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
+
+
+def test_map__left_half_way_drops_what_is_queued(client, tmp_path):
+    def task(position):
+        (tmp_path / str(position)).touch()
+        time.sleep(0.05)
+        return position
+
+    engine = DaskEngine(client)
+    results = engine.map(task, range(1000))
+    assert next(results) == 0
+    results.close()
+    assert keys_left(client) == []
+    time.sleep(TASK_SECONDS)  # tasks that run may end
+    begun = len(list(tmp_path.iterdir()))
+    time.sleep(0.2)
+    assert len(list(tmp_path.iterdir())) == begun <= MOST_TOGETHER * engine.n_workers + engine.in_flight
+
+
+def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):
+    folder = str(tmp_path)
+
+    def arrive(content):
+        (Path(folder) / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+        return len(content)
+
+    class Ballast:  # over the size from which Dask warns of a large graph
+        def __reduce__(self):
+            return arrive, (np.random.default_rng(0).bytes(12_000_000),)
+
+    ballast = Ballast()
+    results = list(DaskEngine(client).map(lambda position: ballast + position, range(30)))
+    assert results == [12_000_000 + position for position in range(30)]
+    assert 1 <= len(list(tmp_path.iterdir())) <= len(client.nthreads())
+
+
+def test_open_engine__connects_to_an_address_and_leaves_nothing_open():
+    with distributed.LocalCluster(
+        dashboard_address=":0", n_workers=1, threads_per_worker=1, protocol="tcp", processes=False
+    ) as cluster:
+        with open_engine(cluster.scheduler_address) as engine:
+            assert list(engine.map(abs, [-1, -2])) == [1, 2]
+            opened = engine.client
+        assert opened.status == "closed"
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "carrier-pigeon://127.0.0.1:1"])
+def test_open_engine__says_in_one_line_that_nobody_answers(address, monkeypatch):
+    monkeypatch.setattr("bigcons.execution.dask_engine.CONNECT_SECONDS", 0.5)
+    with (
+        pytest.raises(InvalidInputError, match="does not answer as a Dask scheduler") as caught,
+        open_engine(address),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+def test_open_engine__leaves_a_client_it_was_given_open(local_client):
+    with open_engine(local_client) as engine:
+        assert isinstance(engine, DaskEngine)
+        assert engine.client is local_client
+    assert local_client.status == "running"
+
+
+def test_resolve_engine__of_none_is_the_active_client(local_client):
+    assert isinstance(resolve_engine(None), ThreadsEngine)
+    with local_client.as_current():
+        assert resolve_engine(None).client is local_client
+        assert isinstance(resolve_engine("threads"), ThreadsEngine)
+    assert isinstance(resolve_engine(None), ThreadsEngine)
+
+
+def test_resolve_engine__within_a_task_is_serial(local_client):
+    def engine_name(_):
+        return resolve_engine(None).name
+
+    with local_client.as_current():
+        assert list(resolve_engine(None).map(engine_name, range(2))) == ["serial", "serial"]
+
+
+def test_resolve_engine__of_none_does_not_import_distributed():
+    code = (
+        "import sys; from bigcons.execution.engine import resolve_engine; "
+        "assert resolve_engine().name == 'threads'; assert 'distributed' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_resolve_engine__refuses_a_closed_client():
+    with distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["threads"]) as cluster:
+        client = distributed.Client(cluster, set_as_default=False)
+        client.close()
+        with pytest.raises(BigconsError, match="client= is closed"):
+            resolve_engine(client)
+
+
+def test_resolve_engine__tells_how_to_open_an_address():
+    with pytest.raises(InvalidInputError, match=r"distributed\.Client"):
+        resolve_engine("tcp://127.0.0.1:8786")
+
+
+def test_threads__run_what_was_begun_and_raise_the_first_error():
+    begun, gate = [], threading.Event()
+
+    def task(position):
+        begun.append(position)
+        if position == 0:
+            gate.wait(5.0)
+            raise ValueError("item 0")
+        if position == 1:
+            gate.set()
+            raise ValueError("item 1")
+        return position
+
+    with pytest.raises(ValueError, match="item 0"):
+        list(ThreadsEngine(2).map(task, range(100)))
+    assert len(begun) <= 4
+
+
+@pytest.mark.parametrize("engine", [SerialEngine(), ThreadsEngine(2)], ids=["serial", "threads"])
+def test_fold__an_interrupt_while_combining_ends_within_a_block(engine):
+    begun = []
+
+    def task(block):
+        begun.append(block.index)
+        return block.index
+
+    def combine(a, b):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fold(engine, row_blocks(1000, 1), task, combine)
+    assert len(begun) <= 2 + engine.in_flight
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigcons")]
+
+
+def fresh_pages(_: int) -> int:
+    """Fill three arrays of 3 MB and return how many pages the system had to find for them."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(3):
+        np.full(375_000, 1.0)  # numpy asks for larger pages from 4 MB on
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is spoken to")
+@pytest.mark.parametrize("chosen", [None, "131072"], ids=["by default", "chosen"])
+def test_workers_keep_freed_memory_unless_told_otherwise(chosen, monkeypatch):
+    """Dask's nanny has each buffer mapped anew; whoever sets the threshold himself is left alone."""
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # a nanny leaves it behind
+    name = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
+    with (
+        dask.config.set({name: chosen} if chosen else {}),
+        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["one process"]) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        *_, last = DaskEngine(client).map(fresh_pages, range(4))
+    pages_of_an_array = 3_000_000 // resource.getpagesize()
+    assert last > 2 * pages_of_an_array if chosen else last < pages_of_an_array

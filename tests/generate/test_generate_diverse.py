@@ -1,0 +1,264 @@
+"""Ensembles of different algorithms, against scipy, scikit-learn and what each similarity promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.cluster import hierarchy
+from sklearn.datasets import make_blobs, make_circles
+from sklearn.metrics import adjusted_rand_score
+
+from bigcons import Ensemble, datasets, generate
+from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError, StoreExistsError
+from bigcons.generate import similarities
+from bigcons.generate.clusterers import CLUSTERERS, LINKAGES, after_merges
+from bigcons.generate.diverse import SETS
+from bigcons.metrics import matching_accuracy
+from bigcons.partitioners import LARGEST_TOTAL, graph_of
+
+WITHOUT_METIS = [name for name in CLUSTERERS if not name.startswith("graph")]
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_blobs(300, n_features=4, centers=4, cluster_std=0.5, random_state=1)
+
+
+def make(x, **kwargs):
+    """The labels of every partition by its name."""
+    ensemble = generate.diverse(x, **{"random_state": 0, **kwargs})
+    return dict(zip(ensemble.names, ensemble.read(0, ensemble.n_objects).T, strict=True))
+
+
+# The ensemble
+
+
+def test_diverse__each_algorithm_for_each_number_of_clusters(blobs):
+    partitions = make(blobs[0], n_clusters=(2, 5))
+    assert list(partitions) == [f"{name}-{k}" for name in SETS["pcc"] for k in range(2, 6)]
+    for name, labels in partitions.items():
+        assert labels.min() == 0
+        assert labels.max() + 1 == int(name[-1])
+
+
+def test_diverse__does_not_depend_on_workers_store_or_the_other_algorithms(blobs, tmp_path):
+    expected = make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS)
+    for other in (
+        make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS, client="serial"),
+        make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS, out=tmp_path / "e.zarr"),
+        make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS, memory="5MB"),
+    ):
+        for name, labels in expected.items():
+            np.testing.assert_array_equal(other[name], labels)
+    alone = make(blobs[0], n_clusters=(2, 4), algorithms="kmeans")
+    np.testing.assert_array_equal(alone["kmeans-3"], expected["kmeans-3"])
+    np.testing.assert_array_equal(Ensemble.open(tmp_path / "e.zarr").names, list(expected))
+    assert [path.name for path in tmp_path.iterdir()] == ["e.zarr"]
+    assert not np.array_equal(make(blobs[0], algorithms="random", random_state=1)["random-5"],
+                              make(blobs[0], algorithms="random")["random-5"])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["single", "average", "ward", "centroid", "spectral", "kmeans", "kmeans-cosine", "kmeans-jaccard"]
+)
+def test_diverse__finds_blobs(blobs, name):
+    x, truth = blobs
+    best = max(
+        matching_accuracy(truth, make(x, n_clusters=4, algorithms=name, random_state=seed)[f"{name}-4"])
+        for seed in range(8)
+    )
+    assert best > 0.95
+
+
+def test_diverse__random_labels_know_nothing(blobs):
+    labels = make(blobs[0], n_clusters=4, algorithms="random")["random-4"]
+    assert abs(adjusted_rand_score(blobs[1], labels)) < 0.05
+    assert np.bincount(labels).min() > 40
+
+
+def test_diverse__single_link_and_spectral_find_rings():
+    x, truth = make_circles(300, factor=0.3, noise=0.04, random_state=0)
+    partitions = make(x, n_clusters=2, algorithms=["single", "spectral", "kmeans"])
+    assert matching_accuracy(truth, partitions["single-2"]) == 1
+    assert matching_accuracy(truth, partitions["spectral-2"]) == 1
+    assert matching_accuracy(truth, partitions["kmeans-2"]) < 0.7
+
+
+# Linkage
+
+
+@given(st.sampled_from(LINKAGES), st.integers(3, 25), st.integers(0, 20), st.data())
+def test_after_merges__has_so_many_clusters_and_is_scipys_cut(method, n, seed, data):
+    points = np.random.default_rng(seed).normal(size=(n, 2))
+    k = data.draw(st.integers(1, n))
+    tree = hierarchy.linkage(points, method)
+    labels = after_merges(tree, n, k)
+    assert sorted(np.unique(labels)) == list(range(k))
+    if method != "centroid":  # whose heights may fall, so that a cut by height is another thing
+        expected = hierarchy.fcluster(tree, k, "maxclust")
+        assert adjusted_rand_score(labels, expected) == pytest.approx(1)
+
+
+def test_after_merges__follows_the_merges_where_heights_fall():
+    # an almost equilateral triangle: the third vertex is nearer to the middle of the others
+    points = np.array([[0, 0], [1, 0], [0.5, 0.9], [10, 10]])
+    tree = hierarchy.linkage(points, "centroid")
+    assert tree[1, 2] < tree[0, 2]
+    assert len(np.unique(after_merges(tree, 4, 3))) == 3
+    np.testing.assert_array_equal(after_merges(tree, 4, 2), [0, 0, 0, 1])
+
+
+# Similarities
+
+
+def points_pairs():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(6, 4)), rng.normal(size=(5, 4))
+
+
+def test_similarities__are_their_formulas():
+    a, b = points_pairs()
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            dot = sum(x * y)
+            assert similarities.euclidean(a, b)[i, j] == pytest.approx(np.exp(-sum((x - y) ** 2)))
+            assert similarities.cosine(a, b)[i, j] == pytest.approx(dot / np.sqrt(sum(x * x) * sum(y * y)))
+            assert similarities.correlation(a, b)[i, j] == pytest.approx((np.corrcoef(x, y)[0, 1] + 1) / 2)
+            assert similarities.jaccard(a, b)[i, j] == pytest.approx(dot / (sum(x * x) + sum(y * y) - dot))
+
+
+@pytest.mark.parametrize("name", ["euclidean", "cosine", "correlation", "jaccard"])
+def test_similarities__are_one_for_equal_points_and_finite_at_the_origin(name):
+    similarity = getattr(similarities, name)
+    a = points_pairs()[0]
+    np.testing.assert_allclose(np.diag(similarity(a, a)), 1)
+    origin = np.zeros((2, 4))
+    assert np.isfinite(similarity(origin, np.vstack([a, origin]))).all()
+
+
+def test_k_means__by_angles_sees_nothing_else():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(range(3), 60)
+    directions = np.array([[1, 0.2, 0.1], [0.1, 1, 0.2], [0.2, 0.1, 1]])[truth]
+    far = directions * rng.uniform(1, 100, size=(180, 1))
+    for name in ("kmeans-cosine", "kmeans-correlation"):
+        found = max(
+            matching_accuracy(
+                truth,
+                make(far, n_clusters=3, algorithms=name, standardize=False, random_state=seed)[f"{name}-3"],
+            )
+            for seed in range(5)
+        )
+        assert found == 1
+
+
+def test_k_means__jaccard_ends_where_every_point_is_with_its_mean(blobs):
+    x = np.abs(blobs[0])
+    labels = make(x, n_clusters=3, algorithms="kmeans-jaccard", standardize=False)["kmeans-jaccard-3"]
+    means = np.stack([x[labels == k].mean(axis=0) for k in range(3)])
+    np.testing.assert_array_equal(similarities.jaccard(x, means).argmax(axis=1), labels)
+
+
+# Spectral
+
+
+def test_spectral__does_not_mind_duplicates_and_outliers():
+    x = np.vstack([np.repeat([[0.0, 0.0], [5.0, 5.0]], 40, axis=0), [[1000.0, -1000.0]]])
+    labels = make(x, n_clusters=(2, 3), algorithms="spectral", standardize=False)
+    assert len(np.unique(labels["spectral-3"])) == 3
+
+
+# Graphs
+
+
+class TestGraphs:
+    @pytest.fixture(autouse=True)
+    def metis(self):
+        pytest.importorskip("pymetis")
+
+    @pytest.mark.parametrize("name", [name for name in CLUSTERERS if name.startswith("graph")])
+    def test_graph__parts_are_balanced_and_good(self, name):
+        x, truth = datasets.ce_8d5k(1)
+        labels = make(x, n_clusters=5, algorithms=name, standardize=name != "graph-euclidean")[f"{name}-5"]
+        assert np.bincount(labels).max() <= 1.05 * 200 + 1
+        assert matching_accuracy(truth, labels) > 0.95
+
+    def test_graph__the_same_on_any_engine(self, blobs):
+        threads, serial = (
+            make(blobs[0], n_clusters=(2, 4), algorithms="rcc", client=client)
+            for client in ("threads", "serial")
+        )
+        assert list(threads) == [f"{name}-{k}" for name in SETS["rcc"] for k in (2, 3, 4)]
+        for name, labels in threads.items():
+            np.testing.assert_array_equal(serial[name], labels)
+
+    def test_graph__without_edges_is_still_cut(self):
+        unlike = np.eye(20)
+        labels = make(unlike, n_clusters=4, algorithms="graph-cosine", standardize=False)["graph-cosine-4"]
+        assert labels.shape == (20,)
+
+
+@pytest.mark.parametrize(("n", "scale"), [(50, 1e-9), (600, 1e6)])
+def test_graph__weights_are_whole_and_in_proportion(n, scale):
+    weights = np.random.default_rng(0).uniform(0.1, 1, (n, n))
+    weights = (weights + weights.T) * scale
+    graph = graph_of(weights.copy())
+    np.fill_diagonal(weights, 0)
+    assert graph.weights.dtype == np.int64
+    assert graph.weights.sum() <= LARGEST_TOTAL + n * n
+    others = [np.delete(np.arange(n), i) for i in range(n)]
+    np.testing.assert_array_equal(graph.indices.reshape(n, n - 1), others)
+    np.testing.assert_allclose(graph.weights / graph.scale, weights[weights > 0], atol=0.51 / graph.scale)
+
+
+def test_graph__has_no_edges_where_weights_are_not_positive():
+    graph = graph_of(np.array([[5.0, 0.0, 2.0], [0.0, 0.0, -1.0], [2.0, -1.0, 0.0]]))
+    assert (graph.indptr.tolist(), graph.indices.tolist()) == ([0, 1, 1, 2], [2, 0])
+    assert not graph_of(np.zeros((2, 2))).indices.size
+
+
+def test_diverse__graphs_without_pymetis_name_the_extra(blobs, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        MissingDependencyError, match=r"'graph-euclidean' needs pymetis; install bigcons\[graph\]"
+    ):
+        make(blobs[0], algorithms="rcc")
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"algorithms": "som"}, "algorithms='som' is unknown"),
+        ({"algorithms": ["kmeans", "som"]}, "algorithms='som' is unknown"),
+        ({"algorithms": ["kmeans", "pcc"]}, "has the set 'pcc' among names"),
+        ({"algorithms": ["kmeans", "kmeans"]}, "names one twice"),
+        ({"algorithms": []}, "is empty"),
+        ({"n_clusters": (3, 2)}, r"n_clusters\[1\]=2"),
+        ({"n_clusters": "split"}, "n_clusters='split'"),
+        ({"n_clusters": 300}, "n_clusters=300 but there are 300 objects"),
+        ({"memory": "no"}, "memory='no'"),
+    ],
+)
+def test_diverse__says_what_is_wrong_in_one_line(blobs, tmp_path, kwargs, message):
+    with pytest.raises(InvalidInputError, match=message) as error:
+        make(blobs[0], out=tmp_path / "e.zarr", **kwargs)
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_diverse__refuses_what_exists_before_any_work(blobs, tmp_path):
+    make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr")
+    with pytest.raises(StoreExistsError, match="overwrite=True"):
+        make("features that are never read", out=tmp_path / "e.zarr")
+
+
+def test_diverse__refuses_all_pairs_of_many_objects_with_the_number():
+    many = np.random.default_rng(0).normal(size=(50_000, 2))
+    with pytest.raises(MemoryBudgetError, match=r"cannot hold 'ward' on n_objects=50000, which needs 20 GB"):
+        make(many, algorithms=["ward", "kmeans"])
+    assert len(make(many, n_clusters=2, algorithms="kmeans")) == 1

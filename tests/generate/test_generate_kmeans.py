@@ -1,0 +1,489 @@
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.preprocessing import StandardScaler
+
+from bigcons import datasets, generate
+from bigcons.errors import (
+    InvalidInputError,
+    MemoryBudgetError,
+    StoreError,
+    StoreExistsError,
+    StoreLockedError,
+)
+from bigcons.generate.partition import LabelColumn
+from bigcons.generate.scaling import measure
+from bigcons.generate.subsets import Subset
+from bigcons.metrics import matching_accuracy
+from bigcons.progress import report_progress_to
+from bigcons.storage.locks import writer_lock
+from bigcons.stores.features import open_features
+
+N_OBJECTS = 9000  # two whole segments and a part of one
+
+
+@pytest.fixture(scope="module")
+def points():
+    return datasets.planted_features(N_OBJECTS, 6, separation=12)[0]
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return datasets.planted_features(N_OBJECTS, 6, separation=12)[1]
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    """Make the sample and the mini-batches so small that the data need several."""
+    monkeypatch.setattr("bigcons.generate.plan._START_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.plan._BATCH_VALUES", 1 << 13)
+
+
+def labels_of(ensemble):
+    return np.array(ensemble.read(0, ensemble.n_objects))
+
+
+def make(features, **kwargs):
+    kwargs = {"n_partitions": 4, "random_state": 0, **kwargs}
+    return labels_of(generate.kmeans(features, **kwargs))
+
+
+class Recorder:
+    """A progress listener that keeps what was announced and how far it came."""
+
+    def __init__(self):
+        self.work = {}
+
+    def start(self, what, total, unit):
+        self.what = what
+        self.work[what] = [total, 0]
+
+    def advance(self, n):
+        self.work[self.what][1] += n
+
+    def finish(self):
+        pass
+
+
+# Determinism
+
+
+def test_kmeans__same_seed_same_labels(points):
+    np.testing.assert_array_equal(make(points), make(points))
+    assert not np.array_equal(make(points), make(points, random_state=1))
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
+@pytest.mark.parametrize("other", [{"client": "serial"}, {"memory": "5MB"}, {"out": True}], ids=str)
+def test_kmeans__labels_depend_neither_on_workers_nor_budget_nor_store(points, tmp_path, algorithm, other):
+    if "out" in other:
+        other = {"out": tmp_path / "e.zarr"}
+    np.testing.assert_array_equal(
+        make(points, algorithm=algorithm, **other), make(points, algorithm=algorithm, memory="1GB")
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
+def test_kmeans__partitions_do_not_depend_on_how_many_there_are(points, algorithm):
+    few, many = (make(points, algorithm=algorithm, n_partitions=n) for n in (2, 5))
+    np.testing.assert_array_equal(few, many[:, :2])
+
+
+def test_kmeans__every_kind_of_source_gives_the_same_labels(points, tmp_path):
+    np.save(tmp_path / "x.npy", points)
+    np.savetxt(tmp_path / "x.csv", points, delimiter=",", fmt="%.9g")
+    expected = make(points)
+    for source in (tmp_path / "x.npy", str(tmp_path / "x.csv"), points.tolist()):
+        np.testing.assert_array_equal(make(source), expected)
+
+
+def test_kmeans__small_budget_chooses_mini_batches_and_says_so(points, caplog):
+    many = np.tile(points, (12, 1))
+    with caplog.at_level(logging.INFO, logger="bigcons"):
+        small = make(many, memory="34MB", n_partitions=1)
+    assert "algorithm='minibatch'" in caplog.text
+    np.testing.assert_array_equal(small, make(many, algorithm="minibatch", n_partitions=1))
+
+
+# Subsets
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0, 0.123])
+def test_kmeans__each_partition_sees_its_share_of_the_objects(points, share):
+    seen = make(points, sample=share) >= 0
+    assert (seen.sum(axis=0) == round(share * N_OBJECTS)).all()
+    if share < 1:
+        assert len(np.unique(seen, axis=1).T) == 4
+
+
+def test_kmeans__both_algorithms_see_the_same_objects(points):
+    lloyd, minibatch = (make(points, algorithm=name) for name in ("lloyd", "minibatch"))
+    np.testing.assert_array_equal(lloyd >= 0, minibatch >= 0)
+
+
+@given(
+    n=st.integers(1, 300),
+    share=st.floats(0.01, 1),
+    segment_rows=st.sampled_from([1, 8, 64]),
+    cut=st.integers(0, 40),
+)
+def test_subset__has_its_size_and_reads_the_same_in_parts(n, share, segment_rows, cut):
+    subset = Subset(n, share, segment_rows, seed=1, stream="test", index=0)
+    rows = subset.rows(0, n)
+    assert len(rows) == subset.size
+    assert (np.diff(rows) > 0).all()
+    assert ((rows >= 0) & (rows < n)).all()
+    middle = min(cut * segment_rows, n - n % segment_rows)
+    parts = [subset.rows(start, stop) for start, stop in ((0, middle), (middle, n)) if start < stop]
+    np.testing.assert_array_equal(np.concatenate(parts), rows)
+
+
+def test_subset__takes_every_row_equally_often():
+    draws = [Subset(1000, 0.3, 256, seed=0, stream="test", index=u).rows(0, 1000) for u in range(2000)]
+    counts = np.bincount(np.concatenate(draws), minlength=1000)
+    assert abs(counts / 2000 - 0.3).max() < 0.06  # more than five standard deviations
+
+
+# Clusters
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
+def test_kmeans__finds_clusters_that_are_there_even_in_sorted_data(algorithm):
+    rng = np.random.default_rng(0)
+    truth = np.sort(rng.integers(3, size=30_000))
+    blobs = 10 * np.eye(3)[truth] + rng.normal(size=(30_000, 3))
+    labels = make(blobs, algorithm=algorithm, n_clusters=3, init="k-means++", n_init=3)
+    for column in labels.T:
+        assert matching_accuracy(truth, column) > 0.999
+
+
+def test_kmeans__both_algorithms_are_about_equally_good(points, truth):
+    lloyd, minibatch = (
+        np.mean(
+            [matching_accuracy(truth, column) for column in make(points, algorithm=name, n_partitions=12).T]
+        )
+        for name in ("lloyd", "minibatch")
+    )
+    assert minibatch == pytest.approx(lloyd, abs=0.1)
+
+
+def test_kmeans__numbers_of_clusters_span_the_range(points):
+    labels = make(points, n_clusters=(2, 4), n_partitions=20)
+    assert set(labels.max(axis=0) + 1) == {2, 3, 4}
+    assert set(make(points, n_clusters=5).max(axis=0) + 1) == {5}
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
+def test_kmeans__fewer_distinct_points_than_clusters_gives_dense_labels_in_silence(algorithm):
+    three = np.repeat(np.eye(3), 500, axis=0)
+    labels = make(three, n_clusters=8, algorithm=algorithm)
+    for column in labels.T:
+        seen = np.unique(column[column >= 0])
+        np.testing.assert_array_equal(seen, np.arange(len(seen)))
+        assert len(seen) <= 3
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=30))
+def test_label_column__leaves_no_number_out(labels):
+    column = LabelColumn(40, 5, np.dtype(np.int8))
+    column.put(np.arange(len(labels)), np.array(labels))
+    dense = column.dense()
+    np.testing.assert_array_equal(dense[: len(labels)], np.unique(labels, return_inverse=True)[1])
+    assert (dense[len(labels) :] == -1).all()
+
+
+def test_kmeans__categories_count_as_their_numbers():
+    import pyarrow as pa
+
+    rng = np.random.default_rng(0)
+    text, number = rng.choice(["a", "b", "c"], size=500), rng.normal(size=500)
+    table = pa.table({"text": text.tolist(), "number": number})
+    matrix = np.stack([np.searchsorted(["a", "b", "c"], text), number], axis=1)
+    np.testing.assert_array_equal(make(table), make(matrix))
+
+
+# Scaling
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    n=st.integers(2, 4000),
+    shift=st.sampled_from([0.0, 1e6, -1e9]),
+    scale=st.sampled_from([1e-6, 1.0, 1e12]),
+)
+def test_measure__is_scikit_learns_standard_scaler(seed, n, shift, scale):
+    values = np.random.default_rng(seed).normal(size=(n, 3)) * scale + shift
+    expected = StandardScaler().fit_transform(values)
+    features = open_features(values)
+    features.chunk_rows = 128
+    scaling = measure(features, standardize=True)
+    unit = np.abs(shift / scale) * 1e-12 + 1e-5  # what is left of the digits, and float32
+    np.testing.assert_allclose(scaling.apply(values), expected[:, scaling.kept], atol=unit, rtol=unit)
+
+
+def test_measure__drops_constant_columns():
+    values = np.random.default_rng(0).normal(size=(100, 4))
+    values[:, 1] = 0.1
+    values[:, 3] = 1e9
+    assert measure(open_features(values), standardize=True).kept.tolist() == [0, 2]
+
+
+def test_measure__without_standardization_keeps_units_and_loses_only_the_mean():
+    values = np.random.default_rng(0).normal(size=(100, 2)) * [1, 50] + 1e9
+    scaled = measure(open_features(values), standardize=False).apply(values)
+    np.testing.assert_allclose(scaled, values - values.mean(axis=0), atol=1e-5)
+
+
+def test_kmeans__standardization_makes_units_irrelevant(points):
+    units = points.astype(float) * 2.0 ** np.arange(6) + 16
+    np.testing.assert_array_equal(make(units) >= 0, make(points) >= 0)
+    agreement = [matching_accuracy(a, b) for a, b in zip(make(units).T, make(points).T, strict=True)]
+    assert min(agreement) > 0.99
+    assert not np.array_equal(make(points, standardize=False), make(points))
+
+
+# Stores and restarts
+
+
+def test_kmeans__leaves_a_store_with_provenance_and_no_scratch(points, tmp_path):
+    ensemble = generate.kmeans(points, n_partitions=3, out=tmp_path / "e.zarr", random_state=7)
+    assert ensemble.n_objects == N_OBJECTS
+    assert ensemble.n_partitions == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.zarr"]
+    provenance = json.loads((tmp_path / "e.zarr" / "manifest.json").read_text())["body"]["provenance"]
+    assert provenance["generator"] == "kmeans"
+    assert provenance["seed"] == 7
+    assert provenance["algorithm"] == "lloyd"
+
+
+class DiesAfter:
+    """An engine that fails after some tasks."""
+
+    name = "dying"
+    n_workers = in_flight = 1
+
+    def __init__(self, n_tasks, error):
+        self.n_tasks, self.error = n_tasks, error
+
+    def map(self, task, items):
+        for done, item in enumerate(items):
+            if done == self.n_tasks:
+                raise self.error
+            yield task(item)
+
+
+@pytest.fixture
+def interrupted(points, tmp_path):
+    """Where two of five partitions were made before an interrupt."""
+    out = tmp_path / "e.zarr"
+    with pytest.raises(KeyboardInterrupt):
+        make(points, n_partitions=5, out=out, client=DiesAfter(2, KeyboardInterrupt()))
+    return out
+
+
+def test_kmeans__an_interrupt_leaves_the_finished_partitions(interrupted):
+    assert not interrupted.exists()
+    assert len(list(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))) == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])
+@pytest.mark.parametrize("n_finished", [0, 2])
+def test_kmeans__that_fails_says_what_is_kept(points, tmp_path, caplog, error, n_finished):
+    with pytest.raises(type(error)):
+        make(points, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(n_finished, error))
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    place = tmp_path / "e.zarr.partial"
+    expected = f"2 finished partitions are kept in {place}; run again with the same parameters to go on."
+    assert told == ([expected] if n_finished else [])
+
+
+@pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
+def test_kmeans__goes_on_with_what_is_unfinished(points, interrupted, seed):
+    recorder = Recorder()
+    with report_progress_to(lambda: recorder):
+        labels = make(points, n_partitions=5, out=interrupted, **seed)
+    assert recorder.work["make partitions"] == [3, 3]
+    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
+    assert not interrupted.with_name("e.zarr.partial").exists()
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"n_clusters": 3}, "n_clusters="),
+        ({"sample": 0.4}, "sample="),
+        ({"random_state": 1}, "seed="),
+        ({"algorithm": "minibatch"}, "algorithm="),
+        ({"standardize": False}, "standardize="),
+    ],
+)
+def test_kmeans__refuses_to_go_on_with_other_parameters(points, interrupted, other, named):
+    with pytest.raises(StoreError, match=rf"holds partitions made with {named}.*resume=False"):
+        make(points, n_partitions=5, out=interrupted, **other)
+    assert len(list(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))) == 2
+
+
+def test_kmeans__refuses_to_go_on_with_other_data(points, interrupted):
+    with pytest.raises(StoreError, match="features_checksum"):
+        make(points[::-1] * 2 + 1, n_partitions=5, out=interrupted)
+
+
+def test_kmeans__without_resume_begins_anew(points, interrupted):
+    recorder = Recorder()
+    with report_progress_to(lambda: recorder):
+        make(points, n_partitions=5, out=interrupted, n_clusters=3, resume=False)
+    assert recorder.work["make partitions"] == [5, 5]
+
+
+def test_kmeans__refuses_to_work_beside_another_process(points, tmp_path):
+    with writer_lock(tmp_path / "e.zarr.partial"), pytest.raises(StoreLockedError):
+        make(points, out=tmp_path / "e.zarr")
+
+
+def test_kmeans__refuses_an_existing_output_before_any_work(points, tmp_path):
+    make(points, out=tmp_path / "e.zarr")
+    with pytest.raises(StoreExistsError, match="overwrite=True"):
+        make("features that are never read", out=tmp_path / "e.zarr")
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(StoreExistsError, match="not a bigcons store"):
+        make("features that are never read", out=tmp_path / "notes", overwrite=True)
+    again = make(points, out=tmp_path / "e.zarr", overwrite=True, n_partitions=2)
+    assert again.shape == (N_OBJECTS, 2)
+
+
+def test_kmeans__a_full_disk_is_one_line_and_keeps_what_is_finished(points, tmp_path, monkeypatch):
+    def full(file, labels, save=np.save):
+        if "000002" in file.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(file, labels)
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(StoreError, match="No space left while writing"):
+        make(points, out=tmp_path / "e.zarr", client="serial")
+    monkeypatch.undo()
+    finished = sorted(path.name for path in (tmp_path / "e.zarr.partial").glob("*.npy"))
+    assert finished == ["partition-000000.npy", "partition-000001.npy"]
+
+
+CHILD = """
+import sys
+import numpy as np
+import pyarrow as pa
+from bigcons import generate
+generate.kmeans(sys.argv[1], n_partitions=400, out=sys.argv[2], random_state=0, algorithm=sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
+def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, monkeypatch, algorithm):
+    monkeypatch.undo()  # the child has batches of the usual size
+    points = datasets.planted_features(20_000, 20)[0]
+    np.save(tmp_path / "x.npy", points)
+    out, scratch = tmp_path / "e.zarr", tmp_path / "e.zarr.partial"
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path / "x.npy"), str(out), algorithm],
+        cwd=Path(generate.__file__).parents[2],
+    )
+    deadline = time.monotonic() + 60
+    while len(list(scratch.glob("partition-*.npy"))) < 3 and time.monotonic() < deadline and not child.poll():
+        time.sleep(0.005)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    n_done = len(list(scratch.glob("partition-*.npy")))
+    assert 3 <= n_done < 400
+    recorder = Recorder()
+    with report_progress_to(lambda: recorder):
+        labels = make(tmp_path / "x.npy", n_partitions=n_done + 2, out=out, algorithm=algorithm)
+    assert recorder.work["make partitions"] == [2, 2]
+    np.testing.assert_array_equal(labels, make(points, n_partitions=n_done + 2, algorithm=algorithm))
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_partitions": 0}, "n_partitions=0"),
+        ({"n_clusters": 0}, "n_clusters=0"),
+        ({"n_clusters": (5, 2)}, r"n_clusters\[1\]=2"),
+        ({"n_clusters": (2, 3, 4)}, "is no range"),
+        ({"sample": 0}, "sample=0"),
+        ({"sample": 1.1}, "sample=1.1"),
+        ({"sample": 0.0001}, "sample=0.0001 of n_objects=9000 is 1 objects, fewer than n_clusters=10"),
+        ({"init": "best"}, "init='best'"),
+        ({"algorithm": "elkan"}, "algorithm='elkan'"),
+        ({"tol": -1}, "tol=-1"),
+        ({"memory": "much"}, "memory='much'"),
+        ({"client": "nowhere"}, "client='nowhere'"),
+        ({"random_state": -1}, "random_state=-1"),
+        ({"out": "https://example.org/e.zarr"}, "is no place for a store"),
+    ],
+)
+def test_kmeans__says_what_is_wrong_in_one_line(points, tmp_path, monkeypatch, wrong, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInputError, match=message) as error:
+        make(points, **{"out": "e.zarr", **wrong})
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "lloyd"])
+def test_kmeans__refuses_a_budget_that_holds_nothing(points, tmp_path, algorithm):
+    with pytest.raises(MemoryBudgetError, match=r"memory=1e\+05 B|memory=100 kB"):
+        make(points, memory="100kB", algorithm=algorithm, out=tmp_path / "e.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "kwargs", "message"),
+    [
+        ([1.0] * 50, {}, "all constant"),
+        ([0.0] * 49 + [1e200], {"standardize": False}, "'f0' of features ranges from 0 to 1e\\+200"),
+        ([0.0] * 49 + [1e300], {}, "too far for float32"),
+        ([0.0] * 49 + [np.nan], {}, "nan at row 49"),
+    ],
+)
+def test_kmeans__refuses_features_it_cannot_cluster(tmp_path, column, kwargs, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make(np.array([column]).T, out=tmp_path / "e.zarr", **kwargs)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": ["x"] * 50}, "has 1 column, all text of one value; give"),
+        ({"a": ["x"] * 50, "b": [1.0] * 50}, r"has 2 columns, all constant \(1 of them text\); give"),
+    ],
+)
+def test_kmeans__says_that_a_constant_column_is_text(tmp_path, columns, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make(pa.table(columns), out=tmp_path / "e.zarr")
+
+
+# Real data
+
+
+@pytest.mark.data
+@pytest.mark.skipif("BIGCONS_DATA" not in os.environ, reason="BIGCONS_DATA names no directory")
+def test_kmeans__real_kdd_partitions_are_as_good_as_the_paper_says():
+    table, truth = datasets.kddcup99(n_objects=20_000)
+    labels = make(table, n_partitions=30)
+    accuracy = [matching_accuracy(truth, column) for column in labels.T]
+    assert 0.72 < np.mean(accuracy) < 0.95

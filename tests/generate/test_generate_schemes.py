@@ -1,0 +1,146 @@
+"""What the partitions of a k-means ensemble see: objects, features, weights, numbers of clusters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from bigcons.errors import InvalidInputError
+from bigcons.generate.counts import split_range
+from bigcons.generate.schemes import RandomFeatures, View, ZipfWeights
+from bigcons.generate.subsets import DealtSubset
+
+
+def dealt(n_objects, n_partitions, repetition, segment_rows=64):
+    """The subsets of all partitions."""
+    return [
+        DealtSubset(n_objects, n_partitions, repetition, segment_rows, seed=1, stream="test", index=u)
+        for u in range(n_partitions)
+    ]
+
+
+@st.composite
+def deals(draw):
+    p = draw(st.integers(1, 12))
+    return draw(st.integers(1, 15_000)), p, draw(st.integers(1, p))
+
+
+@given(deals())
+def test_dealt_subset__covers_all_objects_with_equal_parts(deal):
+    n, p, v = deal
+    rows = [subset.rows(0, n) for subset in dealt(*deal)]
+    seen = np.bincount(np.concatenate(rows), minlength=n)
+    assert len(seen) == n
+    assert seen.min() >= 1
+    assert seen.max() <= p
+    assert seen.sum() == v * n
+    for subset, part in zip(dealt(*deal), rows, strict=True):
+        assert (np.diff(part) > 0).all()
+        assert len(part) == subset.size
+        assert len(part) in (v * n // p, -(-v * n // p))
+
+
+@given(deals(), st.sampled_from([1, 64, 4096]), st.integers(0, 300))
+def test_dealt_subset__reads_the_same_in_parts(deal, segment_rows, cut):
+    n = deal[0]
+    subset = dealt(*deal, segment_rows)[-1]
+    whole = subset.rows(0, n)
+    middle = min(cut * segment_rows, n)
+    parts = [subset.rows(start, stop) for start, stop in ((0, middle), (middle, n)) if start < stop]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    last = (n - 1) // segment_rows
+    np.testing.assert_array_equal(subset.segment(last), whole[whole >= last * segment_rows])
+
+
+def test_dealt_subset__more_partitions_than_a_stratum_has_rows():
+    rows = [subset.rows(0, 6000) for subset in dealt(6000, 2500, 2)]
+    assert {len(part) for part in rows} == {4, 5}
+    assert (np.bincount(np.concatenate(rows), minlength=6000) >= 1).all()
+
+
+def test_dealt_subset__parts_are_random_and_the_rest_is_independent():
+    n, p = 6000, 4
+    seen = np.zeros((p, n), dtype=bool)
+    for u, subset in enumerate(dealt(n, p, 2)):
+        seen[u, subset.rows(0, n)] = True
+    # an object is dealt once and drawn by each other partition with probability 1/3
+    counts = np.bincount(seen.sum(axis=0) - 1, minlength=p) / n
+    np.testing.assert_allclose(counts, stats.binom.pmf(np.arange(p), p - 1, 1 / 3), atol=0.03)
+    neighbors = (seen[:, 1:] & seen[:, :-1]).mean()
+    assert neighbors == pytest.approx(0.25, abs=0.02)
+
+
+def test_dealt_subset__once_is_a_partition_of_the_objects():
+    rows = np.concatenate([subset.rows(0, 9001) for subset in dealt(9001, 7, 1)])
+    np.testing.assert_array_equal(np.sort(rows), np.arange(9001))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.5])
+@pytest.mark.parametrize("largest", [1, 5, 20])
+def test_zipf_weights__have_the_law_of_scipy(alpha, largest):
+    weights = ZipfWeights((0.0, 1.5), largest).draw(alpha, 100_000, np.random.default_rng(0))
+    values = np.arange(1, largest + 1)
+    expected = stats.zipfian.pmf(values, alpha, largest) if alpha else np.full(largest, 1 / largest)
+    found = np.bincount(weights, minlength=largest + 1)
+    assert found[0] == 0
+    assert (
+        stats.chisquare(found[1:], expected * 100_000).pvalue > 0.001 if largest > 1 else found[1] == 100_000
+    )
+
+
+def test_zipf_weights__larger_exponents_concentrate_on_one():
+    means = [
+        np.mean([ZipfWeights((a, a), 20).view(50, 0, "test", u).weights.mean() for u in range(20)])
+        for a in (0.0, 1.0, 4.0)
+    ]
+    assert means[0] == pytest.approx(10.5, abs=0.5)
+    assert means[0] > means[1] > means[2]
+    assert means[2] < 1.3
+
+
+def test_zipf_weights__every_partition_has_its_own():
+    views = [ZipfWeights((0.0, 1.5), 20).view(30, 0, "test", u).weights for u in range(5)]
+    assert len(np.unique(views, axis=0)) == 5
+    assert views[0].dtype == np.float32
+
+
+@given(st.integers(1, 20), st.data())
+def test_random_features__draws_so_many_distinct_columns(n, data):
+    size = data.draw(st.integers(1, n))
+    columns = RandomFeatures(size).view(n, 0, "test", data.draw(st.integers(0, 5))).columns
+    assert len(np.unique(columns)) == size
+    assert columns.min() >= 0
+    assert columns.max() < n
+
+
+def test_random_features__takes_every_column_equally_often():
+    counts = np.zeros(10)
+    for u in range(3000):
+        counts[RandomFeatures(3).view(10, 0, "test", u).columns] += 1
+    np.testing.assert_allclose(counts / 3000, 0.3, atol=0.05)
+
+
+def test_random_features__refuses_more_than_there_are():
+    with pytest.raises(InvalidInputError, match="n_features=4 but only 3 features vary"):
+        RandomFeatures(4).width(3)
+
+
+def test_view__takes_columns_and_weighs_them():
+    points = np.arange(12, dtype=np.float32).reshape(3, 4)
+    seen = View(np.array([1, 3]), np.array([2, 10], np.float32)).of(points.copy())
+    np.testing.assert_array_equal(seen, points[:, [1, 3]] * [2, 10])
+    np.testing.assert_array_equal(View().of(points), points)
+
+
+@given(st.integers(1, 10**7))
+def test_split_range__is_the_rule_within_the_number_of_objects(n):
+    low, high = split_range(n)
+    rule = max(math.sqrt(n) / 2, n / 50)
+    assert low == min(math.ceil(rule), n)
+    assert 1 <= low <= high <= n
+    assert high == min(low + 20, n)

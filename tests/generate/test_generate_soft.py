@@ -1,0 +1,153 @@
+"""Ensembles drawn from memberships."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from bigcons import Consensus, datasets, generate
+from bigcons.errors import InvalidInputError, StoreExistsError
+from bigcons.kernels.categorical import draw_labels
+from tests.naive import categorical as naive
+from tests.support.stores import names_in
+
+N_OBJECTS = 9000
+
+
+@pytest.fixture(scope="module")
+def memberships():
+    return np.random.default_rng(0).dirichlet(np.full(5, 0.5), size=N_OBJECTS)
+
+
+def labels_of(ensemble):
+    """The labels with their own numbers: a partition without some cluster has renumbered the others."""
+    codes = ensemble.read(0, ensemble.n_objects)
+    columns = [
+        column if values is None else np.append(values, -1)[column]
+        for column, values in zip(codes.T, ensemble.categories, strict=True)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def make(memberships, **kwargs):
+    kwargs = {"n_partitions": 6, "random_state": 0, **kwargs}
+    return labels_of(generate.from_memberships(memberships, **kwargs))
+
+
+# The draw
+
+
+@given(
+    arrays.arrays(
+        np.float32, (4, 3), elements=st.sampled_from([0, 0.1, 0.25, 1 / 3, 0.5, 1]), fill=st.nothing()
+    ),
+    arrays.arrays(np.float64, (4, 5), elements=st.floats(0, 1, exclude_max=True), fill=st.nothing()),
+)
+def test_draw_labels__is_the_naive_draw(memberships, draws):
+    expected = naive.draw_labels(memberships.astype(float).tolist(), draws.tolist())
+    expected = [[-1 if label is None else label for label in row] for row in expected]
+    np.testing.assert_array_equal(draw_labels(memberships, draws), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_draw_labels__never_draws_a_cluster_of_no_membership(dtype):
+    memberships = np.random.default_rng(0).dirichlet(np.ones(3), size=500).astype(dtype)
+    padded = np.insert(memberships, [0, 2, 3], 0, axis=1)
+    edges = np.array([[0.0, np.nextafter(1, 0)]] * 500)
+    drawn = draw_labels(padded, edges)
+    assert (np.take_along_axis(padded, drawn.astype(int), axis=1) > 0).all()
+
+
+def test_draw_labels__has_a_type_for_many_clusters():
+    memberships = np.eye(300)
+    np.testing.assert_array_equal(draw_labels(memberships, np.full((300, 1), 0.5))[:, 0], np.arange(300))
+
+
+# The ensemble
+
+
+def test_from_memberships__frequencies_are_the_memberships():
+    soft = np.random.default_rng(1).dirichlet(np.ones(4), size=60)
+    labels = make(soft, n_partitions=20_000)
+    frequencies = np.stack([(labels == k).mean(axis=1) for k in range(4)], axis=1)
+    np.testing.assert_allclose(frequencies, soft, atol=0.02)  # more than five standard deviations
+
+
+def test_from_memberships__labels_of_an_object_are_independent():
+    labels = make(np.full((5000, 2), 0.5), n_partitions=8)
+    np.testing.assert_allclose(np.corrcoef(labels.T), np.eye(8), atol=0.08)
+
+
+def test_from_memberships__crisp_memberships_give_the_labels():
+    truth = np.random.default_rng(0).integers(4, size=N_OBJECTS)
+    np.testing.assert_array_equal(make(np.eye(4)[truth]), np.repeat(truth[:, None], 6, axis=1))
+
+
+def test_from_memberships__the_same_however_stored_and_run(memberships, tmp_path):
+    expected = make(memberships)
+    np.save(tmp_path / "z.npy", memberships)
+    Consensus.write(tmp_path / "z.zarr", memberships.argmax(axis=1), memberships, chunk_rows=1000)
+    for other in (
+        make(memberships, client="serial"),
+        make(memberships, out=tmp_path / "e.zarr", memory="20MB"),
+        make(tmp_path / "z.npy"),
+    ):
+        np.testing.assert_array_equal(other, expected)
+    rounded = make(memberships.astype(np.float32))
+    np.testing.assert_array_equal(make(str(tmp_path / "z.zarr")), rounded)
+    np.testing.assert_array_equal(make(Consensus.open(tmp_path / "z.zarr")), rounded)
+    assert not np.array_equal(make(memberships, random_state=1), expected)
+
+
+def test_from_memberships__fewer_objects_have_the_same_labels(memberships):
+    np.testing.assert_array_equal(make(memberships[:4096]), make(memberships)[:4096])
+
+
+def test_from_memberships__unlabeled_objects_stay_so(memberships, tmp_path):
+    labels = np.where(np.arange(N_OBJECTS) % 10 == 0, -1, memberships.argmax(axis=1))
+    Consensus.write(tmp_path / "z.zarr", labels, memberships)
+    drawn = make(tmp_path / "z.zarr")
+    np.testing.assert_array_equal(drawn < 0, np.repeat(labels[:, None] < 0, 6, axis=1))
+    zeros = np.where(labels[:, None] < 0, 0, memberships).astype(np.float32)
+    np.testing.assert_array_equal(make(zeros), drawn)
+
+
+def test_from_memberships__is_how_the_simulation_draws():
+    """One definition: the same kernel, so crisp memberships or any others mean the same in both."""
+    labels, soft = datasets.simulated_soft_partitions(50, 3000, random_state=3)
+    drawn = make(soft, n_partitions=3000)
+    for k in range(4):
+        np.testing.assert_allclose((labels == k).mean(axis=1), (drawn == k).mean(axis=1), atol=0.06)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ([[0.5, 0.5], [0.5, 0.4]], "memberships has row 1 with minimum 0.4 and sum 0.9"),
+        ([[0.5, 0.5], [1.5, -0.5]], "row 1 with minimum -0.5"),
+        ([[0.5, 0.5], [0.5, np.nan]], "nan at row 1"),
+    ],
+)
+def test_from_memberships__names_the_row_off_the_simplex(tmp_path, wrong, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make(np.array(wrong), out=tmp_path / "e.zarr")
+    assert names_in(tmp_path) == []
+
+
+def test_from_memberships__names_a_row_far_down(memberships):
+    wrong = memberships.copy()
+    wrong[8000] *= 2
+    with pytest.raises(InvalidInputError, match="row 8000 with"):
+        make(wrong)
+
+
+def test_from_memberships__refuses_labels_only_and_what_exists(tmp_path, memberships):
+    with Consensus.create(tmp_path / "hard.zarr", n_objects=3, n_clusters=2, memberships=False) as writer:
+        writer.write(0, np.array([0, 1, 1]))
+    with pytest.raises(InvalidInputError, match="labels only"):
+        make(tmp_path / "hard.zarr")
+    with pytest.raises(StoreExistsError):
+        make("memberships that are never read", out=tmp_path / "hard.zarr")

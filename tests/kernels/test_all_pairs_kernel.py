@@ -1,0 +1,440 @@
+"""All-pairs PCC, one pass: the factorized form against brute force over all pairs, and its promises."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.coassociation.factorized import (
+    add_states,
+    clusters_in_order,
+    empty_state,
+    state_of_block,
+    triangles_in_order,
+)
+from bigcons.kernels import all_pairs as kernel
+from bigcons.methods.pcc.all_pairs import (
+    add_changes,
+    add_courses,
+    apply_change,
+    apply_part,
+    course_of_block,
+    keeps_promise,
+    line_search,
+    place_block,
+    rise,
+    update_block,
+)
+from tests.naive import pcc as naive
+from tests.naive import simplex as naive_simplex
+from tests.support.strategies import label_matrices
+
+EXACT = {"rel": 1e-9, "abs": 1e-9}
+# memberships are rounded to float32 after each object's exact update
+ROUNDED = {"rel": 1e-5, "abs": 1e-5}
+MOVE_ALL = -1.0
+
+
+@st.composite
+def problems(draw, min_objects=2):
+    """Draw labels with gaps, where their base clusters begin, and float32 memberships with exact zeros."""
+    ensemble = Ensemble.from_labels(draw(label_matrices(min_objects=min_objects, max_objects=14)))
+    labels = ensemble.read(0, ensemble.n_objects)
+    K = draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    return labels, ensemble.offsets, random_memberships(rng, len(labels), K)
+
+
+def random_memberships(rng, n_objects, n_clusters):
+    Y = rng.dirichlet(np.ones(n_clusters), n_objects) * (rng.random((n_objects, n_clusters)) < 0.8)
+    Y[~Y.any(axis=1), 0] = 1
+    return (Y / Y.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def noisy_problem(n_objects=60, n_clusters=3, seed=0):
+    """Return labels of planted clusters with gaps and noise, where base clusters begin, and memberships."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=n_objects)
+    labels = np.where(
+        rng.random((n_objects, 12)) < 0.6, truth[:, None], rng.integers(4, size=(n_objects, 12))
+    )
+    labels[rng.random(labels.shape) < 0.3] = -1
+    ensemble = Ensemble.from_labels(labels)
+    return ensemble.read(0, n_objects), ensemble.offsets, random_memberships(rng, n_objects, n_clusters)
+
+
+def update(problem, state=None, threshold=MOVE_ALL, relaxation=1.0):
+    """Return the change of one sweep over all objects and the memberships it leads to."""
+    labels, offsets, Y = problem
+    state = state_of_block(labels, offsets, Y) if state is None else state
+    updated = np.empty_like(Y)
+    return update_block(state, labels, offsets, Y, updated, threshold, relaxation), updated
+
+
+def update_in_blocks(problem, state, rows):
+    """Return the change when blocks of ``rows`` objects are all updated from the same state."""
+    labels, offsets, Y = problem
+    updated, total = np.empty_like(Y), None
+    for start in range(0, len(labels), rows):
+        block = slice(start, start + rows)
+        change = update_block(state, labels[block], offsets, Y[block], updated[block], MOVE_ALL)
+        total = change if total is None else add_changes(total, change)
+    return total, updated
+
+
+def course_in_blocks(problem, state, updated, rows):
+    """Return what a line search from the problem's memberships to ``updated`` needs, block by block."""
+    labels, offsets, Y = problem
+    total = None
+    for start in range(0, len(labels), rows):
+        block = slice(start, start + rows)
+        course = course_of_block(state, labels[block], offsets, Y[block], updated[block])
+        total = course if total is None else add_courses(total, course)
+    return total
+
+
+def advance(problem, state, rows):
+    """Return the step length of one pass as a solve makes it, the memberships and their state."""
+    change, updated = update_in_blocks(problem, state, rows)
+    if keeps_promise(state, change):
+        return 1.0, updated, apply_change(state, change)
+    course = course_in_blocks(problem, state, updated, rows)
+    step, _ = line_search(state, change, course)
+    Y = problem[2]
+    return step, Y + np.float32(step) * (updated - Y), apply_part(state, change, course, step)
+
+
+def brute_force(labels, Y):
+    """Return the objective over all pairs less the constant that the factorized form leaves out."""
+    pairs = naive.all_pairs(labels)
+    return naive.objective(pairs, np.asarray(Y, np.float64)) - naive.constant(pairs)
+
+
+def assert_same_state(state, expected, **tolerance):
+    np.testing.assert_allclose(state.S, expected.S, rtol=tolerance["rel"], atol=tolerance["abs"])
+    np.testing.assert_allclose(state.T, expected.T, rtol=tolerance["rel"], atol=tolerance["abs"])
+    assert state.squares == pytest.approx(expected.squares, **tolerance)
+    assert state.quartics == pytest.approx(expected.quartics, **tolerance)
+
+
+@given(problems())
+def test_state_of_block__objective_equals_brute_force(problem):
+    labels, offsets, Y = problem
+    assert state_of_block(labels, offsets, Y).objective == pytest.approx(brute_force(labels, Y), **EXACT)
+
+
+@given(problems(), st.integers(1, 5))
+def test_add_states__equals_the_state_of_all(problem, rows):
+    labels, offsets, Y = problem
+    total = empty_state(int(offsets[-1]), labels.shape[1], Y.shape[1])
+    for start in range(0, len(labels), rows):
+        block = slice(start, start + rows)
+        total = add_states(total, state_of_block(labels[block], offsets, Y[block]))
+    assert_same_state(total, state_of_block(labels, offsets, Y), **EXACT)
+
+
+@given(problems())
+def test_state__scaled_is_the_state_of_copies(problem):
+    labels, offsets, Y = problem
+    copies = state_of_block(np.tile(labels, (3, 1)), offsets, np.tile(Y, (3, 1)))
+    assert_same_state(state_of_block(labels, offsets, Y).scaled(3.0), copies, **EXACT)
+
+
+def read_objects(labels, offsets, Y, known):
+    """Yield each object's number, membership, and (A, b) as the kernel reads them in two portions."""
+    state, K = state_of_block(labels, offsets, Y), Y.shape[1]
+    t_sum, A = np.empty(state.T.shape[1]), np.full((K, K), np.nan)
+    for j, y in enumerate(Y.astype(np.float64)):
+        observed = np.flatnonzero(labels[j] >= 0)
+        b = state.S[offsets[observed] + labels[j, observed]].sum(axis=0)[:K] - observed.size * y
+        at = (observed * state.T.shape[1]).astype(np.uint64)
+        m = observed.size
+        kernel.read_quadratic(state.T.ravel(), at, None, m, float(m), y, 0, known, t_sum, A)
+        kernel.read_quadratic(state.T.ravel(), at, None, m, float(m), y, known, K, t_sum, A)
+        yield j, y, A, b
+
+
+@given(problems(), st.integers(0, 4))
+def test_read_quadratic__equals_naive_for_each_object(problem, known):
+    labels, offsets, Y = problem
+    pairs = naive.all_pairs(labels)
+    gradient = naive.gradient(pairs, Y.astype(np.float64))
+    for j, y, A, b in read_objects(labels, offsets, Y, min(known, Y.shape[1])):
+        expected = naive.local_problem(pairs, Y.astype(np.float64), j)
+        np.testing.assert_allclose(A, expected[0], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(b, expected[1], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(2 * (A @ y - b), gradient[j], rtol=1e-9, atol=1e-9)
+
+
+@given(problems(), st.floats(-20, 20), st.integers(1, 4))
+def test_n_below__leaves_out_only_clusters_whose_gradient_reaches_the_level(problem, level, n):
+    labels, offsets, Y = problem
+    for _, y, A, b in read_objects(labels, offsets, Y, 0):
+        enough = kernel.n_below(level, b, min(n, y.size))
+        assert min(n, y.size) <= enough <= y.size
+        assert ((A @ y - b)[enough:] >= level - 1e-9).all()
+
+
+def sparse_problem(n_clusters, seed):
+    """Return a noisy problem whose objects belong to one or two clusters each, few to the last ones."""
+    labels, offsets, _ = noisy_problem(n_objects=40, seed=seed)
+    rng = np.random.default_rng(seed)
+    Y = np.zeros((40, n_clusters), np.float32)
+    share = 0.5 ** np.arange(n_clusters)
+    for y in Y:
+        y[rng.choice(n_clusters, 2, replace=False, p=share / share.sum())] = 0.5
+    return labels, offsets, Y
+
+
+@pytest.mark.parametrize("n_clusters", [5, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_update_block__misses_no_cluster_that_an_object_does_not_belong_to_yet(n_clusters, seed):
+    labels, offsets, Y = sparse_problem(n_clusters, seed)
+    pairs, state = naive.all_pairs(labels), state_of_block(labels, offsets, Y)
+    gaps = naive.kkt_gaps(pairs, Y.astype(np.float64))
+    entered = 0
+    for i in range(len(labels)):
+        row, updated = slice(i, i + 1), np.empty((1, n_clusters), np.float32)
+        change = update_block(state, labels[row], offsets, Y[row], updated, MOVE_ALL)
+        assert change.gap == pytest.approx(gaps[i], **EXACT)
+        A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
+        best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
+        assert naive_simplex.objective(A, b, updated[0].astype(np.float64)) == pytest.approx(best, **ROUNDED)
+        entered += (updated[0] > 0)[Y[i] == 0].any()
+    assert entered > 0
+
+
+@given(problems(), st.integers(0, 23))
+def test_update_block__does_not_depend_on_the_order_of_clusters(problem, number):
+    labels, offsets, Y = problem
+    order = np.random.default_rng(number).permutation(Y.shape[1])
+    change, _ = update(problem, threshold=np.inf)
+    permuted, _ = update((labels, offsets, np.ascontiguousarray(Y[:, order])), threshold=np.inf)
+    assert permuted.gap == pytest.approx(change.gap, **EXACT)
+
+
+@given(problems())
+def test_in_order__is_the_state_of_permuted_memberships(problem):
+    labels, offsets, Y = problem
+    order = np.random.default_rng(0).permutation(Y.shape[1])
+    state = state_of_block(labels, offsets, Y)
+    expected = state_of_block(labels, offsets, np.ascontiguousarray(Y[:, order]))
+    np.testing.assert_allclose(clusters_in_order(state.S, order), expected.S, rtol=1e-12)
+    np.testing.assert_allclose(triangles_in_order(state.T, order), expected.T, rtol=1e-12)
+
+
+RELAXATIONS = st.sampled_from([1.0, 1.5, 1.99])
+
+
+@given(problems(), RELAXATIONS)
+def test_update_block__leads_to_memberships_on_the_simplex(problem, relaxation):
+    _, updated = update(problem, relaxation=relaxation)
+    assert updated.dtype == np.float32
+    assert (updated >= 0).all()
+    np.testing.assert_allclose(updated.sum(axis=1), 1, atol=1e-6)
+
+
+@given(problems(), RELAXATIONS)
+def test_update_block__never_raises_the_objective(problem, relaxation):
+    labels, offsets, Y = problem
+    for _ in range(4):
+        before = brute_force(labels, Y)
+        _, Y = update((labels, offsets, Y), relaxation=relaxation)
+        assert brute_force(labels, Y) <= before + 1e-6 * (1 + abs(before))
+
+
+@given(problems())
+def test_update_block__relaxed_goes_past_the_minimum_as_far_as_the_simplex_reaches(problem):
+    labels, offsets, Y = problem
+    assume((labels[0] >= 0).any())
+    row = slice(0, 1)
+    state, minimum, beyond = state_of_block(labels, offsets, Y), Y[row].copy(), Y[row].copy()
+    update_block(state, labels[row], offsets, Y[row], minimum, MOVE_ALL)
+    update_block(state, labels[row], offsets, Y[row], beyond, MOVE_ALL, 1.5)
+    step = minimum.astype(np.float64) - Y[row]
+    reach = np.divide(Y[row], -step, out=np.full_like(step, np.inf), where=step < 0)
+    np.testing.assert_allclose(beyond, Y[row] + max(1.0, min(1.5, reach.min())) * step, atol=1e-6)
+
+
+@given(problems())
+def test_update_block__equals_its_objects_one_after_another(problem):
+    labels, offsets, Y = problem
+    _, at_once = update(problem)
+    state, one_by_one = state_of_block(labels, offsets, Y), Y.copy()
+    objectives = [state.objective]
+    for i in range(len(labels)):
+        row = slice(i, i + 1)
+        change = update_block(state, labels[row], offsets, Y[row], one_by_one[row], MOVE_ALL)
+        state = apply_change(state, change)
+        objectives.append(state.objective)
+    assert (np.diff(objectives) <= 1e-6 * (1 + abs(objectives[0]))).all()
+    assert_same_state(state, state_of_block(labels, offsets, at_once), rel=1e-3, abs=1e-3)
+
+
+@given(problems())
+def test_update_block__of_one_object_finds_its_minimum(problem):
+    labels, offsets, Y = problem
+    pairs, state = naive.all_pairs(labels), state_of_block(labels, offsets, Y)
+    for i in np.flatnonzero((labels >= 0).any(axis=1)):
+        row, updated = slice(i, i + 1), np.empty((1, Y.shape[1]), np.float32)
+        update_block(state, labels[row], offsets, Y[row], updated, MOVE_ALL)
+        A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
+        best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
+        found = naive_simplex.objective(A, b, updated[0].astype(np.float64))
+        assert found == pytest.approx(best, **ROUNDED)
+
+
+@given(problems())
+def test_apply_change__is_the_state_of_the_new_memberships(problem):
+    labels, offsets, Y = problem
+    state = state_of_block(labels, offsets, Y)
+    change, updated = update(problem, state)
+    assert_same_state(apply_change(state, change), state_of_block(labels, offsets, updated), **EXACT)
+
+
+@given(problems(), st.sampled_from([1.0, 0.5, 0.1]), st.integers(1, 5))
+def test_apply_part__is_the_state_on_the_way_to_the_new_memberships(problem, step, rows):
+    labels, offsets, Y = problem
+    state = state_of_block(labels, offsets, Y)
+    change, updated = update_in_blocks(problem, state, rows)
+    course = course_in_blocks(problem, state, updated, rows)
+    along = Y.astype(np.float64) + step * (updated.astype(np.float64) - Y)
+    expected = state_of_block(labels, offsets, along)
+    assert_same_state(apply_part(state, change, course, step), expected, **EXACT)
+
+
+@given(problems(), st.integers(1, 5))
+def test_rise__is_the_change_of_the_objective_over_the_full_step(problem, rows):
+    labels, offsets, Y = problem
+    state = state_of_block(labels, offsets, Y)
+    change, updated = update_in_blocks(problem, state, rows)
+    before, after = brute_force(labels, Y), brute_force(labels, updated)
+    assert rise(state, change) == pytest.approx(after - before, rel=1e-9, abs=1e-9 * (1 + abs(before)))
+
+
+@given(problems(), st.integers(1, 5))
+def test_promised__sums_what_each_block_would_change_alone(problem, rows):
+    labels, offsets, Y = problem
+    state, before = state_of_block(labels, offsets, Y), brute_force(labels, Y)
+    change, updated = update_in_blocks(problem, state, rows)
+    alone = 0.0
+    for start in range(0, len(labels), rows):
+        one = Y.copy()
+        one[start : start + rows] = updated[start : start + rows]
+        alone += brute_force(labels, one) - before
+    assert change.promised == pytest.approx(alone, rel=1e-9, abs=1e-9 * (1 + abs(before)))
+    assert change.promised <= 1e-6 * (1 + abs(before))
+
+
+@given(problems(min_objects=3), st.integers(1, 3))
+def test_add_changes__is_the_change_of_all_blocks(problem, rows):
+    labels, offsets, Y = problem
+    state = state_of_block(labels, offsets, Y)
+    change, updated = update_in_blocks(problem, state, rows)
+    assert_same_state(apply_change(state, change), state_of_block(labels, offsets, updated), **EXACT)
+    gaps = naive.kkt_gaps(naive.all_pairs(labels), Y.astype(np.float64))
+    if rows == 1:
+        assert change.gap == pytest.approx(gaps.max(), **EXACT)
+
+
+@given(problems(min_objects=3))
+def test_line_search__quartic_is_the_objective_along_the_step(problem):
+    labels, offsets, Y = problem
+    state = state_of_block(labels, offsets, Y)
+    change, updated = update_in_blocks(problem, state, 1)
+    length, gain = line_search(state, change, course_in_blocks(problem, state, updated, 2))
+
+    def along(gamma):
+        return brute_force(labels, Y + gamma * (updated.astype(np.float64) - Y))
+
+    scale = 1e-9 * (1 + abs(along(0.0)))
+    assert 0 < length <= 1
+    assert gain == pytest.approx(along(length) - along(0.0), rel=1e-6, abs=scale)
+    best = min(along(gamma) - along(0.0) for gamma in np.linspace(0, 1, 41))
+    assert gain <= best + scale
+    assert gain <= scale
+
+
+def test_keeps_promise__tells_steps_that_overshoot():
+    labels = np.zeros((30, 3), np.int8)
+    labels[:, 1] = np.arange(30) % 2
+    offsets = np.array([0, 1, 3, 4])
+    Y = np.full((30, 2), [0.51, 0.49], np.float32)
+    Y[1::2] = Y[1::2, ::-1]
+    state = state_of_block(labels, offsets, Y)
+    lengths = []
+    for _ in range(5):
+        step, Y, state = advance((labels, offsets, Y), state, 1)
+        lengths.append(step)
+    assert min(lengths) < 1
+
+
+@pytest.mark.parametrize("rows", [1, 7, 30])
+def test_line_search__keeps_blocks_updated_at_once_monotone(rows):
+    labels, offsets, Y = noisy_problem()
+    state = state_of_block(labels, offsets, Y)
+    objectives = [state.objective]
+    for _ in range(30):
+        _, Y, state = advance((labels, offsets, Y), state, rows)
+        objectives.append(state.objective)
+    assert (np.diff(objectives) <= 1e-7 * abs(objectives[0])).all()
+    assert objectives[-1] == pytest.approx(brute_force(labels, Y), rel=1e-6)
+
+
+def test_update_block__reaches_the_same_objective_in_one_block_and_in_many():
+    ends = []
+    for rows in (60, 7):
+        labels, offsets, Y = noisy_problem()
+        for _ in range(200):
+            _, Y, _ = advance((labels, offsets, Y), state_of_block(labels, offsets, Y), rows)
+        ends.append(brute_force(labels, Y))
+    assert ends[0] == pytest.approx(ends[1], rel=1e-4)
+
+
+def test_update_block__leaves_objects_below_the_threshold_as_they_are():
+    labels, offsets, Y = noisy_problem()
+    gaps = naive.kkt_gaps(naive.all_pairs(labels), Y.astype(np.float64))
+    change, updated = update((labels, offsets, Y), threshold=gaps.max() + 1e-6)
+    np.testing.assert_array_equal(updated, Y)
+    assert (change.n_moved, change.S.any(), change.T.any(), change.promised) == (0, False, False, 0.0)
+    assert change.gap == pytest.approx(gaps.max(), rel=1e-9)
+
+
+def test_update_block__makes_unlabeled_objects_uniform_and_counts_them_out():
+    labels, offsets, Y = noisy_problem(n_clusters=4)
+    labels = labels.copy()
+    labels[5] = -1
+    change, updated = update((labels, offsets, Y))
+    assert updated[5].tolist() == [0.25] * 4
+    expected = state_of_block(np.delete(labels, 5, axis=0), offsets, np.delete(updated, 5, axis=0))
+    state = apply_change(state_of_block(labels, offsets, Y), change)
+    assert_same_state(state, expected, **EXACT)
+
+
+@settings(max_examples=30)
+@given(problems(min_objects=4), st.integers(0, 3))
+def test_place_block__gives_new_objects_their_best_membership(problem, new):
+    labels, offsets, Y = problem
+    known = np.delete(labels, new, axis=0)
+    estimate = state_of_block(known, offsets, np.delete(Y, new, axis=0))
+    placed = np.empty((1, Y.shape[1]), np.float32)
+    state = place_block(estimate, labels[new : new + 1], offsets, placed)
+    assert placed.sum() == pytest.approx(1, abs=1e-6)
+    assert_same_state(state, state_of_block(labels[new : new + 1], offsets, placed), **EXACT)
+    A, b = naive.local_problem(naive.all_pairs(labels), Y.astype(np.float64), new)
+    best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
+    found = naive_simplex.objective(A, b, placed[0].astype(np.float64))
+    if (labels[new] >= 0).any():
+        assert found == pytest.approx(best, **ROUNDED)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 7, 8, 9])
+def test_update_block__works_at_the_edges_of_whole_vectors(n_clusters):
+    labels, offsets, Y = noisy_problem(n_clusters=n_clusters)
+    state = state_of_block(labels, offsets, Y)
+    change, updated = update((labels, offsets, Y), state)
+    assert state.objective == pytest.approx(brute_force(labels, Y), **EXACT)
+    after = apply_change(state, change)
+    assert after.objective == pytest.approx(brute_force(labels, updated), **EXACT)
+    assert after.objective <= state.objective

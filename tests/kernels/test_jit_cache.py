@@ -1,0 +1,164 @@
+"""Compiled kernels on disk: found again by another process, never mistaken, harmless when damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CALL = """
+import sys
+import numpy as np
+from bigcons.kernels import agreement, divergences, pair_descent
+dtype = np.dtype(sys.argv[1])
+left = np.arange(12, dtype=dtype).reshape(4, 3) % 3 - 1
+right = np.ones((4, 3), dtype=dtype)
+n_agree, n_seen = np.zeros((4, 4), np.int32), np.zeros((4, 4), np.int32)
+agreement.count_tile(left, right, n_agree, n_seen)
+expected = ((left[:, None] == right[None]) & (left[:, None] >= 0)).sum(axis=2)
+assert (n_agree == expected).all(), n_agree
+rows = np.full((2, 4), 0.5)
+csr = np.array([0, 1, 2]), np.array([1, 0], np.int32), np.full(2, 0.25, np.float32), np.ones(2, np.float32)
+others = np.empty((0, 0), np.float32)
+assert pair_descent.total_value(rows, *csr, others, divergences.l2_value, 0.0) == 0.0625
+assert pair_descent.total_value(rows, *csr, others, divergences.exponential_value, 1.0) > 0
+for kernel in (agreement.count_tile, pair_descent.total_value):
+    print(sum(kernel.stats.cache_hits.values()))
+"""
+
+# The last bits of a kernel with many callees, whose sums LLVM may arrange by what it finds inlined.
+BITS = """
+import numpy as np
+from bigcons.kernels.bce import e_step
+draw = np.random.default_rng(0)
+labels = draw.integers(-1, 5, (2000, 30)).astype(np.int8)
+beta, alpha = draw.dirichlet(np.ones(5), (30, 5)).transpose(0, 2, 1).reshape(150, 5), np.full(5, 0.3)
+gamma, sums = np.full((2000, 5), 3.3, np.float32), np.zeros(5)
+bound, _ = e_step(labels, np.arange(31) * 5, beta, alpha, gamma, gamma, np.zeros((150, 5)), sums, 1e-4, 100)
+print(bound.hex(), *map(float.hex, sums))
+"""
+
+
+# As after an edit of a kernel: the same code under another hash of the sources.
+EDITED = "from bigcons.kernels import _cache; _cache._sources = lambda: 'f' * 64\n"
+COUNT = """
+import sys
+import numpy as np
+from bigcons.kernels.agreement import count_tile
+labels, counts = np.zeros((1, 2), sys.argv[1]), np.zeros((2, 1, 1), np.int32)
+count_tile(labels, labels, *counts)
+print(sum(count_tile.stats.cache_hits.values()))
+"""
+
+
+def start(cache: Path, dtype: str = "int8", code: str = CALL) -> subprocess.Popen[str]:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment.pop("BIGCONS_JIT_CACHE", None)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, dtype],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def hits(process: subprocess.Popen[str]) -> list[int]:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return [int(word) for word in out.split()]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that four processes filled at the same time, two signatures each twice."""
+    cache = tmp_path_factory.mktemp("jit")
+    for process in [start(cache, dtype) for dtype in ("int8", "int16", "int8", "int16")]:
+        hits(process)
+    return cache
+
+
+def test_keep_on_disk__next_process_finds_kernels_and_those_that_take_functions(filled: Path) -> None:
+    assert hits(start(filled, "int8")) == [1, 2]
+    assert hits(start(filled, "int16")) == [1, 2]
+
+
+def test_keep_on_disk__a_kernel_gives_the_same_bits_where_it_was_compiled_and_where_it_was_found(tmp_path):
+    compiled, found = (start(tmp_path, code=BITS).communicate(timeout=120)[0] for _ in range(2))
+    assert compiled
+    assert found == compiled
+
+
+def test_keep_on_disk__damaged_entries_are_compiled_anew(filled: Path) -> None:
+    entries = sorted(filled.rglob("*.nbc"))
+    assert entries
+    for number, entry in enumerate(entries):
+        content = entry.read_bytes()
+        entry.write_bytes(
+            content[: len(content) // 2]
+            if number % 2
+            else content[:100] + bytes([content[100] ^ 255]) + content[101:]
+        )
+    assert hits(start(filled)) == [0, 0]
+    assert hits(start(filled)) == [1, 2]
+
+
+def test_keep_on_disk__entries_of_another_python_are_compiled_anew(filled: Path) -> None:
+    """What one version of Python pickled another may not read, though it is whole."""
+    for entry in filled.rglob("*.nbc"):
+        content = b"a pickle from elsewhere"
+        entry.write_bytes(hashlib.sha256(content).digest() + content)
+    assert hits(start(filled)) == [0, 0]
+    assert hits(start(filled)) == [1, 2]
+
+
+def test_keep_on_disk__leaves_no_temporary_files(filled: Path) -> None:
+    assert not list(filled.rglob("*.tmp"))
+
+
+def make_old(entries: list[Path], days: float) -> None:
+    for entry in entries:
+        os.utime(entry, (time.time() - days * 86400,) * 2)
+
+
+def test_keep_on_disk__entries_of_older_sources_go_when_unused_for_a_day(tmp_path: Path) -> None:
+    for process in [start(tmp_path, dtype, COUNT) for dtype in ("int8", "int16")]:
+        hits(process)
+    make_old(list(tmp_path.rglob("*.nbc")), days=2)
+    assert hits(start(tmp_path, "int8", COUNT)) == [1]  # which is a use
+    for process in [start(tmp_path, dtype, EDITED + COUNT) for dtype in ("int8", "int16", "int16")]:
+        hits(process)
+    assert hits(start(tmp_path, "int8", COUNT)) == [1]
+    assert hits(start(tmp_path, "int16", EDITED + COUNT)) == [1]
+    assert hits(start(tmp_path, "int16", COUNT)) == [0]
+
+
+def test_keep_on_disk__entries_of_other_kernels_and_versions_stay_however_old(tmp_path: Path) -> None:
+    hits(start(tmp_path, code=COUNT))
+    (entry,) = tmp_path.rglob("*-count_tile-*.nbc")
+    elsewhere = [
+        entry.with_name(f"bigcons-count_tile-{'0' * 32}-{'0' * 32}.nbc"),  # of another numba, say
+        entry.with_name(entry.name.replace("count_tile", "count")),
+        entry.with_name("another.pyc"),
+    ]
+    torn = entry.with_name(f"{entry.stem}-abcdefgh.tmp")
+    for path in (*elsewhere, torn):
+        path.touch()
+    make_old([*elsewhere, torn, entry], days=400)
+    hits(start(tmp_path, code=EDITED + COUNT))
+    assert [path for path in (*elsewhere, torn, entry) if path.exists()] == elsewhere
+
+
+def test_keep_on_disk__a_users_function_is_never_kept(tmp_path: Path) -> None:
+    from bigcons.kernels import _cache
+    from bigcons.kernels.divergences import bregman_functions
+
+    value, slope, curvature = bregman_functions(lambda x: x * x)
+    for kernel in (value, slope, curvature):
+        assert not _cache._is_ours(kernel)
+        assert not isinstance(kernel._cache, _cache.KernelCache)

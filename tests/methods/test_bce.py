@@ -1,0 +1,130 @@
+"""The estimator of Bayesian cluster ensembles: what it finds, and what does not matter to it."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_wine
+
+from bigcons.datasets import ce_8d5k, planted_ensemble
+from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
+from bigcons.generate import feature_views, mask_labels
+from bigcons.methods.bce.estimator import BCE
+from bigcons.metrics import adjusted_rand, micro_precision, nmi
+
+SIX_CLASSES = 6
+
+
+@pytest.fixture(scope="module", params=[0.0, 0.5], ids=["complete", "half missing"])
+def planted(request):
+    return planted_ensemble(1000, missing=request.param, random_state=0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fit__finds_unbalanced_planted_classes_from_any_seed(planted, seed):
+    ensemble, truth = planted
+    model = BCE(SIX_CLASSES, random_state=seed).fit(ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.95  # where two classes are one cluster it is .92 at most
+    assert (np.diff(model.history_["objective"]) >= -1e-9 * abs(model.objective_)).all()
+
+
+def views_of_8d5k(seed):
+    """Return k-means labels of five pairs of features of 8D5K, and its classes."""
+    features, classes = ce_8d5k(seed)
+    views = feature_views(features, n_features=2, n_clusters=5, n_partitions=5, random_state=seed)
+    return views.read(0, len(classes)), classes
+
+
+def test_fit__of_views_of_8d5k_is_better_than_any_of_them():
+    found, best = [], []
+    for seed in range(4):
+        labels, classes = views_of_8d5k(seed)
+        of_views = [nmi(classes, column) for column in labels.T]
+        found.append(nmi(classes, BCE(5, n_init=4, random_state=0).fit(labels).labels_))
+        best.append(max(of_views))
+        assert found[-1] > np.mean(of_views)
+    assert np.mean(found) > np.mean(best)
+
+
+@pytest.fixture(scope="module")
+def wine_of_few_labels():
+    """Return k-means labels of wine of which nine tenths are deleted, and its classes."""
+    features, classes = load_wine(return_X_y=True)
+    labels = [KMeans(3, init="random", n_init=1, random_state=u).fit(features).labels_ for u in range(20)]
+    return mask_labels(np.stack(labels, axis=1), share=0.9, random_state=0), classes
+
+
+def micro_precision_and_bound(wine_of_few_labels, init, seed):
+    ensemble, classes = wine_of_few_labels
+    with pytest.warns(UnlabeledObjectsWarning):
+        model = BCE(3, n_init=1, init=init, random_state=seed).fit(ensemble)
+    seen = model.labels_ >= 0
+    return micro_precision(classes[seen], model.labels_[seen]), model.objective_
+
+
+def test_fit__from_partitions_stands_missing_labels_that_a_random_start_does_not(wine_of_few_labels):
+    scores = {
+        init: [micro_precision_and_bound(wine_of_few_labels, init, seed) for seed in range(8)]
+        for init in ("partition", "random")
+    }
+    mean = {init: np.mean([score for score, _ in runs]) for init, runs in scores.items()}
+    of_best_bound = max(scores["partition"], key=lambda run: run[1])[0]
+    assert mean["partition"] > mean["random"] + 0.05
+    assert of_best_bound >= mean["partition"] - 0.03
+
+
+def test_fit__more_starts_reach_a_higher_bound(small):
+    few, many = (BCE(3, init="random", n_init=n, random_state=0).fit(small[0]) for n in (1, 10))
+    assert few.objective_ < many.objective_
+
+
+@pytest.fixture(scope="module")
+def small():
+    return planted_ensemble(600, 20, shares=(0.5, 0.3, 0.2), missing=0.3, random_state=1)
+
+
+def test_fit__names_of_labels_do_not_matter(small):
+    ensemble, _ = small
+    labels = ensemble.read(0, 600)
+    rng = np.random.default_rng(0)
+    renamed = labels.copy()
+    for u, k in enumerate(ensemble.n_clusters):
+        seen = labels[:, u] >= 0
+        renamed[seen, u] = rng.permutation(k)[labels[seen, u]]
+    found, expected = (BCE(3, n_init=4, random_state=0).fit(x) for x in (renamed, labels))
+    assert adjusted_rand(expected.labels_, found.labels_) == 1
+    assert found.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+
+
+def test_fit__random_start_finds_the_classes_too(small):
+    ensemble, truth = small
+    expected = BCE(3, random_state=0).fit(ensemble)
+    model = BCE(3, init="random", n_init=10, random_state=0).fit(ensemble)
+    assert adjusted_rand(truth, model.labels_) >= adjusted_rand(truth, expected.labels_) - 0.05
+
+
+def test_fit__alpha_stays_if_told_and_the_bound_is_lower_for_it(small):
+    fixed = BCE(3, update_alpha=False, n_init=2, random_state=0).fit(small[0])
+    free = BCE(3, n_init=2, random_state=0).fit(small[0])
+    assert set(fixed.history_["sum_alpha"]) == {1.5}
+    assert fixed.objective_ < free.objective_
+
+
+def test_predict__new_objects_find_their_class(small):
+    ensemble, truth = small
+    labels = ensemble.read(0, 600)
+    model = BCE(3, random_state=0).fit(labels[:400])
+    assert adjusted_rand(truth[400:], model.predict(labels[400:])) > 0.85
+    np.testing.assert_allclose(model.predict_proba(labels[400:]).sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"init": "base"}, "init='base'"),
+        ({"smoothing": 0.0}, "smoothing=0.0"),
+        ({"n_finalists": 0}, "n_finalists=0"),
+    ],
+)
+def test_fit__refuses_bad_parameters(small, parameters, message):
+    with pytest.raises(InvalidInputError, match=message):
+        BCE(3, **parameters).fit(small[0])

@@ -1,0 +1,171 @@
+"""G-BCE: the sweep against counting by hand, its stationary distribution, and the estimator."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from bigcons import Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.kernels import gibbs as kernel
+from bigcons.kernels.draws import uniform
+from bigcons.memory import row_blocks
+from bigcons.methods.bce.gibbs import GibbsBCE, Sampler
+from bigcons.methods.bce.gibbs_blocks import BlockSweeps
+from bigcons.metrics import adjusted_rand
+from tests.naive import bce as naive
+from tests.support.strategies import label_matrices
+
+
+def counts_of(labels, offsets, z, K):
+    by_label, by_partition = np.zeros((offsets[-1], K)), np.zeros((labels.shape[1], K))
+    kernel.count(labels, offsets, z, by_label, by_partition)
+    return by_label, by_partition
+
+
+@given(
+    label_matrices(max_objects=8),
+    st.integers(1, 4),
+    st.integers(0, 2**64 - 1),
+    st.sampled_from([0.1, 1.0, 3.0]),
+)
+def test_sweep__draws_as_counting_by_hand_does(labels, K, seed, alpha):
+    ensemble = Ensemble.from_labels(labels)
+    labels, offsets, omega = ensemble.read(0, ensemble.n_objects), ensemble.offsets, 0.5
+    z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
+    expected, twin = z.copy(), naive.SplitMix(seed)
+    tables, random = counts_of(labels, offsets, z, K), np.array([seed], np.uint64)
+    sums = np.zeros((len(labels), K), np.float32)
+    for _ in range(3):
+        kernel.sweep(labels, offsets, z, *tables, alpha, omega, sums, False, random)
+        naive.gibbs_sweep(labels, expected, K, ensemble.n_clusters, alpha, omega, twin)
+        seen = labels >= 0
+        np.testing.assert_array_equal(z[seen], expected[seen])
+        for found, counted in zip(tables, counts_of(labels, offsets, z, K), strict=True):
+            np.testing.assert_array_equal(found, counted)
+    assert not sums.any()
+    kernel.sweep(labels, offsets, z, *tables, alpha, omega, sums, True, random)
+    for h in range(K):
+        np.testing.assert_array_equal(sums[:, h], ((z == h) & (labels >= 0)).sum(axis=1))
+
+
+@given(label_matrices(max_objects=6), st.integers(1, 3), st.integers(0, 1000))
+def test_log_likelihood__is_the_product_of_the_predictive_probabilities(labels, K, seed):
+    ensemble = Ensemble.from_labels(labels)
+    labels, offsets = ensemble.read(0, ensemble.n_objects), ensemble.offsets
+    z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
+    sampler = Sampler(K, 0, 1, 0.7, 0.4, "random", 0)
+    found = sampler.log_likelihood(labels, offsets, z, *counts_of(labels, offsets, z, K))
+    assert found == pytest.approx(naive.log_joint(labels, z, K, ensemble.n_clusters, 0.7, 0.4))
+
+
+def test_sweep__visits_assignments_as_often_as_the_posterior_says():
+    labels = np.array([[0, 0], [0, 1], [-1, 1]], np.int8)
+    offsets, sizes, K, alpha, omega = np.array([0, 1, 3]), [1, 2], 2, 0.6, 0.4
+    seen = labels >= 0
+    posterior = {}
+    for values in product(range(K), repeat=int(seen.sum())):
+        z = np.zeros(labels.shape, np.uint8)
+        z[seen] = values
+        posterior[values] = np.exp(naive.log_joint(labels, z, K, sizes, alpha, omega))
+    total = sum(posterior.values())
+    visits = dict.fromkeys(posterior, 0)
+    z = np.zeros(labels.shape, np.uint8)
+    tables, random = counts_of(labels, offsets, z, K), np.array([1], np.uint64)
+    sums, n_sweeps = np.zeros((3, K), np.float32), 100_000
+    for _ in range(n_sweeps):
+        kernel.sweep(labels, offsets, z, *tables, alpha, omega, sums, False, random)
+        visits[tuple(z[seen].tolist())] += 1
+    for (
+        values,
+        weight,
+    ) in posterior.items():  # six standard errors of independent draws, doubled for the chain's
+        share = weight / total
+        assert abs(visits[values] / n_sweeps - share) < 12 * np.sqrt(share * (1 - share) / n_sweeps)
+
+
+@given(label_matrices(min_objects=2, max_objects=8), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
+def test_sweep_in_blocks__draws_as_counting_by_hand_does(labels, K, n_blocks, seed):
+    ensemble = Ensemble.from_labels(labels)
+    labels, offsets, alpha, omega = ensemble.read(0, ensemble.n_objects), ensemble.offsets, 1.0, 0.5
+    z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
+    expected, tables = z.copy(), counts_of(labels, offsets, z, K)
+    blocks = row_blocks(len(labels), -(-len(labels) // n_blocks))
+    sweeps = BlockSweeps(blocks, offsets, ThreadsEngine(2), (alpha, omega), seed, 0)
+    twins = [naive.SplitMix(int(random[0])) for random in sweeps._random]
+    sums = np.zeros((len(labels), K), np.float32)
+    for _ in range(3):
+        sweeps.sweep(labels, z, *tables, sums, True)
+        ranges = [(block.start, block.stop) for block in blocks]
+        expected = naive.gibbs_sweep_in_blocks(
+            labels, expected, ranges, K, np.diff(offsets), alpha, omega, twins
+        )
+        known = labels >= 0
+        np.testing.assert_array_equal(z[known], expected[known])
+        for found, counted in zip(tables, counts_of(labels, offsets, z, K), strict=True):
+            np.testing.assert_array_equal(found, counted)
+    assert sums.sum() == 3 * known.sum()
+
+
+def test_uniform__draws_are_those_of_splitmix():
+    random, twin = np.array([2**64 - 5], np.uint64), naive.SplitMix(2**64 - 5)
+    for _ in range(100):
+        assert uniform(random) == twin.uniform()
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return planted_ensemble(1000, 40, shares=(0.5, 0.3, 0.2), missing=0.5, random_state=4)
+
+
+@pytest.mark.parametrize("init", ["partition", "random"])
+def test_fit__finds_planted_classes(planted, init):
+    ensemble, truth = planted
+    model = GibbsBCE(3, init=init, random_state=0).fit(ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.85
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, rtol=1e-5)
+    assert len(model.history_["objective"]) == 200
+
+
+def test_fit__keeps_the_most_likely_chain(planted):
+    model = GibbsBCE(3, n_init=3, burn_in=5, n_samples=5, random_state=2).fit(planted[0])
+    assert len(set(model.start_objectives_)) == 3
+    assert model.objective_ == max(model.start_objectives_) == np.mean(model.history_["objective"][5:])
+
+
+def test_fit__has_the_same_bits_on_any_engine(planted):
+    fits = [
+        GibbsBCE(3, n_init=3, burn_in=3, n_samples=3, random_state=5, client=client).fit(planted[0])
+        for client in ("serial", ThreadsEngine(3))
+    ]
+    assert fits[0].memberships_.tobytes() == fits[1].memberships_.tobytes()
+    assert fits[0].history_ == fits[1].history_
+
+
+def test_fit__in_blocks_finds_planted_classes_with_the_same_bits_on_any_engine(planted, tmp_path):
+    ensemble, truth = planted
+    stored = ensemble.save(tmp_path / "ensemble.zarr", chunk_rows=64)
+    model = GibbsBCE(3, n_init=2, burn_in=30, n_samples=10, random_state=0, sweeps="blocks", client="serial")
+    fits = [model.fit(stored), clone(model).set_params(client=ThreadsEngine(3)).fit(stored)]
+    assert adjusted_rand(truth, model.labels_) > 0.85
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, rtol=1e-5)
+    assert fits[0].memberships_.tobytes() == fits[1].memberships_.tobytes()
+    assert fits[0].history_ == fits[1].history_
+    assert fits[0].start_objectives_ == fits[1].start_objectives_
+    with pytest.raises(InvalidInputError, match="sweeps='stale' is unknown"):
+        clone(model).set_params(sweeps="stale").fit(stored)
+
+
+def test_fit__names_the_memory_it_needs_and_the_method_that_fits(planted):
+    with pytest.raises(MemoryBudgetError, match="use BCE"):
+        GibbsBCE(3, memory="1MB").fit(planted[0])
+
+
+def test_fit__refuses_more_clusters_than_a_byte_counts(planted):
+    with pytest.raises(InvalidInputError, match="n_clusters=257"):
+        GibbsBCE(257).fit(planted[0])

@@ -1,0 +1,131 @@
+"""BEST against the criteria of every partition with all others."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
+from bigcons.methods.best import BEST, DISTANCES
+from bigcons.metrics import anmi
+from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+from bigcons.metrics.ensemble import average_criterion
+from tests.naive import correspondence as naive
+from tests.naive import metrics as naive_metrics
+from tests.support.strategies import label_matrices
+
+
+def dense_codes(labels):
+    labels = labels[(labels >= 0).any(axis=1)]
+    ensemble = Ensemble.from_labels(labels)
+    return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
+
+
+@given(label_matrices(), st.sampled_from(sorted(OF_TWO_CLUSTERINGS)), st.booleans())
+def test_best__scores_are_the_criteria_of_the_labels(labels, criterion, weighted):
+    ensemble, labels = dense_codes(labels)
+    model = BEST(len(labels), criterion=criterion, weighted=weighted).fit(ensemble)
+    expected = [
+        average_criterion(criterion, ensemble, np.where(column < 0, np.nan, column), weighted=weighted)
+        for column in labels.T
+    ]
+    np.testing.assert_allclose(model.scores_, expected, atol=1e-12)
+    best = min(model.scores_) if criterion in DISTANCES else max(model.scores_)
+    assert model.objective_ == model.scores_[model.best_partition_] == best
+    assert model.best_partition_ == np.flatnonzero(model.scores_ == best)[0]
+    np.testing.assert_array_equal(model.labels_, labels[:, model.best_partition_])
+
+
+@given(
+    label_matrices(min_objects=8, max_objects=30, max_clusters=12, max_partitions=4),
+    st.sampled_from(sorted(OF_TWO_CLUSTERINGS)),
+    st.booleans(),
+)
+def test_best__scores_equal_partitions_the_same_to_the_bit(labels, criterion, weighted):
+    labels = dense_codes(labels)[1]
+    M = labels.shape[1]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("bigcons.methods.best.CELLS", 1)  # as few tables at once as ever
+        model = BEST(len(labels), criterion=criterion, weighted=weighted).fit(np.tile(labels, 3))
+    scores = model.scores_.reshape(3, M)
+    assert (scores == scores[0]).all()
+    assert model.best_partition_ < M
+
+
+@given(label_matrices())
+def test_best__by_default_has_the_largest_anmi(labels):
+    ensemble, labels = dense_codes(labels)
+    columns = [[None if label < 0 else int(label) for label in column] for column in labels.T]
+    expected = [naive_metrics.anmi(columns, column) for column in columns]
+    np.testing.assert_allclose(BEST(len(labels)).fit(ensemble).scores_, expected, atol=1e-9)
+
+
+@given(label_matrices(min_partitions=2))
+def test_best__places_unlabeled_objects_by_the_nearest_center(labels):
+    ensemble, labels = dense_codes(labels)
+    model = BEST(len(labels), unlabeled="nearest").fit(ensemble)
+    for found, expected in zip(
+        model.labels_, naive.nearest_clusters(labels, model.best_partition_), strict=True
+    ):
+        if isinstance(expected, list):
+            assert expected[found] == pytest.approx(min(expected), abs=1e-9)
+        else:
+            assert found == expected
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+@given(labels=label_matrices(), twins=st.integers(1, 3), seed=st.integers(0, 99))
+def test_ties__at_random_choose_a_partition_of_the_best_score(labels, twins, seed):
+    labels = np.hstack([labels] * twins)
+    model = BEST(min(4, len(labels)), ties="random", random_state=seed).fit(labels)
+    assert model.scores_[model.best_partition_] == model.objective_ == np.nanmax(model.scores_)
+
+
+def test_ties__at_random_let_any_of_the_best_win():
+    labels = np.array([[0, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 0], [1, 1, 1, 1]])
+    wins = {BEST(2, ties="random", random_state=seed).fit(labels).best_partition_ for seed in range(40)}
+    assert wins == {0, 1, 2}
+    assert BEST(2).fit(labels).best_partition_ == 0
+
+
+def test_best__of_the_seven_objects_is_the_first_labeling():
+    """Strehl and Ghosh's example: of all clusterings into three the largest ANMI, 0.717818."""
+    labels = [
+        [1, 2, 1, 1],
+        [1, 2, 1, 2],
+        [1, 2, 2, None],
+        [2, 3, 2, 1],
+        [2, 3, 3, 2],
+        [3, 1, 3, None],
+        [3, 1, 3, None],
+    ]
+    model = BEST(3).fit(labels)
+    assert model.best_partition_ == 0
+    assert model.objective_ == pytest.approx(0.717818, abs=5e-7)
+    assert model.objective_ == pytest.approx(anmi(labels, model.labels_))
+
+
+def test_best__takes_no_partition_of_too_many_clusters():
+    labels = np.array([[0, 0, 0], [1, 1, 0], [2, 2, 1], [3, 3, 1]])
+    model = BEST(3).fit(labels)
+    assert model.best_partition_ == 2
+    assert np.isnan(model.scores_[:2]).all()
+    with pytest.raises(InvalidInputError, match=r"n_clusters=1 but every partition has at least 2 clusters"):
+        BEST(1).fit(labels)
+
+
+def test_best__refuses_what_it_does_not_know():
+    for wrong in ({"criterion": "beauty"}, {"unlabeled": "zero"}, {"ties": "first"}):
+        with pytest.raises(InvalidInputError, match=f"{next(iter(wrong))}='"):
+            BEST(2, **wrong).fit([[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize("unlabeled", ["missing", "nearest"])
+def test_best__leaves_objects_without_any_label_alone(unlabeled):
+    labels = np.array([[0, 0], [0, -1], [1, 1], [-1, 1], [-1, -1], [1, 1], [0, 0]])
+    with pytest.warns(UnlabeledObjectsWarning):
+        model = BEST(2, unlabeled=unlabeled).fit(labels)
+    assert model.best_partition_ == 0
+    assert model.labels_[[0, 1, 2, 4]].tolist() == [0, 0, 1, -1]
+    assert model.labels_[3] == (1 if unlabeled == "nearest" else -1)

@@ -1,0 +1,261 @@
+"""Blocked PCC: with one block the heap, with many never a rise, and the same on any engine."""
+
+import itertools
+
+import cloudpickle
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import PCC, Divergence, Ensemble, PairTable
+from bigcons.coassociation import sample
+from bigcons.divergences import resolve_divergence
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.memory import row_blocks
+from bigcons.methods.pcc.blocked import Borders, color_blocks, find_borders, first_moves, solve_blocked
+from bigcons.methods.pcc.heap import solve_pairs
+from bigcons.methods.pcc.stretch import stretch_steps
+from bigcons.metrics import adjusted_rand
+from bigcons.storage.checkpoint import FileBlocks, Snapshots
+from tests.naive import pcc as naive
+
+K = 3
+NONCONVEX = Divergence(lambda x: x**6, allow_nonconvex=True, name="sixth")
+DIVERGENCES = ["l2", "kl", "power:1.5", "exponential", NONCONVEX]
+VALUES = {"l2": (naive.l2, naive.l2_slope), "kl": (naive.kl, naive.kl_slope)}
+
+
+def table_of(n_objects=40, share=0.5, seed=0, n_true=3):
+    """Noisy labels of planted clusters, and some of their pairs."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(n_objects) % n_true
+    noisy = rng.random((n_objects, 12)) < 0.25
+    labels = np.where(noisy, rng.integers(0, n_true, noisy.shape), truth[:, None])
+    labels[rng.random(labels.shape) < 0.3] = -1
+    labels[:, 0] = truth
+    return sample(labels, share=share, random_state=seed), labels, truth
+
+
+def solve(table, divergence="l2", rows=None, engine=None, **options):
+    blocks = None if rows is None else row_blocks(table.n_objects, rows)
+    defaults = {"init": "uniform", "max_passes": 30, "tol": 1e-4, "seed": 0}
+    solution = solve_blocked(
+        table,
+        K,
+        resolve_divergence(divergence),
+        **{**defaults, **options},
+        engine=engine or SerialEngine(),
+        blocks=blocks,
+    )
+    return solution, memberships_of(solution, table)
+
+
+def memberships_of(solution, table):
+    return np.concatenate([solution.read(block) for block in row_blocks(table.n_objects, 7)])
+
+
+def naive_pairs(table):
+    return list(zip(*(column.tolist() for column in table.edges()), strict=True))
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=str)
+@pytest.mark.parametrize("init", ["uniform", "dirichlet", "given"])
+def test_solve_blocked__one_block_is_the_heap_bit_for_bit(divergence, init):
+    table = table_of()[0]
+    if init == "given":
+        init = np.random.default_rng(0).dirichlet(np.ones(K), table.n_objects).astype(np.float32)
+    passes = 7
+    heap = solve_pairs(
+        table,
+        K,
+        resolve_divergence(divergence),
+        init=init,
+        n_init=1,
+        max_steps=passes * stretch_steps(table.n_objects, K),
+        tol=1e-4,
+        seed=3,
+    )
+    solution, memberships = solve(table, divergence, init=init, max_passes=passes, seed=3)
+    np.testing.assert_array_equal(memberships, heap.memberships)
+    assert solution.history["objective"] == heap.history["objective"]
+    assert solution.history["gap"] == heap.history["gap"]
+    assert (solution.converged, solution.n_passes) == (heap.converged, heap.n_passes)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=str)
+@pytest.mark.parametrize("rows", [1, 3, 20])
+@pytest.mark.parametrize("init", ["uniform", "dirichlet"])
+def test_solve_blocked__objective_never_rises(divergence, rows, init):
+    table = table_of()[0]
+    objective = solve(table, divergence, rows, init=init, max_passes=15)[0].history["objective"]
+    assert (np.diff(objective) <= 1e-6 * np.abs(objective[:-1])).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data(), divergence=st.sampled_from(["l2", "kl"]))
+def test_solve_blocked__adversarial_pairs_never_rise(data, divergence):
+    """Pairs all together or all apart, on any graph, from any corner: where joint moves overshoot most."""
+    n = data.draw(st.integers(2, 9))
+    pairs = data.draw(
+        st.lists(st.sampled_from(list(itertools.combinations(range(n), 2))), min_size=1, unique=True)
+    )
+    agree = [data.draw(st.sampled_from([0, 1, 50])) for _ in pairs]
+    i, j = np.array(pairs).T
+    table = PairTable.from_arrays(i, j, agree, [50] * len(pairs), n_objects=n)
+    corners = np.eye(K, dtype=np.float32)[[data.draw(st.integers(0, K - 1)) for _ in range(n)]]
+    rows = data.draw(st.integers(1, n))
+    solution, memberships = solve(table, divergence, rows, init=corners, max_passes=8)
+    objective = solution.history["objective"]
+    assert (np.diff(objective) <= 1e-6 * np.abs(objective[:-1]) + 1e-4).all()
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, atol=1e-5)
+    assert (memberships >= 0).all()
+
+
+@pytest.mark.parametrize("divergence", VALUES)
+@pytest.mark.parametrize("rows", [1, 6, 40])
+def test_solve_blocked__objective_and_gap_are_those_of_the_memberships(divergence, rows):
+    table = table_of()[0]
+    value, slope = VALUES[divergence]
+    solution, memberships = solve(table, divergence, rows, max_passes=200)
+    pairs = naive_pairs(table)
+    Y = memberships.astype(float)
+    assert solution.objective == pytest.approx(naive.objective(pairs, Y, value), rel=1e-4)
+    assert solution.converged
+    scale = 2 * sum(n_seen for *_, n_seen in pairs) / table.n_objects
+    assert solution.gap <= 1e-4
+    assert naive.kkt_gaps(pairs, Y, slope).max() / scale == pytest.approx(solution.gap, abs=1e-4)
+
+
+@pytest.mark.parametrize("divergence", ["l2", "kl"])
+@pytest.mark.parametrize("rows", [16, 50])
+def test_solve_blocked__finds_what_the_heap_finds(divergence, rows):
+    table, _, truth = table_of(200, share=0.2)
+    options = {"init": "uniform", "n_init": 1, "max_steps": 20_000, "tol": 1e-4, "seed": 0}
+    heap = solve_pairs(table, K, resolve_divergence(divergence), **options)
+    solution, memberships = solve(table, divergence, rows, max_passes=60)
+    assert solution.objective == pytest.approx(heap.objective, rel=0.01)
+    assert adjusted_rand(truth, memberships.argmax(axis=1)) == 1
+
+
+@pytest.mark.parametrize("engine", [ThreadsEngine(3), "pickled"], ids=["threads", "pickled"])
+def test_solve_blocked__same_bits_on_any_engine(engine, tmp_path):
+    table = table_of(80)[0].save(tmp_path / "p.zarr")
+    expected = solve(table, "kl", 16, max_passes=6)
+    if engine == "pickled":
+        engine = PickledTasks()
+        options = {"arrays": FileBlocks(tmp_path / "blocks", K)}
+    else:
+        options = {}
+    solution, memberships = solve(table, "kl", 16, engine, max_passes=6, **options)
+    np.testing.assert_array_equal(memberships, expected[1])
+    for name in ("objective", "gap", "steps"):
+        assert solution.history[name] == expected[0].history[name]
+
+
+class PickledTasks(SerialEngine):
+    """Sends every task through a pickle, runs it twice and out of order, as a cluster may."""
+
+    shares_memory = False
+
+    def map(self, task, items):
+        items = list(items)
+        results = {}
+        for item in reversed([*items, *items]):
+            sent = cloudpickle.dumps((task, item))
+            assert len(sent) < 20_000
+            again, item = cloudpickle.loads(sent)
+            results[item] = again(item)
+        yield from [results[item] for item in items]
+
+
+def test_solve_blocked__resumes_with_the_same_bits(tmp_path):
+    table = table_of(60)[0]
+    expected = solve(table, "l2", 9, max_passes=8, tol=0.0)
+    keep = {"arrays": FileBlocks(tmp_path, K), "snapshots": Snapshots(tmp_path, {"of": "test"}), "tol": 0.0}
+    solve(table, "l2", 9, max_passes=3, **keep)
+    for stray in row_blocks(60, 9):  # a pass that was cut short
+        keep["arrays"].write(4, stray, np.full((stray.n_rows, K), np.nan, np.float32))
+    solution, memberships = solve(table, "l2", 9, max_passes=8, **keep)
+    np.testing.assert_array_equal(memberships, expected[1])
+    assert solution.history["objective"] == expected[0].history["objective"]
+    assert {path.name for path in tmp_path.glob("generation-*")} == {"generation-8"}
+
+
+@settings(deadline=None)
+@given(data=st.data(), n_blocks=st.integers(1, 12))
+def test_color_blocks__neighbors_differ_and_waves_reach_all(data, n_blocks):
+    edges = data.draw(st.sets(st.tuples(*[st.integers(0, n_blocks - 1)] * 2).filter(lambda e: e[0] != e[1])))
+    neighbors = [sorted({b for e in edges for b in e if a in e and b != a}) for a in range(n_blocks)]
+    colors = color_blocks(neighbors)
+    assert all(colors[a] != colors[b] for a, known in enumerate(neighbors) for b in known)
+    assert max(colors) <= max(map(len, neighbors))
+    order = list(zip(first_moves(neighbors, colors), colors, strict=True))
+    unasked = [a for a, known in enumerate(neighbors) if not any(order[b] < order[a] for b in known)]
+    assert not any(reachable(neighbors, a, b) for a, b in itertools.combinations(unasked, 2))
+
+
+def reachable(neighbors, a, b):
+    reached, frontier = {a}, [a]
+    while frontier:
+        fresh = set(neighbors[frontier.pop()]) - reached
+        reached |= fresh
+        frontier.extend(fresh)
+    return b in reached
+
+
+def test_find_borders__of_tiles():
+    i, j = [0, 1, 4, 5], [1, 2, 9, 3]
+    table = PairTable.from_arrays(i, j, [1, 1, 1, 1], [2, 2, 3, 3], n_objects=10)
+    borders = find_borders(table, row_blocks(10, 2), SerialEngine())
+    assert borders == Borders([[1], [0, 2], [1, 4], [], [2]], 20.0, 3)
+
+
+def test_solve_blocked__refuses_what_does_not_fit():
+    with pytest.raises(MemoryBudgetError, match="1 blocks at work, over the 1 kB left"):
+        solve(table_of()[0], memory=1000)
+
+
+@pytest.mark.parametrize("divergence", ["l2", "kl"])
+def test_fit__stored_tiles(divergence, tmp_path, monkeypatch):
+    monkeypatch.setattr("bigcons.coassociation.tiles.MIN_ROWS", 64)
+    _, labels, truth = table_of(3000)
+    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=256)
+    sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
+    model = PCC(K, divergence=divergence, pairs=tmp_path / "p.zarr", tol=1e-2, random_state=0)
+    model.fit(ensemble, out=tmp_path / "c.zarr")
+    assert adjusted_rand(truth, model.labels_) > 0.99
+    assert "steps" in model.history_
+    again = PCC(K, divergence=divergence, pairs=PairTable.open(tmp_path / "p.zarr"), tol=1e-2, random_state=0)
+    np.testing.assert_array_equal(again.fit(labels).memberships_, np.asarray(model.memberships_))
+
+
+def test_fit__places_objects_without_pairs(tmp_path):
+    _, labels, truth = table_of(60)
+    i, j = np.triu_indices(55, 1)
+    together = (truth[i] == truth[j]).astype(int)
+    table = PairTable.from_arrays(i, j, together, np.ones(len(i), int), n_objects=60)
+    table = table.save(tmp_path / "p.zarr")
+    model = PCC(K, pairs=table, solver="blocked", random_state=0).fit(labels)
+    assert adjusted_rand(truth, model.labels_) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"pairs": "all"}, "solver='blocked' does not go with pairs='all'"),
+        ({"n_init": 2, "init": "uniform"}, "n_init=2 with solver='blocked', init='uniform': one start"),
+        ({"resume": True}, "resume=True without out="),
+    ],
+)
+def test_fit__refuses(asked, message):
+    table, labels, _ = table_of()
+    with pytest.raises(InvalidInputError, match=message):
+        PCC(**{"n_clusters": K, "solver": "blocked", "pairs": table, **asked}).fit(labels)
+
+
+def test_fit__pairs_in_tiles_are_solved_by_blocks_and_so_from_starts_on_the_subsample(tmp_path):
+    ensemble = Ensemble.from_labels(table_of()[1])
+    sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
+    assert len(PCC(K, pairs=tmp_path / "p.zarr", n_init=2).fit(ensemble).start_objectives_) == 2

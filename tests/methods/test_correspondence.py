@@ -1,0 +1,188 @@
+"""CCC, CCU and CCSVD against their definitions over sets of objects."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
+from bigcons.execution.engine import SerialEngine
+from bigcons.methods.correspondence import CCC, CCSVD, CCU
+from bigcons.overlaps.grouping import (
+    cosines,
+    first_groups,
+    mean_similarity,
+    nearest_groups,
+    starting_partitions,
+)
+from bigcons.overlaps.incidence import fold_overlaps
+from tests.naive import correspondence as naive
+from tests.naive import overlaps as counted
+from tests.naive.hypergraph import noisy_copies
+from tests.support.strategies import label_matrices
+
+
+def dense_codes(labels):
+    ensemble = Ensemble.from_labels(labels)
+    return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
+
+
+def similarity_of(ensemble):
+    return cosines(fold_overlaps(ensemble, SerialEngine()), ensemble.offsets)
+
+
+def fit(model, labels):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+        return model.fit(labels)
+
+
+@given(label_matrices(max_objects=8, min_partitions=2, max_partitions=4), st.data())
+def test_objective__is_the_summed_mean_cosine(labels, data):
+    ensemble, labels = dense_codes(labels)
+    size = ensemble.n_base_clusters
+    groups = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=size, max_size=size)))
+    found = mean_similarity(similarity_of(ensemble), ensemble.offsets, groups, 3)
+    assert found == pytest.approx(naive.objective(labels, groups, 3), abs=1e-12)
+
+
+@given(label_matrices(min_objects=4, max_objects=8, min_partitions=2, max_partitions=4, max_clusters=3))
+def test_ccc__gives_every_partition_its_best_matching(labels):
+    ensemble, labels = dense_codes(labels)
+    model = fit(CCC(3, random_state=0), ensemble)
+    groups = model.meta_clusters_
+    table = naive.resemblances(labels, groups, 3)
+    for u in range(ensemble.n_partitions):
+        members = range(ensemble.offsets[u], ensemble.offsets[u + 1])
+        assert len(set(groups[members])) == len(members)  # at most one of its clusters in a meta-cluster
+        reached = sum(table[b][groups[b]] for b in members)
+        if model.converged_:
+            expected = naive.best_matching([table[b] for b in members], 3)
+            assert reached == pytest.approx(expected, abs=1e-9)
+    assert model.objective_ == pytest.approx(naive.objective(labels, groups, 3), abs=1e-9)
+    assert model.objective_ == max(model.start_objectives_)
+
+
+@given(label_matrices(min_objects=4, max_objects=8, min_partitions=2, max_partitions=4, max_clusters=4))
+def test_ccu__gives_every_base_cluster_the_meta_cluster_it_resembles_most(labels):
+    ensemble, labels = dense_codes(labels)
+    model = fit(CCU(2, random_state=0), ensemble)
+    groups = model.meta_clusters_
+    if model.converged_:
+        for own, row in zip(groups, naive.resemblances(labels, groups, 2), strict=True):
+            assert row[own] >= max(row) - 1e-9
+    assert model.objective_ == pytest.approx(naive.objective(labels, groups, 2), abs=1e-9)
+
+
+@pytest.mark.parametrize("method", [CCC, CCU])
+def test_alternation__settles_on_noisy_copies_and_says_so(method):
+    assert method(10, random_state=0).fit(noisy_copies(500, 10, 8, 0.4, 0)[1]).converged_
+
+
+def test_alternation__that_is_cut_short_warns_and_keeps_its_best_sweep():
+    with pytest.warns(ConvergenceWarning, match="CCC stopped at max_iter"):
+        model = CCC(4, max_iter=1, random_state=0).fit(noisy_copies(200, 4, 6, 0.5, 0)[1])
+    assert not model.converged_
+    assert model.objective_ == max(model.start_objectives_)
+
+
+@given(label_matrices(min_objects=4, min_partitions=2), st.sampled_from([CCU, CCSVD]))
+def test_memberships__are_the_shares_of_observed_votes(labels, method):
+    _, labels = dense_codes(labels)
+    model = fit(method(2, random_state=0), labels)
+    labeled = (labels >= 0).any(axis=1)
+    expected = naive.votes(labels, model.meta_clusters_, 2)
+    np.testing.assert_allclose(model.memberships_[labeled], expected[labeled], atol=1e-6)
+    assert (model.labels_[~labeled] == -1).all()
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, atol=1e-6)
+
+
+def test_memberships__leave_gaps_out():
+    labels = np.array([[0, 0, 0], [0, 0, 0], [0, -1, 1], [1, 1, -1], [1, 1, 1], [1, 1, 1], [0, -1, -1]])
+    model = CCC(2, random_state=0).fit(labels)
+    zero = model.meta_clusters_[0]
+    np.testing.assert_allclose(model.memberships_[:, zero], [1, 1, 0.5, 0, 0, 0, 1])
+
+
+def test_ccc__lets_clusters_left_over_vote_where_nobody_else_does():
+    """One partition has three clusters for two meta-clusters; object 6 has no label but in the third."""
+    labels = np.array([[0, 0, 0], [0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 1, 1], [2, 1, 1], [2, -1, -1]])
+    model = CCC(2, random_state=0).fit(labels)
+    assert model.meta_clusters_.tolist().count(-1) == 1
+    assert model.meta_clusters_[2] == -1
+    assert model.labels_[6] == model.labels_[3]
+    assert model.labels_[5] == model.labels_[3]
+    np.testing.assert_array_equal(model.memberships_[5].max(), 1.0)  # two votes, none from the one left over
+
+
+@given(label_matrices(min_objects=3, min_partitions=2))
+def test_nearest_groups__places_only_what_is_left_over(labels):
+    ensemble, labels = dense_codes(labels)
+    groups = np.arange(ensemble.n_base_clusters) % 3 - 1
+    found = nearest_groups(similarity_of(ensemble), groups, 2)
+    np.testing.assert_array_equal(found[groups >= 0], groups[groups >= 0])
+    for b in np.flatnonzero(groups < 0):
+        clusters, own = counted.base_clusters(labels), counted.partitions(labels)
+        means = [
+            np.mean(
+                [
+                    naive.cosine(clusters[b], clusters[other]) if own[other] != own[b] else 0.0
+                    for other in np.flatnonzero(groups == k)
+                ]
+                or [0.0]
+            )
+            for k in range(2)
+        ]
+        assert means[found[b]] == pytest.approx(max(means), abs=1e-12)
+
+
+def test_starts__take_partitions_of_the_right_number_first():
+    offsets = np.cumsum([0, 2, 5, 3, 4, 3])
+    order = starting_partitions(offsets, 3, seed=0).tolist()
+    assert set(order[:2]) == {2, 4}
+    assert order[2:] == [3, 1, 0]
+
+
+@given(label_matrices(min_objects=4, min_partitions=2), st.integers(1, 5))
+def test_first_groups__are_the_largest_clusters_of_a_partition_then_others(labels, n_clusters):
+    ensemble, labels = dense_codes(labels)
+    overlaps = fold_overlaps(ensemble, SerialEngine())
+    sizes, k = np.diag(overlaps), int(ensemble.n_clusters[0])
+    groups = first_groups(similarity_of(ensemble), ensemble.offsets, sizes, 0, n_clusters)
+    chosen = np.flatnonzero(groups >= 0)
+    assert sorted(groups[chosen]) == list(range(len(chosen)))
+    own = chosen[chosen < k]
+    assert len(own) == min(k, n_clusters)
+    left = np.setdiff1d(np.arange(k), own)
+    assert left.size == 0 or sizes[left].max() <= sizes[own].min()
+    assert len(chosen) <= n_clusters
+
+
+def test_ccsvd__groups_by_the_right_singular_vectors():
+    _, labels = dense_codes(noisy_copies(120, 4, 6, 0.2, 0)[1])
+    _, values, Vt = np.linalg.svd(counted.incidence(labels), full_matrices=False)
+    rows = Vt[:4].T * values[:4]
+    model = CCSVD(4, grouping="argmax", random_state=0).fit(labels)
+    np.testing.assert_array_equal(model.meta_clusters_, np.abs(rows).argmax(axis=1))
+    assert not hasattr(model, "start_objectives_")
+    by_kmeans = CCSVD(4, random_state=0).fit(labels)
+    assert len(by_kmeans.start_objectives_) == 10
+    for k in range(4):
+        assert (by_kmeans.meta_clusters_ == k).sum() == 6  # one cluster of each partition
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (CCC(2, n_init=0), "n_init=0 is out of range"),
+        (CCU(2, max_iter=0), "max_iter=0 is out of range"),
+        (CCSVD(2, grouping="nearest"), "grouping='nearest' is unknown"),
+        (CCSVD(2, n_init=0), "n_init=0 is out of range"),
+    ],
+)
+def test_parameters__that_make_no_sense_are_refused(model, message):
+    with pytest.raises(InvalidInputError, match=message):
+        model.fit(np.array([[0, 0], [1, 1], [0, 1]]))

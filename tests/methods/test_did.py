@@ -1,0 +1,340 @@
+"""Dissimilarity increments: the law by quadrature, the matrix by three loops, what it can see."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import linkage
+from scipy.integrate import quad
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.spatial.distance import squareform
+from sklearn.cluster import KMeans, spectral_clustering
+from sklearn.datasets import make_circles, make_moons
+from threadpoolctl import threadpool_limits
+
+from bigcons import Ensemble, PairTable
+from bigcons.coassociation import did_matrix, did_ranking, sample
+from bigcons.coassociation.increments import (
+    cluster_tree,
+    increment_density,
+    increment_ratio,
+    log_increment_density,
+)
+from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.methods.did import DID
+from bigcons.methods.evidence import EACAverage
+from bigcons.metrics import matching_accuracy
+from tests.naive import did as naive
+from tests.support.strategies import label_matrices
+
+pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+
+
+def micro_clusters(points, n_partitions=60, seed=0):
+    """Return k-means partitions of random numbers of clusters, by the rule of the paper."""
+    rng = np.random.default_rng(seed)
+    fewest = max(int(np.sqrt(len(points)) / 2), len(points) // 50)
+    numbers = rng.integers(fewest, fewest + 21, n_partitions).tolist()
+    models = [KMeans(k, init="random", n_init=1, random_state=u) for u, k in enumerate(numbers, 1000 * seed)]
+    with threadpool_limits(1):  # threads of so small a problem wait for each other
+        return np.stack([model.fit(points).labels_ for model in models], axis=1)
+
+
+@pytest.fixture(scope="module")
+def moons():
+    points, truth = make_moons(300, noise=0.02, random_state=0)
+    return points, truth, micro_clusters(points)
+
+
+@pytest.fixture(scope="module")
+def rings():
+    points, truth = make_circles(300, noise=0.06, factor=0.5, random_state=0)
+    return points, truth, micro_clusters(points)
+
+
+@pytest.mark.parametrize("mean", [0.03, 1.0, 40.0])
+def test_density__integrates_to_one_and_has_its_mean(mean):
+    assert quad(increment_density, 0, 20 * mean, args=(mean,), points=[mean])[0] == pytest.approx(1, abs=1e-9)
+    first = quad(lambda w: w * increment_density(w, mean), 0, 20 * mean, points=[mean])[0]
+    second = quad(lambda w: w**2 * increment_density(w, mean), 0, 20 * mean, points=[mean])[0]
+    assert first == pytest.approx(mean, rel=1e-9)
+    assert np.sqrt(second - first**2) == pytest.approx(0.76978 * mean, rel=1e-5)
+    assert increment_density(np.zeros(1), mean)[0] == pytest.approx(0.650645 / mean, rel=1e-6)
+
+
+def test_density__ratios_are_those_of_the_law():
+    ratios = increment_ratio(np.array([0.5, 1, 2, 3, 4]), 1.0)
+    np.testing.assert_allclose(ratios, [0.91066, 0.70174, 0.26827, 0.05928, 0.00770], atol=6e-6)
+
+
+@given(w=st.floats(0, 12), mean=st.floats(0.05, 20))
+def test_density__equals_the_printed_formula(w, mean):
+    assert increment_density(np.array(w * mean), mean) == pytest.approx(
+        naive.density(w * mean, mean), rel=1e-8
+    )
+
+
+def test_density__far_out_does_not_underflow_before_its_factor():
+    w = np.array([1.0, 10.0, 30.0, 1e3, 1e4, 1e6])
+    logs = log_increment_density(w, 1.0)
+    assert (np.diff(logs) < 0).all()
+    assert np.isfinite(logs).all()
+    a = np.sqrt(np.pi) * (2 - np.sqrt(2)) / (2 * np.sqrt(2))
+    s = a * w[2:]
+    leading = -2 * s**2 + np.log(
+        2 * a / s
+    )  # the law for large increments, less terms of the order of 1 / s^2
+    assert (np.abs(logs[2:] - leading) < 2 / s**2 + 1e-15 * np.abs(leading)).all()
+    np.testing.assert_array_equal(increment_ratio(np.array([1e200, 0.0]), 1.0), [0, 1])
+
+
+def test_density__of_a_mean_of_zero_is_one_at_zero_only():
+    np.testing.assert_array_equal(increment_ratio(np.array([0.0, 1e-9, 2.0]), 0.0), [1, 0, 0])
+    np.testing.assert_array_equal(increment_ratio(np.array([0.0, 3.0]), np.array([0.0, 1.0]))[:1], [1])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 25])
+@pytest.mark.parametrize("choice", ["vertex", "sorted"])
+def test_cluster_tree__equals_naive_increments_and_neighbors(n, choice):
+    points = np.random.default_rng(n).normal(size=(n, 3))
+    tree = cluster_tree(points)
+    np.testing.assert_allclose(np.sort(tree.edges)[::2], [e[0] for e in naive.spanning_tree(points)])
+    distances = np.linalg.norm(points[:, None] - points, axis=2) + np.diag(np.full(n, np.inf))
+    ordered = np.sort(distances, axis=1)
+    np.testing.assert_allclose(tree.distance, ordered[:, 0])
+    if n > 1:
+        np.testing.assert_array_equal(tree.nearest, distances.argmin(axis=1))
+        np.testing.assert_allclose(tree.next_distance, ordered[:, 1])
+    expected = naive.increments(points, choice)
+    np.testing.assert_allclose(np.sort(tree.increments(choice)), np.sort(expected))
+    if n > 2:
+        assert tree.mean(choice) == pytest.approx(np.mean(expected))
+
+
+def test_cluster_tree__of_equal_points_has_no_hub():
+    tree = cluster_tree(np.zeros((50, 2)))
+    assert np.diff(tree.start).max() == 2
+    assert (tree.edges == 0).all()
+    assert tree.mean("vertex") == 0
+
+
+@settings(max_examples=40)
+@given(
+    labels=label_matrices(min_objects=3, max_objects=12, max_clusters=2, max_partitions=3),
+    exclude_self=st.booleans(),
+    by_observed=st.booleans(),
+    choice=st.sampled_from(["vertex", "sorted"]),
+    seed=st.integers(0, 9),
+)
+def test_did_matrix__equals_the_three_loops(labels, exclude_self, by_observed, choice, seed):
+    rng = np.random.default_rng(seed)
+    points, weights = rng.normal(size=(len(labels), 2)), rng.random(labels.shape[1]) + 0.1
+    found = did_matrix(
+        points,
+        labels,
+        normalize="observed" if by_observed else "all",
+        weights=weights,
+        exclude_self=exclude_self,
+        increments=choice,
+    )
+    expected = naive.matrix(
+        points.tolist(),
+        labels.tolist(),
+        weights=weights.tolist(),
+        choice=choice,
+        exclude_self=exclude_self,
+        by_observed=by_observed,
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_did_matrix__ignores_clusters_of_one_or_two():
+    points = np.random.default_rng(0).normal(size=(6, 2))
+    matrix = did_matrix(points, [[0], [0], [1], [2], [2], [2]])
+    assert (matrix[:3] == 0).all()
+    assert (matrix[:, :3] == 0).all()
+    assert (matrix[3:, 3:] > 0).all()
+
+
+def test_did_matrix__counts_equal_points_as_together():
+    points = np.zeros((4, 2))
+    np.testing.assert_array_equal(did_matrix(points, [[0], [0], [0], [0]]), np.ones((4, 4)))
+
+
+@pytest.mark.parametrize("label_code", [False, True])
+@given(
+    labels=label_matrices(min_objects=6, max_objects=14, max_clusters=2, min_partitions=3),
+    seed=st.integers(0, 9),
+)
+def test_did_ranking__equals_naive_description_lengths(label_code, labels, seed):
+    points = np.random.default_rng(seed).normal(size=(len(labels), 2))
+    order, lengths = did_ranking(points, labels, label_code=label_code)
+    columns = [[row[u] for row in labels.tolist()] for u in range(labels.shape[1])]
+    expected = [naive.description_length(points.tolist(), c, "vertex", label_code) for c in columns]
+    np.testing.assert_allclose(lengths, expected)
+    assert (np.diff(lengths[order]) >= 0).all()
+
+
+def test_did_ranking__puts_the_groups_before_cuts_through_them():
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1], 60)
+    points = rng.normal(size=(120, 2)) + 12 * groups[:, None]
+    points[60:] = 12 + 4 * (points[60:] - 12)  # the groups have increments of different size
+    wrong = [rng.permutation(groups) for _ in range(3)]
+    order, lengths = did_ranking(points, np.column_stack([*wrong, groups]))
+    assert order[0] == 3
+    assert lengths[3] < lengths[:3].min()
+
+
+@pytest.mark.parametrize("symmetrize", ["mean", "max"])
+@pytest.mark.parametrize("method", ["average", "single"])
+def test_fit__is_linkage_of_the_symmetric_matrix(method, symmetrize):
+    rng = np.random.default_rng(3)
+    points, labels = rng.normal(size=(40, 2)), rng.integers(-1, 3, (40, 6))
+    labels[[5, 17]] = -1
+    labeled = (labels >= 0).any(axis=1)
+    model = DID(4, features=points, linkage=method, symmetrize=symmetrize).fit(labels)
+    matrix = did_matrix(points, labels)[np.ix_(labeled, labeled)]
+    both = np.maximum(matrix, matrix.T) if symmetrize == "max" else (matrix + matrix.T) / 2
+    np.fill_diagonal(both, 1)
+    heights = linkage(squareform(1 - both), method)[:, 2]
+    assert model.objective_ == pytest.approx(heights[:-3].sum())
+    np.testing.assert_array_equal(model.labels_ >= 0, labeled)
+    assert model.n_clusters_ == 4
+
+
+def test_pairs__is_single_link_on_their_graph(rings, tmp_path):
+    points, _, labels = rings
+    labels = labels[:, :10]
+    table = sample(labels, share=0.2, random_state=0)
+    model = DID(5, features=points, pairs=table, linkage="single").fit(labels)
+    matrix = did_matrix(points, labels)
+    i, j, _, _ = table.edges()
+    weights = 2 - (matrix[i, j] + matrix[j, i]) / 2  # 0 would be no edge
+    forest = minimum_spanning_tree(coo_array((weights, (i, j)), shape=matrix.shape).tocsr()).data - 1
+    heights = np.sort(np.concatenate([forest, np.ones(len(points) - 1 - len(forest))]))
+    assert model.objective_ == pytest.approx(heights[:-4].sum())
+    table.save(tmp_path / "pairs.zarr")
+    stored = DID(5, features=points, pairs=tmp_path / "pairs.zarr", linkage="single").fit(labels)
+    np.testing.assert_array_equal(stored.labels_, model.labels_)
+
+
+def test_pairs__that_are_all_pairs_give_what_the_matrix_gives():
+    points, _ = make_moons(60, noise=0.05, random_state=0)
+    labels = micro_clusters(points, 8)
+    i, j = np.array(list(itertools.combinations(range(60), 2))).T
+    table = PairTable.from_arrays(i, j, np.ones(len(i), int), np.full(len(i), 8), n_objects=60)
+    expected = DID(3, features=points, linkage="single").fit(labels)
+    model = DID(3, features=points, pairs=table, linkage="single").fit(labels)
+    assert model.objective_ == pytest.approx(expected.objective_)
+
+
+@pytest.mark.parametrize("method", ["single", "average"])
+def test_fit__separates_moons(method, moons):
+    points, truth, labels = moons
+    assert matching_accuracy(truth, DID(2, features=points, linkage=method).fit(labels).labels_) == 1
+
+
+def test_spectral__cuts_the_symmetric_matrix(moons):
+    points, _, labels = moons
+    model = DID(3, features=points, linkage="spectral", random_state=0).fit(labels)
+    matrix = did_matrix(points, labels)
+    matrix = (matrix + matrix.T) / 2
+    np.fill_diagonal(matrix, 1)
+    expected = spectral_clustering(matrix, n_clusters=3, random_state=1, assign_labels="cluster_qr")
+    assert matching_accuracy(expected, model.labels_) == 1
+    assert np.unique(model.labels_, return_index=True)[1].tolist() == sorted(
+        np.unique(expected, return_index=True)[1]
+    )
+    inside = [model.labels_ == k for k in range(3)]
+    lost = [1 - matrix[np.ix_(members, members)].sum() / matrix[members].sum() for members in inside]
+    assert model.objective_ == pytest.approx(sum(lost))
+    assert DID(1, features=points, linkage="spectral").fit(labels).n_clusters_ == 1
+
+
+def test_fit__separates_rings_that_counts_of_agreement_do_not(rings):
+    points, truth, labels = rings
+    assert matching_accuracy(truth, EACAverage(2).fit(labels).labels_) < 0.7
+    for method in ("average", "single"):
+        assert matching_accuracy(truth, DID(2, features=points, linkage=method).fit(labels).labels_) == 1
+
+
+@pytest.mark.parametrize("method", ["single", "average", "spectral"])
+def test_fit__has_the_same_bits_on_any_engine(method, rings, tmp_path, monkeypatch):
+    monkeypatch.setattr("bigcons.coassociation.increment_model.PAIRS_PER_TASK", 5000)
+    points, _, labels = rings
+    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
+    found = []
+    for client, ensemble in (("serial", stored), ("threads", stored), ("threads", labels)):
+        model = DID(3, features=points, linkage=method, random_state=1, client=client).fit(ensemble)
+        found.append((model.labels_.tobytes(), model.objective_))
+    assert found[0] == found[1] == found[2]
+
+
+def test_fit__refuses_what_does_not_fit_memory(rings, monkeypatch):
+    monkeypatch.setattr(
+        "bigcons.solving.memory_plan.process_bytes", lambda engine: 0
+    )  # all of memory= is for data
+    points, _, labels = rings
+    with pytest.raises(MemoryBudgetError, match=r"all pairs of 300 objects need .* linkage='single'"):
+        DID(2, features=points, memory="1MB").fit(labels)
+    with pytest.raises(MemoryBudgetError, match="all pairs of 300 objects need"):
+        did_matrix(points, labels, memory="1MB")
+    table = sample(labels, share=0.1, random_state=0)
+    with pytest.raises(MemoryBudgetError, match=r"the increments of 4,485 pairs need"):
+        DID(2, features=points, pairs=table, linkage="single", memory="1MB").fit(labels)
+
+
+def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there(rings):
+    points, _, labels = rings
+    weights = np.where(np.arange(labels.shape[1]) % 3, 1.5, 0.0)
+    labels, counts = labels.copy(), weights > 0
+    labels[:4, counts], labels[:4, ~counts] = -1, 1  # what counts says nothing of these
+    asked = {"n_clusters": 2, "features": points}
+    with pytest.warns(UnlabeledObjectsWarning):
+        model = DID(**asked, weights=weights).fit(labels)
+    with pytest.warns(UnlabeledObjectsWarning):
+        expected = DID(**asked, weights=weights[counts]).fit(labels[:, counts])
+    assert (model.labels_[:5] == -1).tolist() == [True] * 4 + [False]
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    assert model.objective_ == pytest.approx(expected.objective_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"features": None}, "features=None, but DID looks at distances; give features="),
+        ({"features": np.zeros((3, 2))}, "features have 3 rows but the ensemble n_objects=4"),
+        ({"linkage": "ward"}, "linkage='ward' is unknown"),
+        ({"symmetrize": "min"}, "symmetrize='min' is unknown"),
+        ({"increments": "all"}, "increments='all' is unknown"),
+        ({"normalize": "none"}, "normalize='none' is unknown"),
+        ({"weights": [1.0]}, r"weights has shape \(1,\) but there are n_partitions=2"),
+        ({"weights": [1.0, -1.0]}, r"weights\[1\]=-1 is out of range; use finite numbers >= 0"),
+        ({"weights": [0, 0]}, "weights are all 0"),
+    ],
+)
+def test_fit__refuses_parameters_in_one_line(parameters, message):
+    model = DID(2, **{"features": np.arange(8.0).reshape(4, 2), **parameters})
+    with pytest.raises(InvalidInputError, match=message) as refusal:
+        model.fit([[0, 0], [0, 1], [1, 0], [1, 1]])
+    assert "\n" not in str(refusal.value)
+
+
+def test_fit__refuses_features_whose_distances_overflow():
+    features = np.array([[0.0], [1e151], [2.0]])
+    with pytest.raises(InvalidInputError, match=r"features are up to 1e\+151, .* at most 1e\+150"):
+        DID(1, features=features).fit(np.zeros((3, 2), int))
+    assert np.isfinite(did_matrix(features / 10, np.zeros((3, 2), int))).all()
+
+
+def test_fit__refuses_pairs_that_do_not_go_with_the_rest(rings):
+    points, _, labels = rings
+    table = sample(labels[:50], share=0.5, random_state=0)
+    with pytest.raises(InvalidInputError, match="pairs are of 50 objects but the ensemble has n_objects=300"):
+        DID(2, features=points, pairs=table, linkage="single").fit(labels)
+    with pytest.raises(InvalidInputError, match="linkage='average' with a table of pairs"):
+        DID(2, features=points, pairs=table).fit(labels)

@@ -1,0 +1,443 @@
+"""Evidence accumulation: trees against scipy on all objects and against the definition; cuts; refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import cophenet, cut_tree, fcluster, is_valid_linkage, linkage
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.spatial.distance import squareform
+
+from bigcons import Ensemble
+from bigcons.coassociation.linkage import (
+    LINKAGES,
+    MONOTONE,
+    agglomerate,
+    cut,
+    largest_lifetime,
+    linkage_matrix,
+)
+from bigcons.coassociation.neighbors import WINDOW, random_order
+from bigcons.coassociation.rows import RowTable, unique_rows
+from bigcons.coassociation.similarity import condensed_distances
+from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.execution.engine import SerialEngine
+from bigcons.methods.evidence import EAC, EACAverage, EACSingle
+from bigcons.metrics import adjusted_rand
+from tests.naive import linkage as naive
+from tests.support.strategies import label_matrices
+
+SIX_ITEMS = np.array([[1, 1, 1, 2, 2, 1], [2, 1, 1, 2, 2, 2], [2, 1, 2, 1, 2, 2], [1, 1, 2, 1, 2, 2]]).T
+
+pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+
+
+def planted(n_objects=120, n_partitions=14, n_clusters=4, wrong=0.15, missing=0.2, seed=0):
+    """Return the groups and noisy labels with gaps."""
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(n_clusters, size=n_objects)
+    labels = np.tile(groups[:, None], n_partitions)
+    noisy = rng.random(labels.shape) < wrong
+    labels[noisy] = rng.integers(n_clusters, size=noisy.sum())
+    labels[rng.random(labels.shape) < missing] = -1
+    return groups, labels
+
+
+def all_distances(labels, normalize="observed"):
+    """Return the condensed distances of all objects with a label."""
+    rows = np.array(labels)[naive.labeled_objects(labels.tolist())].tolist()
+    pairs = itertools.combinations(range(len(rows)), 2)
+    return np.array([float(1 - naive.similarity(rows, i, j, normalize == "all")) for i, j in pairs])
+
+
+def heights_of_objects(model, labels, normalize="observed"):
+    """Return the heights of the merges of all objects: those of the tree, and those of equal rows."""
+    m = (labels >= 0).sum(axis=1)
+    first = np.unique(model.row_of_object_, return_index=True)[1]
+    repeated = np.setdiff1d(np.flatnonzero(m), first)
+    within = 1 - m[repeated] / labels.shape[1] if normalize == "all" else np.zeros(len(repeated))
+    return np.sort(np.concatenate([model.linkage_[:, 2], within]))
+
+
+def random_points(seed, n=14):
+    """Return weights, distances inside the points and between them, these not the smaller ones."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 5, n)
+    between = np.triu(rng.random((n, n)), 1)
+    between += between.T
+    within = rng.random(n) * np.where(np.eye(n, dtype=bool), 2, between).min(axis=1)
+    return weights, within, between
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("method", MONOTONE)
+def test_agglomerate__of_weighted_points_equals_scipy_on_all_objects(method, seed):
+    weights, within, between = random_points(seed)
+    point = np.repeat(np.arange(len(weights)), weights)
+    of_objects = np.where(point[:, None] == point, within[point], between[np.ix_(point, point)])
+    expected = linkage(of_objects[np.triu_indices(len(point), 1)], method)
+    merges = agglomerate(between[np.triu_indices(len(weights), 1)], method, weights, within)
+    heights = np.sort(np.concatenate([merges.heights, np.repeat(within, weights - 1)]))
+    np.testing.assert_allclose(heights, expected[:, 2], rtol=1e-12)
+    first = np.unique(point, return_index=True)[1]
+    of_points = squareform(cophenet(linkage_matrix(merges, np.ones(len(weights)))))
+    np.testing.assert_allclose(of_points, squareform(cophenet(expected))[np.ix_(first, first)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_agglomerate__by_centers_of_weighted_points_equals_scipy_where_these_are_objects_at_one_place(seed):
+    weights, _, between = random_points(seed)
+    point = np.repeat(np.arange(len(weights)), weights)
+    of_objects = between[np.ix_(point, point)][np.triu_indices(len(point), 1)]
+    expected = linkage(of_objects, "centroid")[len(point) - len(weights) :]
+    merges = agglomerate(between[np.triu_indices(len(weights), 1)], "centroid", weights)
+    np.testing.assert_allclose(merges.heights, expected[:, 2], rtol=1e-12)
+    np.testing.assert_array_equal(linkage_matrix(merges, weights)[:, 3], expected[:, 3])
+
+
+def test_agglomerate__by_centers_merges_at_falling_heights_in_the_order_made():
+    """Three corners of a triangle of equal sides: the third is nearer to the middle of the others."""
+    merges = agglomerate(np.array([2.0, 2.0, 9.0, 2.0, 9.0, 9.0]), "centroid")
+    np.testing.assert_allclose(merges.heights[:2], [2.0, np.sqrt(3.0)])
+    assert cut(merges, 4, 2).tolist() == [0, 0, 0, 1]
+    assert cut(merges, 4, 3).tolist() == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("method", LINKAGES)
+def test_agglomerate__of_single_objects_equals_scipy(method):
+    distances = np.random.default_rng(1).random(40 * 39 // 2)
+    expected = linkage(distances, method)
+    merges = agglomerate(distances.copy(), method)
+    np.testing.assert_allclose(merges.heights, expected[:, 2], rtol=1e-12)
+    for k in (1, 2, 7, 39, 40):
+        found = cut(merges, 40, k)
+        assert len(np.unique(found)) == k
+        assert adjusted_rand(naive.left_after_merges(expected, k), found) == 1
+
+
+@pytest.mark.parametrize("normalize", ["observed", "all"])
+@given(labels=label_matrices(min_objects=2, max_objects=14))
+def test_eac_single__has_the_heights_of_scipy_on_all_objects(normalize, labels):
+    model = EACSingle(1, normalize=normalize).fit(labels)
+    distances = all_distances(labels, normalize)
+    expected = linkage(distances, "single")[:, 2] if len(distances) else np.empty(0)
+    np.testing.assert_allclose(heights_of_objects(model, labels, normalize), expected, atol=1e-12)
+    assert model.objective_ == pytest.approx(expected.sum())
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 4))
+def test_eac_single__cut_between_heights_gives_connected_components(labels, k):
+    model = EACSingle(min(k, len(labels))).fit(labels)
+    heights = np.sort(model.linkage_[:, 2])
+    below = len(heights) - model.n_clusters_ + 1
+    if 0 < below < len(heights) and heights[below - 1] < heights[below]:
+        tree = linkage(all_distances(labels), "single")
+        expected = fcluster(tree, (heights[below - 1] + heights[below]) / 2, "distance")
+        assert adjusted_rand(expected, model.labels_[model.labels_ >= 0]) == 1
+
+
+@pytest.mark.parametrize("normalize", ["observed", "all"])
+@pytest.mark.parametrize("method", ["average", "complete", "single", "centroid"])
+@settings(max_examples=40)
+@given(labels=label_matrices(min_objects=3, max_objects=9))
+def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, labels):
+    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=10**9, remedy="")
+    n_labels = (rows.labels >= 0).sum(axis=1)
+    within = 1 - n_labels / labels.shape[1] if normalize == "all" else np.zeros(len(n_labels))
+    condensed = condensed_distances(rows.labels, normalize, SerialEngine())
+    merges = agglomerate(condensed, method, rows.weights, within)
+    pairs = itertools.permutations(range(len(labels)), 2)
+    similarity = {p: naive.similarity(labels.tolist(), *p, normalize == "all") for p in pairs}
+    distances = {pair: float(1 - value) for pair, value in similarity.items()}
+    groups = [np.flatnonzero(rows.row_of_object == r).tolist() for r in range(len(rows.labels))]
+    steps = naive.replay(distances, groups, zip(merges.first, merges.second, strict=True), method)
+    for height, (found, least) in zip(merges.heights, steps, strict=True):
+        assert height == pytest.approx(found)
+        assert height == pytest.approx(least)
+
+
+def test_similarities__of_six_items_are_those_of_the_paper():
+    """With 3/4 for the first and the last, which the printed table has lost."""
+    distances = condensed_distances(SIX_ITEMS, "observed", SerialEngine())
+    expected = [0.5, 0.5, 0.5, 0.5, 0.75, 0.5, 0.5, 0, 0.25, 0, 0.5, 0.75, 0.5, 0.25, 0.75]
+    np.testing.assert_allclose(1 - distances, expected, atol=1e-7)
+
+
+def test_eac_average__of_six_items_is_that_of_the_paper():
+    model = EACAverage(2).fit(SIX_ITEMS)
+    assert model.labels_.tolist() == [0, 1, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("method", LINKAGES)
+def test_linkage__is_a_valid_tree_whose_first_merges_give_the_clusters(method):
+    groups, labels = planted()
+    model = EAC(4, linkage=method).fit(labels)
+    tree, rows = model.linkage_, np.unique(model.row_of_object_)
+    weights = np.bincount(model.row_of_object_)
+    assert is_valid_linkage(np.column_stack([tree[:, :3], _leaves(tree, len(rows))]))
+    assert tree[-1, 3] == len(labels)
+    assert tree[0, 3] == weights[tree[0, :2].astype(int)].sum()
+    expected = np.array(naive.left_after_merges(tree, 4))
+    if method != "centroid":  # scipy cuts by heights
+        unweighted = np.column_stack([tree[:, :3], _leaves(tree, len(rows))])
+        assert adjusted_rand(cut_tree(unweighted, 4)[:, 0], expected) == 1
+    assert adjusted_rand(expected[model.row_of_object_], model.labels_) == 1
+    assert method == "single" or adjusted_rand(groups, model.labels_) > 0.9
+
+
+def _leaves(tree, n):
+    """Return the number of leaves below each merge."""
+    leaves = [1] * n
+    for a, b in tree[:, :2].astype(int):
+        leaves.append(leaves[a] + leaves[b])
+    return leaves[n:]
+
+
+def test_eac__keeps_equal_rows_together_and_numbers_by_first_objects():
+    labels = np.array([[1, 0], [0, 0], [1, 0], [-1, -1], [0, 1], [0, 0]])
+    model = EAC(5).fit(labels)
+    assert model.labels_.tolist() == [0, 1, 0, -1, 2, 1]
+    assert model.n_clusters_ == 3
+
+
+def test_eac__of_one_distinct_row_is_one_cluster():
+    for cls in (EAC, EACSingle, EACAverage):
+        model = cls(2, criterion="lifetime").fit(np.zeros((4, 3), int))
+        assert (model.labels_.tolist(), model.linkage_.shape) == ([0] * 4, (0, 4))
+    assert EACSingle(2, neighbors=3).fit(np.zeros((4, 3), int)).n_clusters_ == 1
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=12))
+def test_eac__with_as_many_neighbors_as_there_are_rows_compares_all(labels):
+    expected, model = EACSingle(2).fit(labels), EACSingle(2, neighbors=10**12).fit(labels)
+    np.testing.assert_array_equal(model.linkage_, expected.linkage_)
+
+
+def test_eac__normalize_decides_what_a_missing_label_means():
+    labels = np.array([[0, -1, -1], [0, 1, 1], [0, 0, 0], [0, 0, 0]])
+    observed, over_all = (EACSingle(3, normalize=n).fit(labels) for n in ("observed", "all"))
+    np.testing.assert_allclose(observed.linkage_[:, 2], [0, 0])
+    np.testing.assert_allclose(over_all.linkage_[:, 2], [2 / 3, 2 / 3])
+
+
+@pytest.mark.parametrize("method", LINKAGES)
+def test_ties__at_random_let_any_of_equal_pairs_merge_first(method):
+    labels = np.array([[0, 0], [1, 1], [2, 2]])
+    found = {
+        tuple(EAC(2, linkage=method, ties="random", random_state=seed).fit(labels).labels_.tolist())
+        for seed in range(40)
+    }
+    assert found == {(0, 0, 1), (0, 1, 0), (0, 1, 1)}
+    assert EAC(2, linkage=method).fit(labels).labels_.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("normalize", ["observed", "all"])
+@given(labels=label_matrices(min_objects=2, max_objects=12), seed=st.integers(0, 99), k=st.integers(1, 3))
+def test_ties__at_random_leave_single_link_its_heights_and_numbers(normalize, labels, seed, k):
+    k = min(k, len(labels))
+    expected = EACSingle(k, normalize=normalize).fit(labels)
+    model = EACSingle(k, normalize=normalize, ties="random", random_state=seed).fit(labels)
+    np.testing.assert_allclose(model.linkage_[:, 2], expected.linkage_[:, 2], atol=1e-12)
+    assert model.objective_ == pytest.approx(expected.objective_)
+    assert model.row_of_object_.tolist() == expected.row_of_object_.tolist()
+    known = model.labels_[model.labels_ >= 0]
+    first = np.unique(known, return_index=True)[1]
+    assert first.tolist() == sorted(first)
+    assert len(first) == expected.n_clusters_
+    tree = naive.left_after_merges(model.linkage_, len(first))
+    assert adjusted_rand(np.array(tree)[model.row_of_object_[model.labels_ >= 0]], known) == 1
+
+
+def test_eac__takes_objects_never_seen_together_for_dissimilar():
+    labels = np.array([[0, -1], [-1, 0], [0, -1]])
+    model = EACAverage(2).fit(labels)
+    assert model.labels_.tolist() == [0, 1, 0]
+    assert model.linkage_[:, 2].tolist() == [1]
+
+
+@given(
+    heights=st.lists(st.integers(1, 12), min_size=2, max_size=9).map(sorted),
+    bounded=st.booleans(),
+    tie=st.sampled_from(["more", "fewer"]),
+    most=st.integers(2, 10),
+)
+def test_largest_lifetime__equals_the_widest_range_of_heights(heights, bounded, tie, most):
+    n = len(heights) + 1
+    ends = (0, 13) if bounded else (heights[0], heights[-1])
+    found = naive.lifetimes(heights, *ends)
+    allowed = range(1, n + 1) if bounded else range(2, n)
+    allowed = {k: found.get(k, 0) for k in allowed if k <= most}
+    chosen = largest_lifetime(
+        np.array(heights, float),
+        most=most,
+        below=0.0 if bounded else None,
+        above=13.0 if bounded else None,
+        tie=tie,
+    )
+    best = [k for k, value in allowed.items() if value == max(allowed.values())]
+    assert chosen == (max(best) if tie == "more" else min(best))
+
+
+@pytest.mark.parametrize("method", MONOTONE)
+def test_lifetime__finds_the_number_of_planted_clusters(method):
+    groups, labels = planted(wrong=0.05)
+    model = EAC(None, linkage=method, criterion="lifetime").fit(labels)
+    assert model.n_clusters_ == 4
+    assert adjusted_rand(groups, model.labels_) > 0.95
+
+
+def test_lifetime__considers_no_more_than_n_clusters(tmp_path):
+    _, labels = planted(wrong=0.05)
+    assert EACAverage(3, criterion="lifetime").fit(labels).n_clusters_ <= 3
+    model = EACAverage(None, criterion="lifetime").fit(labels, out=tmp_path / "consensus.zarr")
+    assert model.n_clusters_ == 4
+    assert model.labels_.max() == 3
+
+
+def test_lifetime__may_choose_one_cluster_if_asked():
+    labels = np.zeros((9, 8), int)
+    labels[:8] += np.eye(8, dtype=int)  # every object differs from the last in one partition of its own
+    assert EACAverage(None, criterion="lifetime", allow_one=True).fit(labels).n_clusters_ == 1
+    assert EACAverage(None, criterion="lifetime").fit(labels).n_clusters_ > 1
+
+
+@pytest.mark.parametrize(("lifetime_ties", "n_clusters"), [("more", 4), ("fewer", 2)])
+def test_lifetime__of_equal_ones_takes_the_one_asked_for(lifetime_ties, n_clusters):
+    labels = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
+    model = EACSingle(None, criterion="lifetime", lifetime_ties=lifetime_ties).fit(labels)
+    assert model.n_clusters_ == n_clusters
+
+
+def edges_of_orders(rows, n_orders, seed):
+    """Return the pairs that the orders compare, each once."""
+    pairs = set()
+    for number in range(n_orders):
+        order = random_order(rows, seed, number)
+        for step in range(1, WINDOW + 1):
+            pairs |= {
+                (min(p), max(p)) for p in zip(order[:-step].tolist(), order[step:].tolist(), strict=True)
+            }
+    return sorted(pairs)
+
+
+@pytest.mark.parametrize("neighbors", [1, 8, 17])
+def test_neighbors__is_single_link_on_the_pairs_compared(neighbors):
+    _, labels = planted(n_objects=60)
+    model = EACSingle(4, neighbors=neighbors, random_state=3).fit(labels)
+    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=10**9, remedy="").labels
+    pairs = edges_of_orders(rows, -(-neighbors // (2 * WINDOW)), seed=3)
+    weights = [2 - float(naive.similarity(rows.tolist(), i, j)) for i, j in pairs]  # 0 would be no edge
+    graph = coo_array((weights, np.array(pairs).T), shape=(len(rows), len(rows)))
+    expected = np.sort(minimum_spanning_tree(graph.tocsr()).data) - 1
+    np.testing.assert_allclose(model.linkage_[: len(expected), 2], expected, atol=1e-12)
+    assert (model.linkage_[len(expected) :, 2] == 1).all()
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=WINDOW + 1))
+def test_neighbors__of_so_few_rows_that_all_are_compared_is_exact(labels):
+    expected = EACSingle(2).fit(labels)
+    model = EACSingle(2, neighbors=1, random_state=0).fit(labels)
+    np.testing.assert_allclose(model.linkage_[:, 2], expected.linkage_[:, 2], atol=1e-12)
+
+
+def test_neighbors__can_only_miss_links_and_miss_fewer_if_they_are_more():
+    groups, labels = planted(n_objects=400, wrong=0.05, n_partitions=20)
+    exact = EACSingle(4).fit(labels).linkage_[:, 2]
+    few, many = (EACSingle(4, neighbors=q, random_state=0).fit(labels) for q in (8, 80))
+    assert (many.linkage_[:, 2] >= exact).all()
+    assert (few.linkage_[:, 2] >= many.linkage_[:, 2]).all()
+    assert adjusted_rand(groups, many.labels_) == 1
+
+
+@given(labels=label_matrices(max_objects=30, max_partitions=3), batches=st.integers(1, 4))
+def test_row_table__numbers_rows_by_first_appearance(labels, batches):
+    table = RowTable(labels.shape[1], labels.dtype)
+    numbers = np.concatenate([table.number(part) for part in np.array_split(labels, batches)])
+    np.testing.assert_array_equal(table.rows[numbers], labels)
+    assert table.n_rows == len(np.unique(labels, axis=0))
+    first = [numbers.tolist().index(r) for r in range(table.n_rows)]
+    assert first == sorted(first)
+
+
+def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(-1, 2, (300, 4))
+    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=32)
+    rows = unique_rows(stored, SerialEngine(), budget=10**9, remedy="")
+    labeled = (labels >= 0).any(axis=1)
+    values, first, counts = np.unique(labels[labeled], axis=0, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    np.testing.assert_array_equal(rows.labels, values[order])
+    np.testing.assert_array_equal(rows.weights, counts[order])
+    np.testing.assert_array_equal(rows.row_of_object >= 0, labeled)
+    np.testing.assert_array_equal(rows.labels[rows.row_of_object[labeled]], labels[labeled])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        EAC(4, linkage="ward"),
+        EAC(4, linkage="centroid"),
+        EACSingle(4),
+        EACSingle(4, neighbors=16, random_state=1),
+        EACAverage(4),
+    ],
+    ids=["ward", "centroid", "single", "neighbors", "average"],
+)
+def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
+    _, labels = planted(n_objects=500)
+    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
+    found = []
+    for client, ensemble in (("serial", stored), ("threads", stored), ("threads", labels)):
+        fitted = model.set_params(client=client).fit(ensemble)
+        found.append((fitted.labels_.tobytes(), fitted.linkage_.tobytes(), fitted.objective_))
+    assert found[0] == found[1] == found[2]
+
+
+def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkeypatch):
+    monkeypatch.setattr(
+        "bigcons.solving.memory_plan.process_bytes", lambda engine: 0
+    )  # all of memory= is for data
+    _, labels = planted(n_objects=3000)
+    with pytest.raises(MemoryBudgetError, match=r"distances of [\d,]+ distinct rows need \d+.* or pcc"):
+        EACAverage(4, memory="20MB").fit(labels)
+    assert EACSingle(4, memory="20MB").fit(labels).n_clusters_ == 4
+    with pytest.raises(MemoryBudgetError, match="neighbors of"):
+        EACSingle(4, neighbors=8, memory="1MB").fit(labels)
+    with pytest.raises(MemoryBudgetError, match=r"distinct rows need .* use pcc"):
+        EACSingle(4, memory="50kB").fit(labels)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (EAC(2, linkage="median"), "linkage='median' is unknown"),
+        (EAC(2, linkage="centroid", criterion="lifetime"), "linkage='centroid', whose heights may fall"),
+        (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
+        (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
+        (EACSingle(2, lifetime_ties="random"), "lifetime_ties='random' is unknown"),
+        (EACSingle(2, lifetime_ties="fewer"), "lifetime_ties='fewer' goes with criterion='lifetime'"),
+        (EACSingle(2, ties="more"), "ties='more' is unknown"),
+        (EACSingle(2, neighbors=0), "neighbors=0 is out of range"),
+        (EAC(2, neighbors=5), "neighbors=5 with linkage='average', which needs the distances of all pairs"),
+        (EAC(2, allow_one=True), "allow_one=True goes with criterion='lifetime'"),
+        (EAC(2, linkage="ward", criterion="lifetime", allow_one=True), "heights have no upper end"),
+        (EAC(None), "n_clusters=None with criterion='n_clusters'"),
+        (EAC(7), "n_clusters=7 but there are n_objects=6"),
+    ],
+)
+def test_eac__refuses_parameters_in_one_line(model, message):
+    with pytest.raises(InvalidInputError, match=message) as refusal:
+        model.fit(SIX_ITEMS)
+    assert "\n" not in str(refusal.value)
+
+
+def test_eac__warns_of_objects_without_labels():
+    labels = np.vstack([SIX_ITEMS, [-1] * 4])
+    with pytest.warns(UnlabeledObjectsWarning, match="1 of 7"):
+        model = EACAverage(2).fit(labels)
+    assert model.labels_.tolist() == [0, 1, 0, 1, 0, 0, -1]
+    assert model.row_of_object_[6] == -1

@@ -1,0 +1,153 @@
+"""PCC says so where labels join too few pairs for it, by a share that equals a count pair by pair."""
+
+import itertools
+import re
+import warnings
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import METHODS, PCC, Ensemble
+from bigcons.cli import main
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import OversegmentationWarning
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.methods.pcc.fine_labels import ENOUGH, least_joined_share, warn_of_fine_labels
+from bigcons.metrics import adjusted_rand
+from bigcons.solving.survey import Survey
+from tests.support.strategies import label_matrices
+
+N_CLASSES = 4
+SHARES = r"join (\S+) % of the pairs of objects, (\d+) clusters at least (\S+) %"
+
+
+def fine(n_parts, n_objects=400, n_partitions=10, seed=0):
+    """Return labels that cut each of four unequal classes, a circle, into so many arcs anew, and classes."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice(N_CLASSES, n_objects, p=[0.5, 0.25, 0.15, 0.1])
+    places = rng.random((n_objects, 1)) + rng.random(n_partitions)
+    parts = np.floor(n_parts * (places % 1.0)).astype(int)
+    return truth[:, None] * n_parts + parts, truth
+
+
+def words_of(model, x):
+    """Return what a fit says of fine labels."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(x)
+    return [str(warning.message) for warning in caught if warning.category is OversegmentationWarning]
+
+
+def survey_of(labels):
+    return Survey(len(labels), (labels >= 0).sum(axis=0), np.flatnonzero((labels < 0).all(axis=1)), labels)
+
+
+@given(label_matrices(), st.data())
+def test_joined_share__equals_a_count_pair_by_pair(labels, data):
+    labels = np.asarray(labels)
+    weights = np.array(
+        data.draw(st.lists(st.integers(0, 3), min_size=labels.shape[1], max_size=labels.shape[1]))
+    )
+    joined = seen = 0
+    for a, b in itertools.combinations(labels, 2):
+        both = (a >= 0) & (b >= 0)
+        seen += (weights * both).sum()
+        joined += (weights * (both & (a == b))).sum()
+    share = survey_of(labels).joined_share(weights.astype(float))
+    assert share == pytest.approx(joined / seen) if seen else np.isnan(share)
+
+
+@given(st.integers(1, 6), st.integers(2, 30), st.integers(0, 2**32 - 1))
+def test_least_joined_share__bounds_every_membership_and_is_met_by_even_clusters(n_clusters, n_objects, seed):
+    rng = np.random.default_rng(seed)
+    least = least_joined_share(n_clusters, n_objects)
+
+    def mean_product(memberships):
+        products = memberships @ memberships.T
+        return products[~np.eye(len(products), dtype=bool)].mean()
+
+    assert mean_product(rng.dirichlet(np.ones(n_clusters), n_objects)) >= least - 1e-12
+    even = np.eye(n_clusters)[np.arange(n_clusters * n_objects) % n_clusters]
+    assert mean_product(even) == pytest.approx(least_joined_share(n_clusters, len(even)))
+
+
+@pytest.mark.parametrize("scale", [0.9, 1.1])
+def test_fit__warns_below_the_share_that_is_enough_and_only_there(scale):
+    labels, _ = fine(4)
+    share = survey_of(labels).joined_share()
+    n_clusters = scale * ENOUGH / share  # not whole: the bound itself is what is asked
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_fine_labels(survey_of(labels), n_clusters, None, np.zeros(1))
+    least = least_joined_share(n_clusters, len(labels))
+    assert bool(caught) == (share < ENOUGH * least)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"weights": "entropy"},
+        {"weights": "information"},
+        {"weights": np.arange(1.0, 11.0)},
+        {"divergence": "kl"},
+        {"pairs": 0.2},
+        {"pairs": "dense"},
+        {"pairs": 0.2, "solver": "blocked"},
+    ],
+    ids=str,
+)
+def test_fit__of_labels_too_fine_says_so_in_one_line(parameters):
+    labels, _ = fine(20)
+    model = PCC(N_CLASSES, max_iter=2, n_init=1, random_state=0, **parameters)
+    (word,) = words_of(model, labels)
+    joined, n_clusters, least = re.search(SHARES, word).groups()
+    assert float(joined) == pytest.approx(100 * survey_of(labels).joined_share(), rel=0.06)
+    assert int(n_clusters) == N_CLASSES
+    assert float(least) == pytest.approx(100 / N_CLASSES, rel=0.02)
+    assert "\n" not in word
+    assert all(name in word and name in METHODS for name in ("eac-average", "eac-single", "mcla"))
+
+
+def test_fit__of_labels_too_fine_says_the_same_on_any_engine_and_from_a_store(tmp_path):
+    labels, _ = fine(20)
+    stored = Ensemble.from_labels(labels).save(tmp_path / "fine.zarr", chunk_rows=64)
+    said = words_of(PCC(N_CLASSES, max_iter=2, random_state=0), labels)
+    assert len(said) == 1
+    for client in ("serial", ThreadsEngine(3)):
+        assert words_of(PCC(N_CLASSES, max_iter=2, random_state=0, client=client), stored) == said
+
+
+def test_fit__weights_of_coarse_partitions_make_the_labels_coarse():
+    labels, truth = fine(20)
+    labels[:, :2] = truth[:, None]
+    weights = np.where(np.arange(10) < 2, 1.0, 0.01)
+    assert words_of(PCC(N_CLASSES, max_iter=2, random_state=0), labels)
+    assert not words_of(PCC(N_CLASSES, max_iter=2, random_state=0, weights=weights), labels)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 3, 6, 12])
+def test_fit__of_planted_partitions_is_silent(n_clusters):
+    ensemble, _ = planted_ensemble(400, 30, random_state=0)
+    assert not words_of(PCC(n_clusters, max_iter=2, random_state=0), ensemble)
+
+
+def test_fit__where_it_warns_a_method_that_it_names_finds_the_classes():
+    labels, truth = fine(8, n_partitions=40)
+    model = PCC(N_CLASSES, random_state=0)
+    assert words_of(model, labels)
+    other = METHODS["eac-average"](N_CLASSES, random_state=0).fit(labels)
+    assert adjusted_rand(truth, other.labels_) == 1.0
+    assert adjusted_rand(truth, model.labels_) < 0.8
+
+
+def test_solve__of_labels_too_fine_shows_the_line(tmp_path):
+    labels, _ = fine(20)
+    Ensemble.from_labels(labels).save(tmp_path / "fine.zarr")
+    asked = ["solve", str(tmp_path / "fine.zarr"), "-o", str(tmp_path / "out.zarr"), "-k", "4"]
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 0, result.output
+    assert len(re.findall(f"Warning: the labels {SHARES}", result.output)) == 1

@@ -1,0 +1,163 @@
+"""Furthest consensus: centers and clusters against the definition, ties, samples, disagreements."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.methods import furthest
+from bigcons.methods.furthest import Furthest
+from bigcons.metrics import adjusted_rand
+from tests.naive import linkage as naive
+from tests.support.strategies import label_matrices
+
+pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+
+
+def planted(n_objects=200, n_partitions=15, n_clusters=4, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(n_clusters, size=n_objects)
+    labels = np.tile(groups[:, None], n_partitions)
+    labels[rng.random(labels.shape) < 0.1] = 0
+    labels[rng.random(labels.shape) < 0.2] = -1
+    return groups, labels
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 6))
+def test_fit__equals_the_definition(labels, k):
+    model = Furthest(min(k, len(labels))).fit(labels)
+    centers, found = naive.furthest(labels.tolist(), min(k, len(labels)))
+    assert model.centers_.tolist() == centers
+    assert model.labels_.tolist() == found
+    assert model.n_clusters_ == len(centers)
+    clusters = [max(label, 0) for label in found]  # objects without any label are in no pair that is seen
+    assert model.objective_ == naive.disagreements(labels.tolist(), clusters)
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=12), k=st.integers(2, 6))
+def test_disagreement__stops_before_the_first_center_that_does_not_help(labels, k):
+    k = min(k, len(labels))
+    model = Furthest(k, criterion="disagreement").fit(labels)
+    costs = [Furthest(n).fit(labels).objective_ for n in range(1, k + 1)]
+    stop = next((n for n in range(1, k) if costs[n] >= costs[n - 1]), k)
+    assert model.history_["objective"] == costs[:stop]
+    assert model.history_["n_clusters"] == list(range(1, stop + 1))
+    expected = Furthest(stop).fit(labels)
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    np.testing.assert_array_equal(model.centers_, expected.centers_)
+
+
+@pytest.mark.parametrize("init", ["exact", "sampled"])
+def test_fit__finds_planted_clusters_and_their_number(init):
+    groups, labels = planted()
+    assert adjusted_rand(groups, Furthest(4, init=init, random_state=0).fit(labels).labels_) > 0.9
+    chosen = Furthest(10, init=init, criterion="disagreement", random_state=0).fit(labels)
+    assert chosen.n_clusters_ == 4
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=12), k=st.integers(1, 5), seed=st.integers(0, 99))
+def test_ties__at_random_make_only_choices_that_the_definition_leaves_open(labels, k, seed):
+    k = min(k, len(labels))
+    model = Furthest(k, ties="random", random_state=seed).fit(labels)
+    rows, centers = labels.tolist(), model.centers_.tolist()
+    objects = naive.labeled_objects(rows)
+    if len(centers) > 1:
+        pairs = itertools.combinations(objects, 2)
+        assert naive.similarity(rows, *centers[:2]) == min(naive.similarity(rows, *pair) for pair in pairs)
+    for number in range(2, len(centers)):
+        nearest = {i: max(naive.similarity(rows, i, c) for c in centers[:number]) for i in objects}
+        assert nearest[centers[number]] == min(nearest.values()) < 1
+    for i in objects:
+        found = [naive.similarity(rows, i, c) for c in centers]
+        assert found[model.labels_[i]] == max(found)
+    assert all(model.labels_[c] == number for number, c in enumerate(centers))
+    clusters = [max(label, 0) for label in model.labels_.tolist()]
+    assert model.objective_ == naive.disagreements(rows, clusters)
+
+
+def test_ties__at_random_take_any_of_equals_and_share_the_objects_between_centers():
+    labels = np.array([[0, 0], [1, 1], [2, 2], [3, 3]])
+    fits = [Furthest(2, ties="random", random_state=seed).fit(labels) for seed in range(60)]
+    pairs = set(itertools.combinations(range(4), 2))
+    assert {tuple(sorted(model.centers_.tolist())) for model in fits} == pairs
+    joined = {tuple(np.delete(model.labels_, model.centers_).tolist()) for model in fits}
+    assert joined == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    third = {int(Furthest(3, ties="random", random_state=seed).fit(labels).centers_[2]) for seed in range(60)}
+    assert third == {0, 1, 2, 3}
+
+
+def test_ties__at_random_have_the_same_bits_on_any_engine_and_in_any_blocks(tmp_path):
+    _, labels = planted(n_partitions=4)
+    ensemble = Ensemble.from_labels(labels)
+    stored = ensemble.save(tmp_path / "ensemble.zarr", chunk_rows=32)
+    found = []
+    for client, x in (("serial", ensemble), ("serial", stored), ("threads", stored)):
+        model = Furthest(6, ties="random", random_state=3, client=client).fit(x)
+        found.append((model.labels_.tobytes(), model.centers_.tobytes(), model.objective_))
+    assert found[0] == found[1] == found[2]
+
+
+def test_fit__breaks_ties_by_the_lowest_objects_and_centers():
+    labels = np.array([[0, 0], [0, 0], [1, 1], [2, 2], [1, 2]])
+    model = Furthest(3).fit(labels)
+    assert model.centers_.tolist() == [0, 2, 3]
+    assert model.labels_.tolist() == [0, 0, 1, 2, 1]
+
+
+def test_fit__stops_when_no_object_differs_from_the_centers():
+    labels = np.array([[0, 0], [1, 1], [0, 0], [0, -1]])
+    model = Furthest(4).fit(labels)
+    assert model.labels_.tolist() == [0, 1, 0, 0]
+    assert model.n_clusters_ == 2
+    assert Furthest(3, init="sampled").fit(np.zeros((5, 2), int)).n_clusters_ == 1
+
+
+def test_sampled__equals_exact_if_the_sample_holds_every_object():
+    _, labels = planted()
+    sampled, exact = (Furthest(4, init=init, random_state=1).fit(labels) for init in ("sampled", "exact"))
+    np.testing.assert_array_equal(sampled.labels_, exact.labels_)
+
+
+def test_sampled__depends_on_the_seed_alone(monkeypatch):
+    monkeypatch.setattr(furthest, "SAMPLE_SIZE", 6)
+    _, labels = planted()
+    centers = [
+        tuple(Furthest(2, init="sampled", random_state=s).fit(labels).centers_) for s in (0, 0, 1, 2, 3)
+    ]
+    assert centers[0] == centers[1]
+    assert len(set(centers)) > 1
+
+
+@pytest.mark.parametrize("init", ["exact", "sampled"])
+def test_fit__has_the_same_bits_on_any_engine_and_in_any_blocks(init, tmp_path, monkeypatch):
+    monkeypatch.setattr(furthest, "TILE_ROWS", 16)
+    _, labels = planted(n_objects=500)
+    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
+    found = []
+    for client, ensemble in (("serial", stored), ("threads", stored), ("threads", labels)):
+        model = Furthest(6, init=init, random_state=2, client=client).fit(ensemble)
+        found.append((model.labels_.tobytes(), model.centers_.tobytes(), model.history_))
+    assert found[0] == found[1] == found[2]
+
+
+def test_exact__refuses_rows_beyond_memory_and_names_sampled(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "bigcons.solving.memory_plan.process_bytes", lambda engine: 0
+    )  # all of memory= is for data
+    labels = np.random.default_rng(0).integers(3, size=(3000, 12))
+    stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=64)
+    with pytest.raises(MemoryBudgetError, match=r"distinct rows need .*init='sampled'"):
+        Furthest(3, memory="80kB").fit(stored)
+    assert Furthest(3, init="sampled", memory="80kB", random_state=0).fit(stored).n_clusters_ == 3
+    with pytest.raises(MemoryBudgetError, match="Furthest needs"):
+        Furthest(3, init="sampled", memory="20kB").fit(stored)
+
+
+@pytest.mark.parametrize("parameter", ["init", "criterion"])
+def test_fit__refuses_unknown_choices(parameter):
+    with pytest.raises(InvalidInputError, match=f"{parameter}='other' is unknown"):
+        Furthest(2, **{parameter: "other"}).fit([[0], [1]])

@@ -1,0 +1,116 @@
+"""The mixture of multinomials: EM as the equations say, and what the background is for."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
+from bigcons.methods import MixtureModel
+from bigcons.methods.mixture import MixtureProblem
+from bigcons.metrics import adjusted_rand
+from tests.naive import mixture as naive
+from tests.support.strategies import label_matrices
+
+
+def quietly_fit(model, x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+        return model.fit(x)
+
+
+def unpack(state, offsets, n_columns):
+    """Return the parameters of a state as the naive reference takes them."""
+    theta = [
+        [np.exp(state["table"][first:last, k]).tolist() for first, last in itertools.pairwise(offsets)]
+        for k in range(n_columns)
+    ]
+    return np.exp(state["bias"]).tolist(), theta
+
+
+@given(
+    labels=label_matrices(min_objects=3, max_objects=20, max_partitions=5),
+    k=st.integers(1, 4),
+    background=st.booleans(),
+    init=st.sampled_from(["partition", "dirichlet"]),
+)
+@settings(max_examples=40)
+def test_a_pass__is_the_naive_e_and_m_step(labels, k, background, init):
+    ensemble = Ensemble.from_labels(labels)
+    codes = ensemble.read(0, ensemble.n_objects)
+    problem = MixtureProblem(ensemble.offsets, k, init, background=background)
+    state, _ = problem.start(codes, 0, 0)
+    columns = k + background
+    shares, theta = unpack(state, ensemble.offsets, columns)
+    assert sum(shares) == pytest.approx(1)
+    assert all(sum(own) == pytest.approx(1) for cluster in theta for own in cluster)
+    expected, log_likelihood = naive.posteriors(codes.tolist(), shares, theta)
+    stats, _ = problem.visit(state, codes, None)
+    following, record = problem.finish(state, stats)
+    assert record["objective"] == pytest.approx(log_likelihood, rel=1e-9, abs=1e-9)
+    r = np.array([row for row in expected if row is not None])
+    seen = codes[[row is not None for row in expected]]
+    new_shares, new_theta = unpack(following, ensemble.offsets, columns)
+    np.testing.assert_allclose(new_shares, r.mean(axis=0), atol=1e-5)
+    for u in range(codes.shape[1]):
+        for c in range(columns):
+            weights = np.ones(len(seen)) if background and c == k else r[:, c]
+            observed = seen[:, u] >= 0
+            counts = np.bincount(seen[observed, u], weights[observed], ensemble.n_clusters[u])
+            if counts.sum() > 1e-2:
+                np.testing.assert_allclose(new_theta[c][u], counts / counts.sum(), atol=1e-3)
+
+
+@given(labels=label_matrices(min_objects=4, max_objects=30, max_partitions=6), seed=st.integers(0, 5),
+       background=st.booleans())  # fmt: skip
+@settings(max_examples=40)
+def test_likelihood__never_falls(labels, seed, background):
+    model = quietly_fit(
+        MixtureModel(3, n_init=1, background=background, tol=0, max_iter=30, random_state=seed), labels
+    )
+    objective = np.array(model.history_["objective"])
+    # the smoothing of 1e-6 a label may cost that much of the likelihood
+    assert (np.diff(objective) >= -1e-4).all()
+
+
+@pytest.mark.parametrize(("missing", "least"), [(0.5, 0.96), (0.0, 0.99)])
+def test_background__keeps_noisy_objects_from_a_cluster_of_their_own(missing, least):
+    ensemble, truth = planted_ensemble(8000, 100, missing=missing, random_state=1)
+    with_background = MixtureModel(6, random_state=0).fit(ensemble)
+    without = MixtureModel(6, random_state=0, background=False).fit(ensemble)
+    assert adjusted_rand(truth, with_background.labels_) > least
+    assert with_background.background_share_ == pytest.approx(0.1, abs=0.02)  # one tenth is planted
+    assert not hasattr(without, "background_share_")
+    assert adjusted_rand(truth, without.labels_) < adjusted_rand(truth, with_background.labels_)
+
+
+def test_rows__of_equal_labels_get_equal_memberships_and_weights_do_not_matter():
+    """Row compression: the mixture of the data twice over is the mixture of the data."""
+    ensemble, _ = planted_ensemble(1000, 15, random_state=0)
+    labels = ensemble.read(0, 1000)
+    once = quietly_fit(MixtureModel(5, random_state=0), labels)
+    problem = MixtureProblem(ensemble.offsets, 5, "partition", background=True)
+    stats, _ = problem.visit(once._state, labels, None)
+    twice, _ = problem.visit(once._state, np.concatenate([labels, labels]), None)
+    for name in stats:
+        np.testing.assert_allclose(twice[name], 2 * stats[name], rtol=1e-9)
+
+
+def test_predict_proba__of_fitted_objects_is_their_membership():
+    ensemble, _ = planted_ensemble(1500, 20, random_state=0)
+    model = quietly_fit(MixtureModel(6, random_state=0), ensemble)
+    np.testing.assert_array_equal(model.predict_proba(ensemble), model.memberships_)
+    np.testing.assert_array_equal(model.predict(ensemble), model.labels_)
+    unlabeled = np.full((2, 20), 10_000)  # labels that were not seen in fit
+    np.testing.assert_array_equal(model.predict_proba(unlabeled), np.float32(1 / 6))
+
+
+def test_fit__refuses_an_unknown_start():
+    with pytest.raises(InvalidInputError, match="init='random'"):
+        MixtureModel(2, init="random").fit([[0, 1], [1, 0], [1, 1]])

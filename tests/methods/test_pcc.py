@@ -1,0 +1,564 @@
+"""PCC as a whole: what it reports is true, solvers agree, oracles are met, bad input is refused."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import PCC, Consensus, Divergence, Ensemble, PairTable
+from bigcons.coassociation import sample
+from bigcons.datasets import simulated_soft_partitions
+from bigcons.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    MemoryBudgetError,
+    OversegmentationWarning,
+    UnlabeledObjectsWarning,
+)
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
+from tests.naive import pcc as naive
+from tests.support.strategies import label_matrices
+
+# Two pairs of objects, together in 9 of 10 partitions within and in 1 across (PCC, 4-object example).
+ORACLE = np.array([[0, 0, 0, 0]] + [[0, 0, 1, 1]] * 7 + [[0, 0, 1, 2], [0, 1, 2, 2]]).T
+ORACLE_OPTIMUM = (1 + np.sqrt(0.8)) / 2
+
+
+def planted(n_objects=60, n_partitions=15, noise=0.25, missing=0.3, seed=0, n_classes=3):
+    """Return noisy labels with gaps around a truth, and that truth."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(n_classes, size=n_objects)
+    labels = np.tile(truth[:, None], n_partitions)
+    wrong = rng.random(labels.shape) < noise
+    labels[wrong] = rng.integers(n_classes, size=wrong.sum())
+    labels[rng.random(labels.shape) < missing] = -1
+    labels[(labels < 0).all(axis=1), 0] = 0
+    return labels, truth
+
+
+def quiet(model, x):
+    """Fit without a word about convergence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(x)
+
+
+def naive_gap(model, labels, slope=naive.l2_slope):
+    pairs = naive.all_pairs(labels)
+    gaps = naive.kkt_gaps(pairs, model.memberships_.astype(np.float64), slope)
+    return gaps.max() / naive.mean_weight(pairs, len(labels))
+
+
+def stored(labels, path, chunk_rows):
+    return Ensemble.from_labels(labels).save(path, chunk_rows=chunk_rows)
+
+
+# What is reported
+
+
+def test_fit__again_with_other_parameters_keeps_nothing_that_only_the_first_fit_found():
+    labels, _ = planted()
+    model = PCC(3, tol=1e-2, random_state=0).fit(labels)
+    assert hasattr(model, "weights_")
+    again = quiet(model.set_params(pairs="dense"), labels)
+    assert sorted(vars(again)) == sorted(vars(quiet(PCC(3, pairs="dense", tol=1e-2, random_state=0), labels)))
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+def test_fit__reports_the_gap_and_the_objective_of_what_it_returns(pairs):
+    labels, _ = planted()
+    model = PCC(3, pairs=pairs, tol=1e-5, random_state=0).fit(labels)
+    assert model.converged_
+    assert model.gap_ <= 1e-5
+    assert naive_gap(model, labels) == pytest.approx(model.gap_, abs=2e-6)  # memberships are float32
+    expected = pcc_objective(labels, model.memberships_, constant=pairs == "dense")
+    assert model.objective_ == pytest.approx(expected, rel=1e-6)
+
+
+def test_fit__of_kl_reports_the_objective_of_what_it_returns():
+    labels, _ = planted()
+    model = PCC(3, divergence="kl", pairs="dense", tol=1e-4, random_state=0).fit(labels)
+    assert model.converged_
+    assert model.gap_ <= 1e-4
+    assert naive_gap(model, labels, naive.kl_slope) == pytest.approx(model.gap_, abs=5e-6)
+    expected = pcc_objective(labels, model.memberships_, divergence="kl")
+    assert model.objective_ == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
+@settings(max_examples=60)
+@given(
+    labels=label_matrices(min_objects=2, max_objects=12),
+    n_clusters=st.integers(1, 4),
+    seed=st.integers(0, 99),
+)
+def test_fit__of_any_labels_returns_memberships_that_are_as_reported(
+    pairs, divergence, labels, n_clusters, seed
+):
+    n_clusters = min(n_clusters, len(labels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+        warnings.simplefilter("ignore", OversegmentationWarning)
+        model = quiet(PCC(n_clusters, pairs=pairs, divergence=divergence, random_state=seed), labels)
+    Y = model.memberships_.astype(np.float64)
+    assert (Y >= 0).all()
+    np.testing.assert_allclose(Y.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(model.labels_ < 0, (labels < 0).all(axis=1))
+    listed = naive.all_pairs(labels)
+    value, slope = (naive.kl, naive.kl_slope) if divergence == "kl" else (naive.l2, naive.l2_slope)
+    left_out = naive.constant(listed) if pairs == "all" else 0
+    expected = naive.objective(listed, Y, value) - left_out
+    assert model.objective_ == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    if model.converged_ and listed:
+        gap = naive.kkt_gaps(listed, Y, slope).max() / max(naive.mean_weight(listed, len(labels)), 1)
+        assert gap <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl"), (0.3, "l2"), (0.3, "kl")]
+)
+@pytest.mark.parametrize("init", ["uniform", "dirichlet"])
+def test_fit__never_raises_the_objective(pairs, divergence, init):
+    labels, _ = planted(n_objects=80)
+    model = quiet(PCC(4, pairs=pairs, divergence=divergence, init=init, tol=0, random_state=1), labels)
+    objective = np.array(model.history_["objective"])
+    assert (np.diff(objective) <= 1e-6 * np.abs(objective[0])).all()
+    assert objective[-1] == model.objective_
+
+
+def test_history__has_an_entry_for_each_pass():
+    labels, _ = planted()
+    for model in (PCC(3, random_state=0), PCC(3, pairs="dense", random_state=0)):
+        model.fit(labels)
+        assert {len(values) for values in model.history_.values()} == {model.n_passes_}
+        assert {"pass", "objective", "gap", "seconds"} <= set(model.history_)
+        assert model.history_["gap"][-1] == model.gap_
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+def test_fit__stops_at_max_iter_and_warns(pairs):
+    labels, _ = planted(noise=0.5)
+    with pytest.warns(ConvergenceWarning, match="raise max_iter or tol"):
+        model = PCC(3, pairs=pairs, max_iter=1, init="dirichlet", tol=1e-6, random_state=0).fit(labels)
+    assert not model.converged_
+    assert model.n_passes_ == 1
+
+
+def test_fit__with_tol_0_runs_to_max_iter_and_is_silent():
+    labels, _ = planted(noise=0.5)
+    model = PCC(3, init="dirichlet", tol=0, max_iter=7, random_state=0).fit(labels)
+    assert model.n_passes_ == 7
+    heap = PCC(3, pairs="dense", init="dirichlet", tol=0, max_iter=500, random_state=0).fit(labels)
+    assert heap.history_["step"][-1] == 500
+
+
+def test_fit__counts_clusters_by_the_objects_they_win():
+    labels, truth = planted(noise=0.05, missing=0.1)
+    model = PCC(6, random_state=0).fit(labels)
+    assert model.n_clusters_ == len(set(model.labels_)) == 3
+    assert adjusted_rand(truth, model.labels_) == 1
+
+
+# Several blocks at once, engines, stores
+
+
+@pytest.mark.parametrize("init", ["subsample", "uniform", "dirichlet"])
+def test_fit__of_many_blocks_never_raises_the_objective(tmp_path, init):
+    labels, truth = planted(n_objects=300)
+    ensemble = stored(labels, tmp_path / "e.zarr", 16)
+    assert len(ensemble.blocks()) == 19
+    model = PCC(3, init=init, random_state=0, max_iter=400).fit(ensemble)
+    objective = np.array(model.history_["objective"])
+    assert (np.diff(objective) <= 1e-7 * np.abs(objective[0])).all()
+    assert model.objective_ == pytest.approx(
+        pcc_objective(labels, model.memberships_, constant=False), rel=1e-6
+    )
+    assert naive_gap(model, labels) <= 1.1e-4
+    whole = PCC(3, init=init, random_state=0, max_iter=400).fit(labels)
+    assert model.objective_ == pytest.approx(whole.objective_, rel=1e-4)
+    assert adjusted_rand(truth, model.labels_) > 0.9
+
+
+def test_fit__extends_a_subsample_to_all_objects(tmp_path):
+    labels, truth = planted(n_objects=3000, n_partitions=20)
+    model = PCC(3, random_state=0).fit(stored(labels, tmp_path / "e.zarr", 512))
+    assert model.converged_
+    assert adjusted_rand(truth, model.labels_) > 0.9
+
+
+@pytest.mark.parametrize("pairs", ["all", 0.05])
+def test_fit__has_the_same_bits_on_any_engine_and_from_a_store(tmp_path, pairs):
+    labels, _ = planted(n_objects=2500, n_partitions=10)
+    in_memory = Ensemble.from_labels(labels)
+    on_disk = stored(labels, tmp_path / "e.zarr", in_memory.chunk_rows)
+    assert len(in_memory.blocks()) == len(on_disk.blocks()) > 1
+    asked = {
+        "n_clusters": 3,
+        "pairs": pairs,
+        "random_state": 5,
+        "max_iter": 10 if pairs == "all" else 3000,
+        "tol": 0,
+    }
+    expected = PCC(**asked, client="serial").fit(in_memory)
+    for client, x in [("threads", in_memory), (ThreadsEngine(5), on_disk), ("serial", on_disk)]:
+        model = PCC(**asked, client=client).fit(x)
+        np.testing.assert_array_equal(model.labels_, expected.labels_)
+        np.testing.assert_array_equal(model.memberships_, expected.memberships_)
+        assert model.history_["objective"] == expected.history_["objective"]
+
+
+def test_fit__refuses_to_resume_from_a_snapshot_of_another_format(tmp_path, monkeypatch):
+    labels, _ = planted()
+
+    def fit(**others):
+        return PCC(3, init="dirichlet", random_state=0, out=tmp_path / "c.zarr", **others).fit(labels)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bigcons.storage.checkpoint.SNAPSHOT_FORMAT", 2)
+        patch.setattr("bigcons.methods.pcc.streamed.update_block", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fit()
+    with pytest.raises(
+        InvalidInputError, match=r"in format 2 of another version .* reads format 3"
+    ) as refusal:
+        fit(resume=True)
+    assert "\n" not in str(refusal.value)
+    assert fit().converged_
+
+
+@pytest.mark.parametrize(
+    ("parameters", "n_starts"),
+    [
+        ({"n_init": 3}, 3),
+        ({}, 8),
+        ({"n_init": 3, "divergence": "kl"}, 3),
+        ({"n_init": 3, "pairs": "dense", "divergence": "kl"}, 3),
+        ({"n_init": 3, "pairs": "dense", "init": "dirichlet"}, 3),
+        ({"pairs": 0.5, "solver": "blocked"}, 8),
+        ({"n_init": 3, "pairs": 0.5, "solver": "blocked"}, 3),
+    ],
+)
+def test_start_objectives__are_one_of_each_start(parameters, n_starts):
+    labels, _ = planted()
+    model = PCC(3, random_state=0, **parameters).fit(labels)
+    assert len(model.start_objectives_) == n_starts
+    if parameters.get("pairs") == "dense":
+        assert model.objective_ == min(model.start_objectives_)
+    if parameters.keys() <= {"n_init"}:
+        assert model.objective_ <= min(model.start_objectives_)
+
+
+def test_start_objectives__of_a_single_start_are_its_end():
+    labels, _ = planted()
+    for parameters in ({"init": "dirichlet"}, {"pairs": 0.5, "solver": "blocked", "init": "uniform"}):
+        model = PCC(3, n_init=1, random_state=0, **parameters).fit(labels)
+        assert model.start_objectives_ == [model.objective_]
+
+
+# Oracles
+
+
+@pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
+@pytest.mark.parametrize("n_clusters", [2, 3])
+def test_fit__solves_the_four_objects(pairs, divergence, n_clusters):
+    model = PCC(n_clusters, pairs=pairs, divergence=divergence, tol=1e-7, random_state=0, max_iter=5000).fit(
+        ORACLE
+    )
+    own = np.sort(model.memberships_, axis=1)
+    np.testing.assert_allclose(own[:, -1], ORACLE_OPTIMUM, atol=1e-4)
+    np.testing.assert_allclose(own[:, -2], 1 - ORACLE_OPTIMUM, atol=1e-4)
+    assert model.labels_[0] == model.labels_[1] != model.labels_[2] == model.labels_[3]
+    np.testing.assert_allclose(own[:, :-2], 0, atol=1e-6)
+    assert model.n_clusters_ == 2
+
+
+@pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
+def test_fit__stays_at_an_unperturbed_uniform_start(pairs, divergence):
+    uniform = np.full((4, 2), 0.5)
+    model = PCC(2, pairs=pairs, divergence=divergence, init=uniform).fit(ORACLE)
+    np.testing.assert_array_equal(model.memberships_, uniform)
+    assert model.converged_
+    assert (model.n_passes_, model.gap_) == (1, 0)
+
+
+@pytest.mark.parametrize("divergence", ["l2", "kl"])
+def test_fit__of_clean_partitions_is_exact(divergence):
+    truth = np.repeat([0, 1, 2], [3, 5, 7])
+    labels = np.tile(truth[:, None], 4)
+    for n_clusters in (3, 8):
+        model = PCC(n_clusters, pairs="dense", divergence=divergence, random_state=0).fit(labels)
+        assert adjusted_rand(truth, model.labels_) == 1
+        np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, atol=1e-6)
+        assert model.objective_ == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fit__solvers_agree_on_small_problems(seed):
+    labels, _ = planted(n_objects=50, seed=seed)
+    table = PairTable.from_arrays(*np.array(naive.all_pairs(labels)).T, n_objects=50)
+    models = [
+        PCC(3, pairs=pairs, random_state=seed, tol=1e-5, max_iter=20_000).fit(labels)
+        for pairs in ("all", "dense", table)
+    ]
+    objectives = [pcc_objective(labels, model.memberships_) for model in models]
+    assert objectives == pytest.approx([objectives[0]] * 3, rel=1e-4)
+    for model in models[1:]:
+        assert adjusted_rand(models[0].labels_, model.labels_) == 1
+    np.testing.assert_array_equal(models[1].memberships_, models[2].memberships_)
+
+
+def test_fit__of_kl_agrees_with_l2_on_the_labels():
+    labels, truth = planted(noise=0.1)
+    model = PCC(3, divergence="kl", pairs="dense", random_state=0).fit(labels)
+    assert adjusted_rand(truth, model.labels_) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
+def test_fit__recovers_simulated_soft_partitions(pairs, divergence):
+    scores = []
+    for seed in range(10):
+        labels, truth = simulated_soft_partitions(random_state=seed)
+        model = quiet(PCC(8, pairs=pairs, divergence=divergence, n_init=1, random_state=seed), labels)
+        assert model.n_clusters_ == 4
+        assert np.sort(model.memberships_.mean(axis=0))[:4].sum() < 1e-3
+        scores.append(jensen_shannon(truth, model.memberships_))
+    assert np.mean(scores) <= 0.0012
+
+
+# Divergences
+
+
+def test_fit__of_a_nonconvex_divergence_never_raises_the_objective():
+    labels, truth = planted(n_objects=40, noise=0.1)
+    bent = Divergence(lambda x: x**2.5, second_derivative=lambda x: 3.75 * x**0.5, name="bent")
+    with pytest.raises(InvalidInputError, match="'bent' is not double-convex") as refusal:
+        PCC(3, divergence=bent, pairs="dense").fit(labels)
+    assert "\n" not in str(refusal.value)
+    allowed = Divergence(bent.phi, second_derivative=bent.second_derivative, allow_nonconvex=True)
+    model = quiet(PCC(3, divergence=allowed, pairs="dense", random_state=0), labels)
+    objective = np.array(model.history_["objective"])
+    assert (np.diff(objective) <= 1e-9 * objective[0]).all()
+    assert adjusted_rand(truth, model.labels_) == 1
+
+
+def test_fit__of_a_generator_without_derivatives_equals_its_family():
+    labels, _ = planted()
+    square = quiet(PCC(3, divergence=Divergence(lambda x: x * x), pairs="dense", random_state=0), labels)
+    expected = PCC(3, pairs="dense", random_state=0).fit(labels)
+    assert square.objective_ == pytest.approx(2 * expected.objective_, rel=1e-4)
+    assert adjusted_rand(expected.labels_, square.labels_) == 1
+
+
+# Starts
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+def test_fit__from_its_own_result_is_done_in_one_pass(pairs):
+    labels, _ = planted()
+    first = PCC(3, pairs=pairs, random_state=0).fit(labels)
+    again = PCC(3, pairs=pairs, init=first.memberships_).fit(labels)
+    assert again.converged_
+    assert again.n_passes_ == 1
+    np.testing.assert_allclose(again.memberships_, first.memberships_, atol=1e-6)
+
+
+def test_fit__of_kl_from_a_crisp_start_escapes_it():
+    labels, truth = planted(noise=0.1)
+    crisp = np.eye(3)[(truth + (np.arange(60) % 5 == 0)) % 3]
+    model = PCC(3, divergence="kl", pairs="dense", init=crisp).fit(labels)
+    assert np.isfinite(model.objective_)
+    assert adjusted_rand(truth, model.labels_) == 1
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+def test_fit__more_starts_are_never_worse(pairs):
+    labels, _ = planted(noise=0.5, n_objects=40)
+    asked = {"n_clusters": 5, "pairs": pairs, "random_state": 0}
+    init = "subsample" if pairs == "all" else "dirichlet"
+    few, many = (quiet(PCC(**asked, init=init, n_init=n), labels) for n in (1, 6))
+    assert many.objective_ <= few.objective_ + 1e-5 * abs(few.objective_)
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+@pytest.mark.parametrize(
+    ("init", "message"),
+    [
+        (np.full((59, 3), 1 / 3), r"init has shape \(59, 3\)"),
+        (np.full((60, 2), 1 / 2), r"needs \(60, 3\)"),
+        (np.full((60, 3), 1 / 2), "init row 0 sums to 1.5"),
+        (np.tile([1.5, -0.5, 0], (60, 1)), "is negative"),
+        (np.full((60, 3), np.nan), "init row 0"),
+        ([["a"] * 3] * 60, "init is no array of numbers"),
+        ([[1, 0], [1]], "init is no array of numbers"),
+        (None, r"init has shape \(\)"),
+        ("kmeans", "init='kmeans' is unknown"),
+    ],
+    ids=["rows", "columns", "sums", "negative", "nan", "text", "ragged", "none", "name"],
+)
+def test_fit__refuses_bad_starts(pairs, init, message):
+    with pytest.raises(InvalidInputError, match=message):
+        PCC(3, pairs=pairs, init=init).fit(planted()[0])
+
+
+# Objects that are known little
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+def test_fit__leaves_unlabeled_objects_out_and_says_so(pairs):
+    labels, _ = planted()
+    labels[[3, 17]] = -1
+    with pytest.warns(UnlabeledObjectsWarning, match="2 of 60 objects have no label"):
+        model = PCC(4, pairs=pairs, random_state=0).fit(labels)
+    assert np.flatnonzero(model.labels_ < 0).tolist() == [3, 17]
+    np.testing.assert_array_equal(model.memberships_[[3, 17]], np.float32(0.25))
+    rest = np.delete(labels, [3, 17], axis=0)
+    assert model.objective_ == pytest.approx(
+        pcc_objective(rest, np.delete(model.memberships_, [3, 17], axis=0), constant=pairs == "dense"),
+        rel=1e-5,
+    )
+
+
+def test_fit__refuses_an_ensemble_in_which_a_partition_labels_nobody():
+    with pytest.raises(InvalidInputError):
+        PCC(2).fit(np.full((5, 3), -1))
+
+
+def test_fit__labels_objects_that_no_sampled_pair_holds(tmp_path):
+    labels, _ = planted(n_objects=200, noise=0.1)
+    table = sample(labels, share=0.02, random_state=0)
+    isolated = np.flatnonzero(np.diff(table.indptr) == 0)
+    assert isolated.size
+    model = quiet(PCC(3, pairs=table, random_state=0), stored(labels, tmp_path / "e.zarr", 32))
+    assert (model.labels_ >= 0).all()
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, atol=1e-6)
+    everything, lonely = naive.all_pairs(labels), set(isolated.tolist())
+    for i in isolated:  # the best membership, given all objects that have pairs
+        pairs = [pair for pair in everything if len(lonely & set(pair[:2])) == 1 and i in pair[:2]]
+        A, b = naive.local_problem(pairs, model.memberships_.astype(np.float64), i)
+        gradient = A @ model.memberships_[i] - b
+        support = model.memberships_[i] > 0
+        assert gradient[support].max() - gradient.min() <= 1e-4 * np.abs(A).max()
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+def test_fit__of_an_object_alone_in_its_partitions(pairs):
+    labels, _ = planted(n_objects=20, n_partitions=6)
+    lonely = np.full((20, 2), -1)
+    lonely[7] = 0
+    labels[7] = -1
+    model = PCC(3, pairs=pairs, random_state=0).fit(np.hstack([labels, lonely]))
+    assert np.isfinite(model.memberships_).all()
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, atol=1e-6)
+    assert model.labels_[7] >= 0
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+def test_fit__of_one_cluster_puts_everything_in_it(pairs):
+    labels, _ = planted(n_objects=10)
+    model = PCC(1, pairs=pairs, random_state=0).fit(labels)
+    assert model.memberships_.tolist() == [[1.0]] * 10
+    assert model.labels_.tolist() == [0] * 10
+    assert model.objective_ == pytest.approx(
+        pcc_objective(labels, model.memberships_, constant=pairs == "dense"), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense"])
+def test_fit__of_a_single_object(pairs):
+    model = PCC(1, pairs=pairs, random_state=0).fit([[0, 1, 0]])
+    assert model.labels_.tolist() == [0]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"n_clusters": 61}, "n_clusters=61 but there are n_objects=60; ask for at most 60"),
+        ({"n_clusters": 0}, "n_clusters=0 is out of range"),
+        ({"n_clusters": 2.5}, "n_clusters=2.5 is out of range"),
+        ({"solver": "heap"}, "solver='heap' does not go with pairs='all'"),
+        ({"solver": "all", "pairs": "dense"}, "solver='all' does not go with pairs='dense'"),
+        ({"solver": "newton"}, "solver='newton' is unknown"),
+        ({"divergence": "l3"}, "divergence='l3' is unknown"),
+        ({"init": "subsample", "pairs": "dense"}, "init='subsample' goes with pairs='all'"),
+        ({"tol": -1}, "tol=-1 is out of range"),
+        ({"tol": float("nan")}, "tol=nan is out of range"),
+        ({"max_iter": 0}, "max_iter=0 is out of range"),
+        ({"n_init": 0}, "n_init=0 is out of range"),
+        ({"n_init": 2, "init": "dirichlet"}, "n_init=2 with pairs='all', init='dirichlet': one start; use"),
+        ({"n_init": 2, "init": np.full((60, 3), 1 / 3)}, "n_init=2 with init= as memberships: one start"),
+        ({"n_init": 2, "solver": "blocked", "pairs": 0.5, "init": "uniform"}, "init='uniform': one start"),
+        ({"random_state": -1}, "random_state=-1 is negative"),
+        ({"client": "mpi"}, "client='mpi' names no engine"),
+        ({"memory": "lots"}, "memory='lots' is not a size"),
+    ],
+    ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
+)
+def test_fit__refuses_parameters_in_one_line(asked, message):
+    with pytest.raises(InvalidInputError, match=message) as refusal:
+        PCC(**{"n_clusters": 3, **asked}).fit(planted()[0])
+    assert "\n" not in str(refusal.value)
+
+
+def test_fit__from_random_memberships_has_one_start_but_may_look_for_information_by_many():
+    labels = planted()[0]
+    asked = {"n_clusters": 3, "init": "dirichlet", "n_init": 2, "random_state": 0}
+    with pytest.raises(InvalidInputError, match="n_init=2 with pairs='all', init='dirichlet': one start"):
+        PCC(**asked, weights=np.arange(1.0, labels.shape[1] + 1)).fit(labels)
+    assert quiet(PCC(**asked, weights="information"), labels).n_clusters_ > 0
+
+
+def test_fit__refuses_pairs_of_other_objects(tmp_path):
+    table = PairTable.from_arrays([0], [1], [1], [2], n_objects=5)
+    with pytest.raises(InvalidInputError, match="pairs are of n_objects=5 but the ensemble has n_objects=60"):
+        PCC(3, pairs=table).fit(planted()[0])
+    table.save(tmp_path / "pairs.zarr")
+    with pytest.raises(InvalidInputError, match="pairs are of n_objects=5"):
+        PCC(3, pairs=tmp_path / "pairs.zarr").fit(planted()[0])
+
+
+@pytest.mark.parametrize("pairs", ["all", "dense", 0.5])
+def test_fit__refuses_a_budget_that_cannot_hold_the_work(pairs):
+    with pytest.raises(MemoryBudgetError, match=r"PCC needs .* over memory=1 kB; raise it to") as refusal:
+        PCC(3, pairs=pairs, memory="1kB").fit(planted()[0])
+    assert "\n" not in str(refusal.value)
+
+
+def test_fit__reads_pairs_from_a_store(tmp_path):
+    labels, _ = planted()
+    table = sample(labels, share=0.5, random_state=0)
+    table.save(tmp_path / "pairs.zarr")
+    first, second = (
+        quiet(PCC(3, pairs=pairs, random_state=0), labels) for pairs in (table, str(tmp_path / "pairs.zarr"))
+    )
+    np.testing.assert_array_equal(first.memberships_, second.memberships_)
+
+
+def test_fit__of_listed_pairs_is_stored_as_it_is(tmp_path):
+    labels, _ = planted()
+    expected = PCC(3, pairs="dense", random_state=0).fit(labels)
+    PCC(3, pairs="dense", random_state=0, out=tmp_path / "consensus.zarr").fit(labels)
+    found = Consensus.open(tmp_path / "consensus.zarr")
+    np.testing.assert_array_equal(found.memberships, expected.memberships_)
+    np.testing.assert_array_equal(found.labels, expected.labels_)
+    assert found.history["step"] == expected.history_["step"]
+
+
+@pytest.mark.parametrize("pairs", [True, None, [1], float("nan"), 0.0, 1.5, -0.1])
+def test_fit__refuses_pairs_of_a_wrong_kind_in_one_line(pairs: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"use 'all', 'dense', a share"):
+        PCC(2, pairs=pairs).fit([[0, 1], [0, 0], [1, 1]])
+
+
+def test_fit__refuses_a_generator_that_is_not_finite_at_the_edges() -> None:
+    with pytest.raises(InvalidInputError, match="not finite for shares of 0 or 1"):
+        PCC(2, pairs="dense", divergence=Divergence(lambda x: x * np.log(x))).fit([[0, 1], [0, 0], [1, 1]])

@@ -1,0 +1,409 @@
+"""PCC with partitions of different weight: like copies of partitions, and as their information tells."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import mutual_info_score
+
+from bigcons import PCC, Ensemble
+from bigcons.coassociation.factorized import Weights, add_states, state_of_block
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.methods.pcc.all_pairs import (
+    add_changes,
+    add_courses,
+    apply_change,
+    apply_part,
+    course_of_block,
+    line_search,
+    place_block,
+    rise,
+    update_block,
+)
+from bigcons.methods.pcc.weights import entropy_weights, information_weights
+from bigcons.metrics import adjusted_rand, pcc_objective
+from tests.naive import pcc as naive
+from tests.naive import simplex as naive_simplex
+from tests.support.strategies import label_matrices
+
+CLOSE = {"rel": 1e-9, "abs": 1e-9}
+ROUNDED = {"rel": 1e-5, "abs": 1e-5}  # memberships are float32
+MOVE_ALL = -1.0
+
+
+@st.composite
+def problems(draw, whole=False):
+    """Draw labels with gaps, where base clusters begin, float32 memberships, and weights of partitions."""
+    ensemble = Ensemble.from_labels(draw(label_matrices(min_objects=3, max_objects=12)))
+    labels = ensemble.read(0, ensemble.n_objects)
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    K = draw(st.integers(1, 4))
+    Y = rng.dirichlet(np.ones(K), len(labels)) * (rng.random((len(labels), K)) < 0.8)
+    Y[~Y.any(axis=1), 0] = 1
+    Y = (Y / Y.sum(axis=1, keepdims=True)).astype(np.float32)
+    M = labels.shape[1]
+    weights = rng.integers(1, 5, M) if whole else rng.uniform(0.1, 3.0, M)
+    weights *= rng.random(M) < 0.8
+    weights[rng.integers(M)] += not weights.any()
+    return labels, ensemble.offsets, Y, weights.astype(float)
+
+
+def copied(labels, weights):
+    """Return labels and offsets in which each partition is there as many times as its weight says."""
+    ensemble = Ensemble.from_labels(np.repeat(labels, weights.astype(int), axis=1))
+    return ensemble.read(0, ensemble.n_objects), ensemble.offsets
+
+
+def planted(n_objects=300, n_good=8, n_bad=16, missing=0.3, seed=0, n_classes=3):
+    """Return labels of a few good partitions and many poor ones, and the truth."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(n_classes, size=n_objects)
+    noise = np.repeat([0.15, 0.85], [n_good, n_bad])
+    labels = np.where(
+        rng.random((n_objects, noise.size)) < noise,
+        rng.integers(n_classes, size=(n_objects, noise.size)),
+        truth[:, None],
+    )
+    labels[rng.random(labels.shape) < missing] = -1
+    labels[(labels < 0).all(axis=1), 0] = 0
+    return labels, truth
+
+
+def quiet(model, x, **others):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(x, **others)
+
+
+# One pass
+
+
+@given(problems())
+def test_state__objective_equals_brute_force_over_weighted_pairs(problem):
+    labels, offsets, Y, weights = problem
+    pairs = naive.all_pairs(labels, weights)
+    expected = naive.objective(pairs, Y.astype(np.float64)) - naive.constant(pairs)
+    assert state_of_block(labels, offsets, Y, Weights.of(weights, offsets)).objective == pytest.approx(
+        expected, **CLOSE
+    )
+    assert pcc_objective(labels, Y, weights=weights, constant=False) == pytest.approx(expected, **CLOSE)
+
+
+@given(problems(whole=True))
+def test_update_block__by_whole_weights_equals_copies_of_partitions(problem):
+    labels, offsets, Y, weights = problem
+    many, many_offsets = copied(labels, weights)
+    state = state_of_block(labels, offsets, Y, Weights.of(weights, offsets))
+    expected = state_of_block(many, many_offsets, Y)
+    assert state.objective == pytest.approx(expected.objective, **CLOSE)
+    for _ in range(3):
+        updated, same = np.empty_like(Y), np.empty_like(Y)
+        change = update_block(state, labels, offsets, Y, updated, MOVE_ALL)
+        copies = update_block(expected, many, many_offsets, Y, same, MOVE_ALL)
+        assert change.gap == pytest.approx(copies.gap, **CLOSE)
+        assert change.promised == pytest.approx(copies.promised, rel=1e-4, abs=1e-4)
+        pairs = naive.all_pairs(many)
+        assert naive.objective(pairs, updated.astype(np.float64)) == pytest.approx(
+            naive.objective(pairs, same.astype(np.float64)), **ROUNDED
+        )
+        Y = updated
+        state, expected = apply_change(state, change), state_of_block(many, many_offsets, Y)
+        assert state.objective == pytest.approx(expected.objective, **CLOSE)
+
+
+@given(problems())
+def test_update_block__of_one_object_finds_its_weighted_minimum(problem):
+    labels, offsets, Y, weights = problem
+    pairs, state = (
+        naive.all_pairs(labels, weights),
+        state_of_block(labels, offsets, Y, Weights.of(weights, offsets)),
+    )
+    gaps = naive.kkt_gaps(pairs, Y.astype(np.float64))
+    for i in np.flatnonzero((labels >= 0).any(axis=1)):
+        row, updated = slice(i, i + 1), np.empty((1, Y.shape[1]), np.float32)
+        change = update_block(state, labels[row], offsets, Y[row], updated, MOVE_ALL)
+        assert change.gap == pytest.approx(gaps[i], **CLOSE)
+        A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
+        best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
+        found = naive_simplex.objective(A, b, updated[0].astype(np.float64))
+        assert found == pytest.approx(best, **ROUNDED)
+
+
+@given(problems(), st.integers(1, 4))
+def test_passes__of_many_blocks_count_weights_everywhere(problem, rows):
+    labels, offsets, Y, weights = problem
+    counted = Weights.of(weights, offsets)
+    state = state_of_block(labels, offsets, Y, counted)
+    updated, change, course = np.empty_like(Y), None, None
+    for start in range(0, len(labels), rows):
+        block = slice(start, start + rows)
+        part = update_block(state, labels[block], offsets, Y[block], updated[block], MOVE_ALL)
+        change = part if change is None else add_changes(change, part)
+    for start in range(0, len(labels), rows):
+        block = slice(start, start + rows)
+        along = course_of_block(state, labels[block], offsets, Y[block], updated[block])
+        course = along if course is None else add_courses(course, along)
+    pairs = naive.all_pairs(labels, weights)
+
+    def gain(step):
+        there = Y + step * (updated.astype(np.float64) - Y)
+        return naive.objective(pairs, there) - naive.objective(pairs, Y.astype(np.float64))
+
+    scale = 1e-9 * (1 + naive.objective(pairs, Y.astype(np.float64)))
+    length, found = line_search(state, change, course)
+    assert rise(state, change) == pytest.approx(gain(1.0), rel=1e-9, abs=scale)
+    assert found == pytest.approx(gain(length), rel=1e-6, abs=scale)
+    left_out = naive.constant(pairs)
+    there = Y + 0.5 * (updated.astype(np.float64) - Y)
+    assert apply_part(state, change, course, 0.5).objective == pytest.approx(
+        naive.objective(pairs, there) - left_out, **CLOSE
+    )
+
+
+@given(problems())
+def test_place_block__gives_new_objects_their_best_weighted_membership(problem):
+    labels, offsets, Y, weights = problem
+    counted = Weights.of(weights, offsets)
+    known = state_of_block(labels[1:], offsets, np.ascontiguousarray(Y[1:]), counted)
+    placed = np.empty((1, Y.shape[1]), np.float32)
+    own = place_block(known, labels[:1], offsets, placed)
+    assert own.squares == pytest.approx(state_of_block(labels[:1], offsets, placed, counted).squares, **CLOSE)
+    whole = add_states(own, known)
+    assert whole.objective == pytest.approx(
+        pcc_objective(labels, np.concatenate([placed, Y[1:]]), weights=weights, constant=False), **CLOSE
+    )
+    A, b = naive.local_problem(naive.all_pairs(labels, weights), Y.astype(np.float64), 0)
+    best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
+    if (labels[0] >= 0).any():
+        found = naive_simplex.objective(A, b, placed[0].astype(np.float64))
+        assert found == pytest.approx(best, **ROUNDED)
+
+
+# Whole solves
+
+
+def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there():
+    labels, _ = planted()
+    weights = np.random.default_rng(1).integers(0, 3, labels.shape[1]).astype(float)
+    counts = weights > 0
+    labels[:5, counts], labels[:5, ~counts] = -1, 1  # what counts says nothing of these
+    asked = {"n_clusters": 3, "random_state": 0, "tol": 1e-5}
+    with pytest.warns(UnlabeledObjectsWarning, match="5 of 300 objects have no label"):
+        model = quiet(PCC(**asked, weights=weights), labels)
+    with pytest.warns(UnlabeledObjectsWarning, match="5 of 300 objects have no label"):
+        expected = quiet(PCC(**asked, weights=weights[counts]), labels[:, counts])
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    assert (model.labels_[:6] == -1).tolist() == [True] * 5 + [False]
+    np.testing.assert_allclose(model.memberships_, expected.memberships_, atol=1e-6)
+    assert model.objective_ == pytest.approx(expected.objective_, **CLOSE)
+    np.testing.assert_array_equal(model.predict(labels), expected.predict(labels[:, counts]))
+    np.testing.assert_allclose(
+        model.predict_proba(labels), expected.predict_proba(labels[:, counts]), atol=1e-6
+    )
+
+
+def test_fit__by_whole_weights_equals_copies_of_partitions():
+    labels, _ = planted()
+    weights = np.random.default_rng(1).integers(1, 4, labels.shape[1])
+    start = np.random.default_rng(0).dirichlet(np.ones(3), len(labels))
+    asked = {"n_clusters": 3, "init": start, "tol": 1e-6, "max_iter": 5000}
+    model = PCC(**asked, weights=weights).fit(labels)
+    expected = PCC(**asked).fit(np.repeat(labels, weights, axis=1))
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    np.testing.assert_allclose(model.memberships_, expected.memberships_, atol=1e-4)
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+    assert model.gap_ <= 1e-6
+    np.testing.assert_array_equal(model.weights_, weights)
+
+
+def test_fit__by_ones_has_the_bits_of_no_weights():
+    labels, _ = planted()
+    plain, ones = (quiet(PCC(3, weights=w, random_state=0), labels) for w in (None, np.ones(labels.shape[1])))
+    np.testing.assert_array_equal(ones.memberships_, plain.memberships_)
+    assert ones.history_["objective"] == plain.history_["objective"]
+    assert plain.weights_.tolist() == ones.weights_.tolist() == [1.0] * labels.shape[1]
+
+
+def test_fit__does_not_depend_on_the_scale_of_the_weights():
+    labels, _ = planted()
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, labels.shape[1])
+    model, scaled = (quiet(PCC(3, weights=c * weights, random_state=0), labels) for c in (1.0, 2.0**-40))
+    np.testing.assert_array_equal(scaled.memberships_, model.memberships_)
+    assert scaled.gap_ == pytest.approx(model.gap_, rel=1e-12)
+    assert scaled.objective_ == pytest.approx(2.0**-40 * model.objective_, rel=1e-12)
+
+
+def test_fit__reports_the_weighted_gap_and_objective_of_what_it_returns(tmp_path):
+    labels, _ = planted()
+    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=16)
+    model = PCC(3, weights="information", init="dirichlet", max_iter=500, random_state=0).fit(ensemble)
+    objective = np.array(model.history_["objective"])
+    assert (np.diff(objective) <= 1e-7 * np.abs(objective[0])).all()
+    expected = pcc_objective(labels, model.memberships_, weights=model.weights_, constant=False)
+    assert model.objective_ == pytest.approx(expected, rel=1e-6)
+    pairs = naive.all_pairs(labels, model.weights_)
+    gap = naive.kkt_gaps(pairs, model.memberships_.astype(np.float64)).max()
+    assert model.gap_ == pytest.approx(gap / naive.mean_weight(pairs, len(labels)), abs=2e-5)
+
+
+@pytest.mark.parametrize("weights", ["entropy", "information", "given"])
+def test_fit__with_weights_has_the_same_bits_on_any_engine_and_when_resumed(tmp_path, weights, monkeypatch):
+    labels, _ = planted(n_objects=2500)
+    if weights == "given":
+        weights = np.random.default_rng(0).uniform(0.2, 2.0, labels.shape[1])
+    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=256)
+
+    def fit(**others):
+        asked = {"n_clusters": 4, "weights": weights, "random_state": 3, "max_iter": 6, "tol": 0.0}
+        return quiet(PCC(**{**asked, **others}), ensemble)
+
+    expected = fit(client="serial")
+    out = tmp_path / "c.zarr"
+    with monkeypatch.context() as patch:
+        patch.setattr("bigcons.storage.checkpoint.FileBlocks.write", _stopping_at(25))
+        with pytest.raises(KeyboardInterrupt):
+            fit(out=out)
+    with pytest.raises(InvalidInputError, match="other weights"):
+        fit(out=out, resume=True, weights=np.arange(1.0, labels.shape[1] + 1))
+    for model in (fit(client=ThreadsEngine(3)), fit(out=out, resume=True)):
+        np.testing.assert_array_equal(model.memberships_, expected.memberships_)
+        np.testing.assert_array_equal(model.weights_, expected.weights_)
+        assert model.history_["objective"] == expected.history_["objective"]
+        np.testing.assert_array_equal(model.predict(labels[:99]), expected.predict(labels[:99]))
+
+
+def _stopping_at(number):
+    """Return a way to write blocks that is interrupted at a certain write."""
+    from bigcons.storage.checkpoint import FileBlocks
+
+    write, calls = FileBlocks.write, [0]
+
+    def stopping(*arguments):
+        calls[0] += 1
+        if calls[0] == number:
+            raise KeyboardInterrupt
+        write(*arguments)
+
+    return stopping
+
+
+def test_predict__weighs_the_labels_of_new_objects():
+    labels, truth = planted(n_objects=600)
+    weights = np.repeat([1.0, 1e-6], [8, 16])
+    model = quiet(PCC(3, weights=weights, random_state=0), labels[:400])
+    without = labels[400:].copy()
+    without[20:, 8:] = -1  # a partition needs some label
+    known = 20 + np.flatnonzero((without[20:] >= 0).any(axis=1))
+    placed, expected = model.predict_proba(labels[400:]), model.predict_proba(without)
+    np.testing.assert_allclose(placed[known], expected[known], atol=1e-3)
+    assert adjusted_rand(truth[400:], model.predict(labels[400:])) > 0.8
+
+
+# Information
+
+
+def test_information_weights__are_the_mutual_information_with_a_crisp_consensus():
+    labels, truth = planted(missing=0.4)
+    ensemble = Ensemble.from_labels(labels)
+    labels, offsets = ensemble.read(0, len(labels)), ensemble.offsets
+    state = state_of_block(labels, offsets, np.eye(3, dtype=np.float32)[truth])
+    found = information_weights(state, offsets).partitions
+    seen = labels >= 0
+    expected = np.array(
+        [mutual_info_score(truth[s], column[s]) for column, s in zip(labels.T, seen.T, strict=True)]
+    )
+    np.testing.assert_allclose(found, expected / expected.mean(), rtol=1e-9)
+    assert found.mean() == pytest.approx(1)
+
+
+def test_information_weights__of_partitions_that_tell_nothing_are_small_but_not_zero():
+    labels = np.column_stack([np.arange(40) % 2, np.zeros(40, int)])
+    offsets = np.array([0, 2, 3])
+    state = state_of_block(labels, offsets, np.eye(2, dtype=np.float32)[labels[:, 0]])
+    weights = information_weights(state, offsets).partitions
+    assert 0 < weights[1] < 1e-2 < 1 < weights[0]
+    nothing = state_of_block(labels, offsets, np.full((40, 2), 0.5, np.float32))
+    assert information_weights(nothing, offsets).partitions.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fit__by_information_trusts_good_partitions(seed):
+    labels, truth = planted(seed=seed)
+    informed = quiet(PCC(3, weights="information", random_state=0), labels)
+    assert informed.weights_[:8].min() > 3 * informed.weights_[8:].max()
+    assert adjusted_rand(truth, informed.labels_) > 0.9
+
+
+# Entropy
+
+
+def test_entropy_weights__are_the_entropies_of_the_labels():
+    labels, _ = planted(missing=0.4)
+    offsets = np.arange(0, 100, 4)[: labels.shape[1] + 1]
+    found = entropy_weights(labels, offsets).partitions
+    expected = np.array([scipy.stats.entropy(np.unique(c[c >= 0], return_counts=True)[1]) for c in labels.T])
+    np.testing.assert_allclose(found, expected / expected.mean(), rtol=1e-9)
+
+
+def test_entropy_weights__of_partitions_that_tell_nothing_are_small_but_not_zero():
+    labels = np.column_stack([np.arange(40) % 2, np.zeros(40, int), np.full(40, -1)])
+    weights = entropy_weights(labels, np.array([0, 2, 3, 3])).partitions
+    assert 0 < weights[1] == weights[2] < 1e-2 < 1 < weights[0]
+    assert entropy_weights(labels[:, 1:], np.array([0, 1, 1])).partitions.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("weights", ["entropy", "information"])
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_fit__by_what_partitions_tell_finds_more_of_planted_classes(missing, weights):
+    ensemble, truth = planted_ensemble(4000, 100, missing=missing, random_state=0)
+    asked = {"n_clusters": 6, "n_init": 4, "max_iter": 20, "random_state": 0}
+    plain, weighted = (quiet(PCC(**asked, weights=w), ensemble) for w in (None, weights))
+    assert adjusted_rand(truth, weighted.labels_) > adjusted_rand(truth, plain.labels_) + 0.003
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"weights": [1.0, 2.0]}, r"weights has shape \(2,\) but there are n_partitions=24"),
+        ({"weights": 3.0}, r"weights has shape \(\)"),
+        ({"weights": "worth"}, "weights='worth' is unknown; use 'entropy', 'information'"),
+        ({"weights": ["a"] * 24}, "weights is no array of numbers"),
+        ({"weights": [[1], [1, 2]]}, "weights is no array of numbers"),
+        ({"weights": [1.0] * 23 + [-1.0]}, r"weights\[23\]=-1 is out of range; use finite numbers >= 0"),
+        ({"weights": [0.0] * 24}, "weights are all 0; give at least one"),
+        ({"weights": [float("nan")] * 24}, r"weights\[0\]=nan is out of range"),
+        ({"weights": "information", "divergence": "kl"}, "go with pairs='all' and divergence='l2'"),
+        ({"weights": "entropy", "pairs": "dense"}, "go with pairs='all' and divergence='l2'"),
+        ({"weights": [1.0] * 24, "pairs": 0.1}, "go with pairs='all' and divergence='l2'"),
+    ],
+)
+def test_fit__refuses_weights_in_one_line(asked, message):
+    with pytest.raises(InvalidInputError, match=message) as refusal:
+        PCC(3, **asked).fit(planted()[0])
+    assert "\n" not in str(refusal.value)
+
+
+def test_pcc_objective__takes_weights_only_where_it_counts_them():
+    labels, truth = planted()
+    Y = np.eye(3)[truth]
+    with pytest.raises(InvalidInputError, match="they go with pairs='all', constant=False"):
+        pcc_objective(labels, Y, weights=np.ones(24))
+    with pytest.raises(InvalidInputError, match="n_partitions=24"):
+        pcc_objective(labels, Y, weights=np.ones(3), constant=False)
+
+
+def test_information_weights__of_a_cluster_that_lost_all_its_objects_are_finite():
+    offsets = np.array([0, 2, 4])
+    labels = np.tile([[0, 0], [1, 1]], (10, 1)).astype(np.int32)
+    memberships = np.eye(3, dtype=np.float32)[labels[:, 0]]
+    state = state_of_block(labels, offsets, memberships)
+    emptied = state._replace(S=np.where(state.S == 0.0, -1e-17, state.S))  # sums of changes leave this
+    assert information_weights(emptied, offsets).partitions.tolist() == [1.0, 1.0]

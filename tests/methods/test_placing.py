@@ -1,0 +1,72 @@
+"""Objects without pairs: placed by the divergence of the model, given all that have some."""
+
+import numpy as np
+import pytest
+
+from bigcons import PCC, Ensemble
+from bigcons.coassociation import sample
+from bigcons.datasets import planted_ensemble
+from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
+from bigcons.methods.pcc.solution import Solution
+from bigcons.storage.checkpoint import MemoryBlocks
+from tests.naive import pcc as naive
+
+pytestmark = pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning")
+
+N, K = 160, 3
+COSTS = {"l2": naive.l2, "kl": naive.kl}
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory):
+    """Return an ensemble in five blocks, the objects that a sampled table leaves out, and a solution."""
+    labels = planted_ensemble(N, 12, missing=0.3, random_state=0)[0].read(0, N)
+    path = tmp_path_factory.mktemp("placing") / "e.zarr"
+    ensemble = Ensemble.from_labels(labels).save(path, chunk_rows=32)
+    isolated = isolated_objects(sample(ensemble, per_object=2, random_state=0))
+    assert 5 < isolated.size < 50
+    memberships = PCC(K, divergence="kl", pairs="dense", random_state=0).fit(ensemble).memberships_.copy()
+    memberships[isolated] = 1 / K
+    return ensemble, isolated, Solution(memberships, 0.0, 0.0, True, 1, {}, [])
+
+
+def placed(solved, divergence, engine=None):
+    ensemble, isolated, solution = solved
+    arrays = MemoryBlocks()
+    found = place_isolated(ensemble, isolated, solution, divergence, 0, arrays, engine or SerialEngine())
+    return np.concatenate([found.read(block) for block in ensemble.blocks()])
+
+
+@pytest.mark.parametrize("divergence", COSTS)
+def test_place_isolated__is_best_by_its_own_divergence(solved, divergence):
+    ensemble, isolated, solution = solved
+    lonely = set(isolated.tolist())
+    pairs = [p for p in naive.all_pairs(ensemble.read(0, N)) if len(lonely & set(p[:2])) == 1]
+    cost = {
+        by: naive.objective(pairs, placed(solved, by).astype(np.float64), COSTS[divergence]) for by in COSTS
+    }
+    assert min(cost, key=cost.get) == divergence
+    kept = np.setdiff1d(np.arange(N), isolated)
+    np.testing.assert_array_equal(placed(solved, divergence)[kept], solution.memberships[kept])
+
+
+@pytest.mark.parametrize("divergence", COSTS)
+def test_place_isolated__has_the_same_bits_on_threads(solved, divergence):
+    expected = placed(solved, divergence)
+    np.testing.assert_array_equal(placed(solved, divergence, ThreadsEngine(3)), expected)
+
+
+@pytest.mark.parametrize("divergence", COSTS)
+def test_placing_of__does_not_look_at_what_is_left_out(solved, divergence):
+    ensemble, isolated, solution = solved
+    engine = SerialEngine()
+    memberships = solution.memberships.copy()
+    memberships[isolated] = np.eye(K)[0]
+    changed = solution._replace(memberships=memberships)
+    labels = ensemble.read(0, N)
+    found, expected = (
+        placing_of(ensemble, s, divergence, 0, engine, isolated).place(labels, ensemble.offsets)
+        for s in (changed, solution)
+    )
+    np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,276 @@
+"""IVC, IPVC, IPC, QMI, KCC and k-means on labels: every pass does what the plain references say."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.generate import noisy_copies
+from bigcons.methods import IPC, IPVC, IVC, KCC, QMI, LabelKMeans
+from bigcons.methods.qmi import EntropyUtility
+from bigcons.metrics import adjusted_rand, nmi
+from bigcons.solving.first_partition import first_partition
+from tests.naive import agreement
+from tests.naive import table_methods as naive
+from tests.support.strategies import label_matrices
+
+# objects 1 to 6 by partitions I to IV, of the example in the paper's section 3
+SIX = np.array([[1, 2, 2, 1], [1, 1, 1, 1], [1, 1, 2, 2], [2, 2, 1, 1], [2, 2, 2, 2], [1, 2, 2, 2]])
+
+METHODS = {
+    IVC: naive.ivc_cost,
+    IPVC: naive.ipvc_cost,
+    QMI: naive.qmi_cost,
+    KCC: naive.entropy_cost,
+}
+many = label_matrices(min_objects=4, max_objects=25, max_partitions=6)
+
+
+def quietly_fit(model, x, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+        return model.fit(x, **kwargs)
+
+
+def dense_codes(labels):
+    ensemble = Ensemble.from_labels(labels)
+    return ensemble.read(0, ensemble.n_objects)
+
+
+def assert_fixed_point(labels, model, cost, k):
+    """No object is strictly better off elsewhere."""
+    costs = naive.costs(labels.tolist(), model.labels_.tolist(), k, cost)
+    for own, cluster in zip(costs, model.labels_, strict=True):
+        if own is not None:
+            assert own[cluster] <= min(own) + 1e-9
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5))
+@settings(max_examples=40)
+def test_fit__ends_at_a_fixed_point_of_the_naive_rule(method, labels, k, seed):
+    model = quietly_fit(method(k, n_init=2, random_state=seed), labels)
+    if model.converged_:
+        assert_fixed_point(dense_codes(labels), model, METHODS[method], k)
+
+
+@given(
+    labels=many, k=st.integers(1, 4), seed=st.integers(0, 5), normalize=st.sampled_from(["observed", "all"])
+)
+@settings(max_examples=40)
+def test_ipc__ends_at_a_fixed_point_of_the_naive_rule(labels, k, seed, normalize):
+    model = quietly_fit(IPC(k, n_init=2, normalize=normalize, random_state=seed), labels)
+    if model.converged_:
+        cost = lambda row, members: naive.ipc_cost(row, members, normalize)  # noqa: E731
+        codes = dense_codes(labels)
+        costs = naive.costs(codes.tolist(), model.labels_.tolist(), k, cost)
+        for own, cluster in zip(costs, model.labels_, strict=True):
+            assert own is None or own[cluster] <= min(own) + 1e-6  # similarities are float32
+
+
+@pytest.mark.parametrize(("method", "sign"), [(IVC, -1), (QMI, 1), (KCC, -1), (LabelKMeans, -1)])
+@given(
+    labels=label_matrices(min_objects=6, max_objects=40, max_partitions=6, gaps=False), seed=st.integers(0, 9)
+)
+@settings(max_examples=30)
+def test_objective__never_gets_worse(method, sign, labels, seed):
+    # on 12,000 objects the passes go on from a sample, so that there are several
+    labels = np.tile(labels, (300, 1))
+    labels[np.random.default_rng(seed).random(labels.shape) < 0.4] = 0
+    model = quietly_fit(method(3, n_init=1, random_state=seed), labels)
+    objective = sign * np.array(model.history_["objective"])
+    assert (np.diff(objective) >= -1e-9 * np.abs(objective[:-1])).all()
+
+
+@given(labels=many, k=st.integers(1, 4))
+@settings(max_examples=40)
+def test_qmi__reports_the_utility(labels, k):
+    model = quietly_fit(QMI(k, n_init=1, random_state=0), labels)
+    expected = naive.category_utility(dense_codes(labels).tolist(), model.labels_.tolist(), k)
+    assert model.objective_ == pytest.approx(expected, abs=1e-9)
+
+
+@given(
+    labels=label_matrices(min_objects=4, max_objects=25, max_partitions=6, gaps=False), k=st.integers(2, 4)
+)
+@settings(max_examples=40)
+def test_qmi__utility_is_m_less_the_k_means_error_less_the_squared_shares(labels, k):
+    """Identity of methods 4.9: sum_j U = M - SSE/n - sum_jl p_j(l)^2 on complete ensembles."""
+    model = quietly_fit(QMI(k, n_init=1, random_state=0), labels)
+    n, M = labels.shape
+    onehot = np.concatenate([labels[:, [u]] == np.unique(labels[:, u]) for u in range(M)], axis=1).astype(
+        float
+    )
+    sse = sum(
+        ((onehot[model.labels_ == c] - onehot[model.labels_ == c].mean(axis=0)) ** 2).sum()
+        for c in np.unique(model.labels_)
+    )
+    assert model.objective_ == pytest.approx(M - sse / n - (onehot.mean(axis=0) ** 2).sum(), abs=1e-9)
+
+
+@given(labels=label_matrices(min_objects=4, max_objects=30, max_partitions=6, gaps=False),
+       k=st.integers(1, 4), seed=st.integers(0, 20))  # fmt: skip
+@settings(max_examples=60)
+def test_ipc__equals_ipvc_on_complete_ensembles(labels, k, seed):
+    ipvc = quietly_fit(IPVC(k, n_init=1, random_state=seed), labels)
+    for normalize in ("observed", "all"):
+        ipc = quietly_fit(IPC(k, n_init=1, normalize=normalize, random_state=seed), labels)
+        np.testing.assert_array_equal(ipc.labels_, ipvc.labels_)
+        n, M = labels.shape
+        assert ipvc.objective_ == pytest.approx(M * (n - ipc.objective_), abs=1e-6)
+
+
+def test_ipc__pair_by_pair_equals_the_fold_where_both_apply():
+    """c/N with one label missing from a partition that saw nobody else there."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 3, (60, 8))
+    observed = quietly_fit(IPC(3, random_state=0), labels)
+    hidden = np.concatenate([labels, np.full((60, 1), -1)], axis=1)
+    hidden[0, -1] = 0  # N of no pair of two objects changes, but for the object with itself
+    pairwise = quietly_fit(IPC(3, random_state=0), hidden)
+    assert adjusted_rand(observed.labels_, pairwise.labels_) == 1.0
+
+
+@pytest.mark.parametrize("method", [IVC, IPVC, IPC])
+def test_six_objects__base_partitions_and_the_truth_are_fixed_points(method):
+    """The example of Nguyen and Caruana: started at a base partition each method stays there."""
+    found = {tuple(quietly_fit(method(2, n_init=1, random_state=s), SIX).labels_) for s in range(20)}
+    bases = {tuple(np.unique(SIX[:, u], return_inverse=True)[1]) for u in range(4)}
+    relabeled = {tuple(1 - np.array(base)) for base in bases}
+    assert found <= bases | relabeled
+    truth = np.array([0, 0, 0, 1, 1, 1])
+    cost = {IVC: naive.ivc_cost, IPVC: naive.ipvc_cost}.get(
+        method, lambda row, members: naive.ipc_cost(row, members, "observed")
+    )
+    costs = naive.costs(SIX.tolist(), truth.tolist(), 2, cost)
+    assert all(own[k] <= min(own) for own, k in zip(costs, truth, strict=True))
+
+
+def test_kcc__with_the_category_utility_is_qmi():
+    ensemble, _ = planted_ensemble(800, 12, random_state=0)
+    qmi = quietly_fit(QMI(5, random_state=1), ensemble)
+    kcc = quietly_fit(KCC(5, utility="uc", random_state=1), ensemble)
+    np.testing.assert_array_equal(qmi.labels_, kcc.labels_)
+    assert qmi.objective_ == kcc.objective_
+
+
+def test_kcc__leaves_the_partition_that_it_starts_from():
+    """No noisy copy is as near the original as their consensus; a start sure of one would stay there."""
+    truth = np.arange(300) % 5
+    copies = noisy_copies(truth, n_partitions=6, noise=0.3, random_state=0)
+    model = quietly_fit(KCC(5, random_state=0), copies)
+    best = max(nmi(truth, copy) for copy in copies.read(0, 300).T)
+    assert nmi(truth, model.labels_) > best + 0.2
+
+
+@given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5))
+@settings(max_examples=40)
+def test_kcc__start_is_nine_tenths_a_partition_and_even_where_that_is_undecided(labels, k, seed):
+    labels = dense_codes(labels)
+    offsets = np.append(0, np.cumsum(labels.max(axis=0) + 1))
+    problem = EntropyUtility("KCC", offsets, k)
+    state, carried = problem.start(labels, seed, 0)
+    clusters = first_partition(labels, k, seed, 0)
+    believed = np.where(clusters[:, None] == np.arange(k), 0.9, 0.0)
+    believed += (1 - believed.sum(axis=1, keepdims=True)) / k
+    for u, first in enumerate(offsets[:-1]):
+        for label in range(offsets[u + 1] - first):
+            share = believed[labels[:, u] == label].sum(axis=0) / believed[labels[:, u] >= 0].sum(axis=0)
+            np.testing.assert_allclose(np.exp(state["table"][first + label, :k]), share, rtol=1e-9)
+    assert (carried == -1).all()
+
+
+def test_first_partition__starts_are_different_base_partitions_until_all_were_taken():
+    labels = np.random.default_rng(0).integers(0, 3, (60, 12)).astype(np.int32)
+    starts = {first_partition(labels, 3, 7, number).tobytes() for number in range(12)}
+    assert starts == {column.tobytes() for column in labels.T}
+    orders = [first_partition(labels, 3, seed, 0).tobytes() for seed in range(12)]
+    assert len(set(orders)) > 4
+
+
+@pytest.mark.peers
+def test_qmi__is_k_means_on_one_hot_labels():
+    from sklearn.cluster import KMeans
+
+    ensemble, _ = planted_ensemble(300, 10, missing=0.0, random_state=0)
+    labels = ensemble.read(0, 300)
+    onehot = np.concatenate([labels[:, [u]] == np.unique(labels[:, u]) for u in range(10)], axis=1)
+    model = quietly_fit(QMI(6, n_init=20, random_state=0), ensemble)
+    judge = KMeans(6, n_init=20, random_state=0).fit(onehot.astype(float))
+    best = 10 - judge.inertia_ / 300 - (onehot.mean(axis=0) ** 2).sum()
+    assert model.objective_ >= best - 1e-3 * best
+
+
+@pytest.mark.peers
+def test_label_kmeans__is_k_means_on_label_numbers():
+    from sklearn.cluster import KMeans
+
+    ensemble, _ = planted_ensemble(300, 10, missing=0.0, random_state=0)
+    labels = ensemble.read(0, 300).astype(float)
+    model = quietly_fit(LabelKMeans(6, n_init=20, random_state=0), ensemble)
+    judge = KMeans(6, n_init=20, random_state=0).fit(labels)
+    assert model.objective_ == pytest.approx(judge.inertia_, rel=1e-2)
+    centers = np.array([labels[model.labels_ == k].mean(axis=0) for k in range(6)])
+    own = ((labels - centers[model.labels_]) ** 2).sum()
+    assert model.objective_ == pytest.approx(own)
+
+
+def test_label_kmeans__on_coassociations_equals_scikit_learn_on_them():
+    from sklearn.cluster import KMeans
+
+    ensemble, truth = planted_ensemble(300, 20, missing=0.3, random_state=0)
+    model = quietly_fit(LabelKMeans(6, encode="coassoc", random_state=0), ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.7
+    labels = ensemble.read(0, 300).tolist()
+    counts = np.array([[agreement.counts(labels, i, j) for j in range(300)] for i in range(300)], float)
+    shares = counts[..., 0] / np.maximum(counts[..., 1], 1)
+    centers = np.array([shares[model.labels_ == k].mean(axis=0) for k in range(6)])
+    again = KMeans(6, init=centers, n_init=1).fit(shares)
+    assert adjusted_rand(again.labels_, model.labels_) == 1
+    assert again.inertia_ == pytest.approx(model.objective_, rel=1e-4)
+    with pytest.raises(InvalidInputError, match="keeps nothing to place new objects by"):
+        model.predict(ensemble)
+    with pytest.raises(MemoryBudgetError, match="use encode='onehot'"):
+        LabelKMeans(6, encode="coassoc", memory=1000).fit(ensemble)
+
+
+def test_label_kmeans__on_coassociations_gives_no_cluster_to_objects_without_labels():
+    labels = np.repeat([[0, 0, 0], [1, 1, 0], [1, 1, 1], [-1, -1, -1]], [5, 5, 5, 30], axis=0)
+    model = quietly_fit(LabelKMeans(3, encode="coassoc", random_state=0), labels)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand(np.repeat([0, 1, 2], 5), model.labels_[:15]) == 1
+    assert (model.labels_[15:] == -1).all()
+
+
+def test_label_kmeans__on_coassociations_takes_no_finalists():
+    with pytest.raises(InvalidInputError, match="n_finalists=2 with encode='coassoc'"):
+        LabelKMeans(2, encode="coassoc", n_finalists=2).fit([[0, 1], [1, 0]])
+
+
+def test_label_kmeans__refuses_missing_labels():
+    with pytest.raises(InvalidInputError, match="1 missing labels"):
+        LabelKMeans(2).fit([[0, 1], [1, -1], [1, 1]])
+
+
+def test_ipc__refuses_pairs_that_do_not_fit():
+    ensemble, _ = planted_ensemble(500, 5, random_state=0)
+    with pytest.raises(MemoryBudgetError, match="or use normalize='all' or the method ipvc"):
+        quietly_fit(IPC(3, memory=1000), ensemble)
+
+
+@pytest.mark.parametrize("method", [IVC, IPVC, QMI, KCC, IPC, LabelKMeans])
+def test_predict__gives_fitted_objects_their_labels(method):
+    ensemble, _ = planted_ensemble(2000, 20, missing=0.0, random_state=0)
+    model = quietly_fit(method(6, random_state=0), ensemble)
+    assert model.converged_
+    same = model.predict(ensemble) == model.labels_
+    # fitted objects stay where they are on a tie, which whole numbers of IVC are full of
+    assert same.mean() > 0.95 if method is IVC else same.all()
+    unseen = np.full((3, 20), 10_000)
+    assert (model.predict(unseen) == -1).all()

@@ -1,0 +1,112 @@
+"""Learning curves above chance, and the paired t-test."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+from sklearn.cluster import KMeans
+
+from bigcons.errors import InvalidInputError
+from bigcons.metrics import learning_curve, paired_t_test
+
+
+def test_learning_curve__draws_samples_of_labeled_objects():
+    truth = np.random.default_rng(0).integers(-1, 3, 200)
+    asked = []
+
+    def cluster(sample, seed):
+        asked.append((sample, seed))
+        return truth[sample]
+
+    scores = learning_curve(cluster, truth, [20, 100], n_repetitions=3, random_state=0)
+    assert scores.shape == (2, 3)
+    assert [len(sample) for sample, _ in asked] == [20] * 3 + [100] * 3
+    for sample, _ in asked:
+        assert (np.diff(sample) > 0).all()
+        assert (truth[sample] >= 0).all()
+    assert len({seed for _, seed in asked}) == 6
+    assert len({tuple(sample) for sample, _ in asked}) == 6
+
+
+def test_learning_curve__of_the_truth_is_1_less_chance_which_fades_with_size():
+    truth = np.random.default_rng(0).integers(0, 4, 5000)
+    scores = learning_curve(lambda sample, _: truth[sample], truth, [10, 100, 5000], random_state=0)
+    means = scores.mean(axis=1)
+    assert (scores <= 1).all()
+    assert means[0] < means[1] < means[2]
+    assert means[2] == pytest.approx(1, abs=0.01)
+    assert means[0] < 0.9
+
+
+@pytest.mark.parametrize("size", [10, 50, 400])
+def test_learning_curve__of_random_labels_is_about_0_at_any_size(size):
+    truth = np.random.default_rng(0).integers(0, 4, 400)
+
+    def guess(sample, seed):
+        return np.random.default_rng(seed).integers(0, 4, len(sample))
+
+    scores = learning_curve(guess, truth, [size], n_repetitions=200, random_state=1)
+    assert abs(scores.mean()) < 4 * scores.std() / math.sqrt(200) + 0.02
+
+
+def test_learning_curve__rises_for_k_means_and_repeats_with_its_seed():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 600)
+    points = rng.normal(size=(600, 2)) + 4 * np.array([[0, 0], [1, 0], [0, 1]])[truth]
+
+    def cluster(sample, seed):
+        return KMeans(3, n_init=3, random_state=seed).fit_predict(points[sample])
+
+    scores = learning_curve(cluster, truth, [12, 300], n_repetitions=5, random_state=3)
+    np.testing.assert_array_equal(
+        scores, learning_curve(cluster, truth, [12, 300], n_repetitions=5, random_state=3)
+    )
+    assert scores[1].mean() > scores[0].mean()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cluster", "message"),
+    [
+        ([5], lambda sample, _: sample, "sizes=5"),
+        ([0], lambda sample, _: sample, "sizes=0"),
+        ([2], lambda sample, _: [0], "1 labels for a sample of 2"),
+    ],
+)
+def test_learning_curve__refuses_in_one_line(sizes, cluster, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        learning_curve(cluster, [0, 1, 1, -1, 0], sizes)
+    assert "\n" not in str(caught.value)
+
+
+def test_paired_t_test__by_the_textbook():
+    a, b = np.array([0.61, 0.55, 0.58, 0.60]), np.array([0.66, 0.58, 0.66, 0.62])
+    found = paired_t_test(a, b)
+    differences = a - b
+    expected = differences.mean() / (differences.std(ddof=1) / 2)
+    assert found.mean_difference == pytest.approx(-0.045)
+    assert found.statistic == pytest.approx(expected)
+    assert found.p_value == pytest.approx(student.cdf(expected, df=3))
+    assert (found.sd_a, found.sd_b) == pytest.approx((a.std(ddof=1), b.std(ddof=1)))
+    assert found.p_value < 0.05
+
+
+def test_paired_t_test__is_one_sided():
+    a, b = [0.5, 0.6, 0.4, 0.5], [0.7, 0.7, 0.5, 0.8]
+    assert paired_t_test(a, b).p_value + paired_t_test(b, a).p_value == pytest.approx(1)
+    assert paired_t_test(a, b).p_value < 0.5 < paired_t_test(b, a).p_value
+
+
+def test_paired_t_test__of_differences_that_do_not_vary():
+    assert paired_t_test([1, 2], [1, 2])[-2:] == (0.0, 0.5)
+    assert paired_t_test([1, 2], [2, 3])[-2:] == (-math.inf, 0.0)
+    assert paired_t_test([2, 3], [1, 2])[-2:] == (math.inf, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [([1], [2]), ([1, 2], [1]), ([[1, 2]], [[1, 2]]), ([1, math.nan], [1, 2])]
+)
+def test_paired_t_test__refuses_in_one_line(a, b):
+    with pytest.raises(InvalidInputError, match="finite scores of the same") as caught:
+        paired_t_test(a, b)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,97 @@
+"""Every method that works out of core gives the same bits on one thread, on two, and on a Dask cluster."""
+
+import warnings
+
+import distributed
+import numpy as np
+import pytest
+from bigcons.methods.hypergraph import clusterer
+
+from bigcons import METHODS, Consensus, Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import ConvergenceWarning, UnlabeledObjectsWarning
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.methods import furthest, pass_clusterer
+
+N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 2400, 12, 500, 4
+UNLABELED = [5, 1500]
+
+# What every solve is asked for: a method and its parameters.
+SOLVES = {
+    **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
+    "bce finalists": ("bce", {"n_finalists": 2}),
+    "best": ("best", {"unlabeled": "nearest"}),
+    "cumulative adaptive": ("cumulative", {"variant": "acv"}),
+    "furthest": ("furthest", {"init": "sampled"}),
+    "furthest exact": ("furthest", {}),
+    "furthest random ties": ("furthest", {"ties": "random"}),
+    "gibbs blocks": ("bce-gibbs", {"sweeps": "blocks", "n_init": 2, "burn_in": 2, "n_samples": 2}),
+    "greedy annealed": ("greedy-anmi", {"temperature": 0.2, "n_annealed": 2}),
+    "ipc": ("ipc", {"normalize": "all"}),
+    "ipc observed": ("ipc", {}),
+    "kmeans": ("kmeans", {"encode": "onehot"}),
+    "mcla random ties": ("mcla", {"ties": "random"}),
+    "pcc kl": ("pcc", {"divergence": "kl"}),
+}
+
+# Those that would look at no more than all objects at once, if the samples they start on were not so small.
+PASSES = ("mixture", "qmi", "kcc", "ivc", "ipvc", "ipc", "kmeans", "bce", "cspa", "hgpa", "hbgf", "pcc")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    labels = planted_ensemble(N_OBJECTS, N_PARTITIONS, missing=0.4, random_state=4)[0].read(0, N_OBJECTS)
+    labels[UNLABELED] = -1
+    return Ensemble.from_labels(labels).save(
+        tmp_path_factory.mktemp("engines") / "ensemble.zarr", chunk_rows=CHUNK_ROWS
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _small_samples(monkeypatch):
+    """Let the starts see a part of the objects, so that there is something left for passes."""
+    monkeypatch.setattr(pass_clusterer, "SUBSAMPLE", 400)
+    monkeypatch.setattr(clusterer, "SAMPLE", 400)
+    monkeypatch.setattr(furthest, "SAMPLE_SIZE", 400)
+
+
+def fit(solve, stored, client, out=None):
+    name, parameters = SOLVES[solve]
+    few = {"n_init": 3, "max_iter": 20}
+    few = {key: value for key, value in few.items() if key in METHODS[name]().get_params()}
+    model = METHODS[name](K, random_state=3, client=client, **{**few, **parameters})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+        return model.fit(stored, out=out)
+
+
+def bits(model):
+    memberships = np.asarray(model.memberships_).tobytes() if model.info.soft else b""
+    history = {name: values for name, values in model.history_.items() if name != "seconds"}
+    starts = getattr(model, "start_objectives_", None)
+    return np.asarray(model.labels_).tobytes(), memberships, history, model.objective_, starts
+
+
+@pytest.mark.parametrize("solve", SOLVES)
+def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path):
+    assert len(stored.blocks()) == 5
+    model = fit(solve, stored, "serial")
+    expected = bits(model)
+    assert model.n_clusters_ > 1
+    assert np.flatnonzero(model.labels_ < 0).tolist() == UNLABELED
+    if solve in PASSES:
+        assert model.n_passes_ > 1
+    assert bits(fit(solve, stored, ThreadsEngine(2))) == expected
+    assert bits(fit(solve, stored, cluster)) == expected
+    assert bits(fit(solve, stored, cluster, out=tmp_path / "consensus.zarr")) == expected
+    assert Consensus.open(tmp_path / "consensus.zarr").labels.tobytes() == expected[0]

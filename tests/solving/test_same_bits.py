@@ -1,0 +1,131 @@
+"""One seed gives the same bits on any engine, with any number of workers, killed or not."""
+
+import os
+import signal
+
+import distributed
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from bigcons import PCC, Ensemble, PairTable
+from bigcons.coassociation.factorized import State
+from bigcons.execution.dask_engine import DaskEngine
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.memory import Block
+from tests.support.solves import N_OBJECTS, SOLVES, WEIGHTED, bits, parameters, store_data
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("same-bits")
+    store_data(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fit(folder):
+    """A function of a solve's name and an engine that returns the bits of the result."""
+
+    def fit(solve, client, out=None, **others):
+        model = PCC(**{**parameters(solve, folder), **others}, client=client)
+        return bits(model.fit(folder / "ensemble.zarr", out=out))
+
+    return fit
+
+
+@pytest.fixture(scope="module")
+def expected(fit):
+    """The bits of every solve on the serial engine."""
+    return {solve: fit(solve, "serial") for solve in (*SOLVES, *WEIGHTED)}
+
+
+# Every solve with two processes; with one what is different there, and costs a start of a process each time.
+ON_A_CLUSTER = [(1, "l2"), *((2, solve) for solve in SOLVES)]
+
+
+@pytest.fixture(scope="module")
+def client(request):
+    """A cluster of as many processes of one thread as the test says."""
+    with (
+        distributed.LocalCluster(
+            dashboard_address=":0", n_workers=request.param, threads_per_worker=1
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def test_data__have_several_blocks_and_gaps(folder):
+    ensemble = Ensemble.open(folder / "ensemble.zarr")
+    assert len(ensemble.blocks()) == 12
+    assert (ensemble.read(0, N_OBJECTS) == -1).any()
+    assert len(PairTable.open(folder / "pairs.zarr").blocks()) > 5
+
+
+@pytest.mark.parametrize("solve", [*SOLVES, *WEIGHTED])
+@pytest.mark.parametrize("n_workers", [1, 2, 5])
+def test_fit__threads_give_the_bits_of_serial(solve, fit, expected, n_workers):
+    assert fit(solve, ThreadsEngine(n_workers)) == expected[solve]
+
+
+@pytest.mark.parametrize("solve", SOLVES)
+def test_fit__threads_give_the_bits_of_serial_from_random_memberships(solve, fit):
+    random = {"init": "dirichlet", "n_init": 1}
+    assert fit(solve, ThreadsEngine(3), **random) == fit(solve, "serial", **random)
+
+
+@pytest.mark.parametrize(
+    ("client", "solve"), [*ON_A_CLUSTER, *((2, solve) for solve in WEIGHTED)], indirect=["client"]
+)
+def test_fit__dask_gives_the_bits_of_serial(solve, fit, expected, client, tmp_path):
+    assert fit(solve, client, out=tmp_path / "consensus.zarr") == expected[solve]
+
+
+@pytest.mark.parametrize("client", [2], indirect=True)
+def test_fit__dask_gives_the_bits_of_serial_in_memory_too(fit, expected, client):
+    assert fit("l2", client) == expected["l2"]
+
+
+class Killing(DaskEngine):
+    """Kills the worker of block 5 once, when what is before the passes is done."""
+
+    maps = 0
+
+    def __init__(self, client, folder):
+        super().__init__(client)
+        self.marker = folder / "killed"
+
+    def map(self, task, items):
+        self.maps += 1
+        marker, is_due = self.marker, self.maps > 5
+
+        def deadly(item):
+            result = task(item)
+            if is_due and isinstance(item, Block) and item.index == 5 and not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return super().map(deadly, items)
+
+
+@pytest.mark.parametrize(("client", "solve"), ON_A_CLUSTER, indirect=["client"])
+def test_fit__a_killed_worker_changes_no_bit(solve, fit, expected, client, tmp_path):
+    assert fit(solve, Killing(client, tmp_path)) == expected[solve]
+    assert (tmp_path / "killed").exists()
+
+
+def test_objective__does_not_depend_on_the_threads_of_blas():
+    rng = np.random.default_rng(0)
+    state = State(10, rng.random((1000, 16)), rng.random((100, 64)), 0.0, 0.0)
+    found = set()
+    for n_threads in (1, 2, 4):
+        with threadpool_limits(n_threads):
+            found.add(state.objective)
+    assert len(found) == 1

@@ -1,0 +1,198 @@
+"""Whole stores or none, manifests committed last, one writer at a time."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigcons.errors import (
+    CorruptStoreError,
+    StoreError,
+    StoreExistsError,
+    StoreLockedError,
+    StoreNotFoundError,
+)
+from bigcons.storage import manifest
+from bigcons.storage.locks import lock_path, writer_lock
+from tests.support.stores import names_in
+
+
+def make_store(path, value, overwrite=False):
+    with manifest.new_store(path, overwrite) as directory:
+        (directory / "data").write(str(value).encode())
+        manifest.commit(directory, "pairs", {"value": value})
+
+
+def test_new_store__appears_when_it_is_whole(tmp_path):
+    with manifest.new_store(tmp_path / "s") as directory:
+        assert not (tmp_path / "s").exists()
+        assert directory.path.parent == tmp_path
+        manifest.commit(directory, "pairs", {"value": 1})
+    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 1}
+    assert names_in(tmp_path) == ["s"]
+
+
+def test_new_store__replaces_in_one_step(tmp_path):
+    make_store(tmp_path / "s", 1)
+    with pytest.raises(StoreExistsError, match="pass overwrite=True"):
+        make_store(tmp_path / "s", 2)
+    make_store(tmp_path / "s", 2, overwrite=True)
+    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 2}
+    assert (tmp_path / "s/data").read_text() == "2"
+    assert names_in(tmp_path) == ["s"]
+
+
+def test_new_store__replaces_where_the_system_cannot_swap(tmp_path, monkeypatch):
+    monkeypatch.setattr(manifest, "_exchange", lambda a, b: False)
+    make_store(tmp_path / "s", 1)
+    make_store(tmp_path / "s", 2, overwrite=True)
+    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 2}
+    assert names_in(tmp_path) == ["s"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_new_store__leaves_nothing_after_a_failure(tmp_path, overwrite):
+    path = tmp_path / "s"
+    if overwrite:
+        make_store(path, 1)
+    with pytest.raises(ZeroDivisionError), manifest.new_store(path, overwrite):
+        raise ZeroDivisionError
+    assert names_in(tmp_path) == (["s"] if overwrite else [])
+    if overwrite:
+        assert manifest.load(path, "pairs").body == {"value": 1}
+
+
+def test_new_store__names_itself_where_a_file_may_not_grow_so_large(tmp_path):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(StoreError, match=r"beyond the size allowed.*/s; raise the limit"):
+            make_store(tmp_path / "s", "x" * (1 << 21))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not names_in(tmp_path)
+
+
+def test_new_store__needs_a_manifest(tmp_path):
+    with pytest.raises(StoreNotFoundError), manifest.new_store(tmp_path / "s"):
+        pass
+    assert not names_in(tmp_path)
+
+
+def test_new_store__clears_what_a_killed_writer_left(tmp_path):
+    (tmp_path / ".s.123.partial").mkdir()
+    (tmp_path / ".other.123.partial").mkdir()
+    make_store(tmp_path / "s", 1)
+    assert names_in(tmp_path) == [".other.123.partial", "s"]
+
+
+def test_commit__flushes_the_data_before_the_manifest_is_renamed(tmp_path, monkeypatch):
+    events = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (events.append(str(Path(f"/proc/self/fd/{fd}").readlink())), fsync(fd))
+    )
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels/chunk").write_text("data")
+    manifest.commit(tmp_path, "pairs", {})
+    assert set(events[: events.index("rename")]) >= {
+        str(tmp_path / "labels/chunk"),
+        str(tmp_path / "labels"),
+        str(tmp_path / "manifest.json.partial"),
+    }
+    assert events[-1] == str(tmp_path)
+
+
+def test_commit__takes_numpy_values(tmp_path):
+    manifest.commit(tmp_path, "pairs", {"a": np.int64(3), "b": np.arange(2), "c": tmp_path})
+    assert manifest.load(tmp_path, "pairs").body == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
+
+
+def test_load__tells_kinds_apart(tmp_path):
+    make_store(tmp_path / "s", 1)
+    with pytest.raises(StoreNotFoundError, match="is a table of pairs; an ensemble of partitions is needed"):
+        manifest.load(tmp_path / "s", "ensemble")
+
+
+def test_load__refuses_every_changed_byte(tmp_path):
+    make_store(tmp_path / "s", 1)
+    file = tmp_path / "s/manifest.json"
+    data = file.read_bytes()
+    meaning = json.loads(data)
+    for place in range(len(data)):
+        changed = data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
+        file.write_bytes(changed)
+        try:
+            same = json.loads(changed) == meaning
+        except ValueError:
+            same = False
+        if not same:
+            with pytest.raises(CorruptStoreError, match="damaged"):
+                manifest.load(tmp_path / "s", "pairs")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"kind": "pairs"}', "[" * 100_000, "\xff"])
+def test_load__refuses_what_is_no_manifest(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text, encoding="latin-1")
+    with pytest.raises(CorruptStoreError, match="damaged") as caught:
+        manifest.load(tmp_path, "pairs")
+    assert "\n" not in str(caught.value)
+
+
+def test_load__refuses_a_later_format(tmp_path, monkeypatch):
+    monkeypatch.setattr(manifest, "FORMAT_VERSION", 99)
+    make_store(tmp_path / "s", 1)
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="upgrade bigcons"):
+        manifest.load(tmp_path / "s", "pairs")
+
+
+def test_writer_lock__refuses_a_second_writer(tmp_path):
+    with writer_lock(tmp_path / "s"):
+        with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), writer_lock(tmp_path / "s"):
+            pass
+        with writer_lock(tmp_path / "other"):
+            pass
+    with writer_lock(tmp_path / "s"):
+        pass
+    assert not names_in(tmp_path)
+
+
+def test_writer_lock__ignores_the_file_of_a_dead_writer(tmp_path):
+    lock_path(tmp_path / "s").write_text("999999")
+    with writer_lock(tmp_path / "s"):
+        pass
+
+
+def test_writer_lock__that_cannot_be_made_names_the_store_not_the_hidden_file(tmp_path):
+    path = tmp_path / ("s" * 255)  # as long as a name may be, and that of the hidden file is longer
+    with pytest.raises(OSError, match="too long") as caught, writer_lock(path):
+        pass
+    assert caught.value.filename == str(path)
+
+
+def test_writer_lock__lets_one_thread_in_at_a_time(tmp_path):
+    inside, most, refused = 0, 0, 0
+
+    def work():
+        nonlocal inside, most, refused
+        for _ in range(50):
+            try:
+                with writer_lock(tmp_path / "s"):
+                    inside += 1
+                    most = max(most, inside)
+                    inside -= 1
+            except StoreLockedError:
+                refused += 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1

@@ -1,0 +1,573 @@
+"""Stores in a bucket, against a server of S3: the same results as on a disk, whole or not there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+
+from bigcons import PCC, Consensus, Ensemble, PairTable, coassociation, generate
+from bigcons.cli import main
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import (
+    CorruptStoreError,
+    InvalidInputError,
+    MissingDependencyError,
+    StoreError,
+    StoreExistsError,
+    StoreLockedError,
+    StoreNotFoundError,
+)
+from bigcons.storage import manifest, object_locks
+from bigcons.storage.locks import writer_lock
+from bigcons.storage.objects import object_place
+from bigcons.storage.places import place_of
+from bigcons.stores.ensemble import import_labels
+from bigcons.stores.features import open_features
+from tests.support.s3 import keys_below, s3_server
+from tests.support.stores import values_of
+
+FOLDER = r"data-[0-9a-f]{32}"
+SOLVE = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture
+def url(bucket):
+    """A place of this test's own."""
+    return f"{bucket}/test-{next(_numbers)}/some store.zarr"
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return planted_ensemble(5000, 30, random_state=2)[0]
+
+
+@pytest.fixture(scope="module")
+def stored(bucket, planted):
+    return planted.save(f"{bucket}/planted.zarr", chunk_rows=1024)
+
+
+@pytest.fixture(scope="module")
+def on_disk(planted, tmp_path_factory):
+    """The solve that all others are compared with."""
+    folder = tmp_path_factory.mktemp("solved")
+    planted.save(folder / "planted.zarr", chunk_rows=1024)
+    return PCC(**SOLVE, client="serial").fit(folder / "planted.zarr", out=folder / "consensus.zarr")
+
+
+def assert_same_solve(model, other):
+    np.testing.assert_array_equal(model.labels_, other.labels_)
+    np.testing.assert_array_equal(np.asarray(model.memberships_), np.asarray(other.memberships_))
+    assert model.history_["objective"] == other.history_["objective"]
+
+
+# Ensembles
+
+
+def test_ensemble__is_stored_and_read(url, planted):
+    saved = planted.save(url, chunk_rows=1024)
+    assert saved.path == url
+    for ensemble in (saved, Ensemble.open(url), pickle.loads(pickle.dumps(saved))):
+        np.testing.assert_array_equal(ensemble.read(1000, 3000), planted.read(1000, 3000))
+    assert saved.verify() == {"ok": True, "path": url, "n_objects": 5000, "n_chunks": 5}
+    assert values_of(saved) == values_of(planted)
+
+
+def test_ensemble__lies_below_its_own_url_only(bucket, url, planted):
+    parent = url.rpartition("/")[0]
+    planted.save(url, chunk_rows=1024)
+    keys = keys_below(parent)
+    assert "some store.zarr/manifest.json" in keys
+    others = [key for key in keys if key != "some store.zarr/manifest.json"]
+    assert all(re.fullmatch(rf"some store\.zarr/{FOLDER}/(zarr\.json|labels-1/.*)", key) for key in others)
+    assert "zarr.json" not in keys_below(bucket)
+
+
+def test_ensemble__is_replaced_once_the_new_one_is_whole(url, planted):
+    planted.save(url, chunk_rows=1024)
+    opened = Ensemble.open(url)
+    with pytest.raises(StoreExistsError, match="pass overwrite=True"):
+        planted.save(url)
+    before = keys_below(url)
+    new = np.arange(3000)[:, None] % [2, 3]
+    Ensemble.from_labels(new).save(url, overwrite=True)
+    np.testing.assert_array_equal(Ensemble.open(url).read(0, 3000), new)
+    assert set(before) & set(keys_below(url)) == {"manifest.json"}
+    with pytest.raises(StoreError, match="open it again"):
+        opened.read(0, 100)
+
+
+def test_new_store__that_fails_leaves_what_was_there(url, planted):
+    def fail():
+        with manifest.new_store(url, overwrite=True) as folder:
+            (folder / "chunk").write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert keys_below(url) == []
+    planted.save(url, chunk_rows=1024)
+    before = keys_below(url)
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert keys_below(url) == before
+
+
+def test_new_store__does_not_touch_what_is_no_store(url):
+    (place_of(url) / "notes.txt").write(b"mine")
+    for overwrite in (False, True):
+        with pytest.raises(StoreExistsError), manifest.new_store(url, overwrite):
+            pass
+    assert keys_below(url) == ["notes.txt"]
+
+
+def test_append__gives_what_it_gives_on_a_disk(url, tmp_path):
+    rng = np.random.default_rng(0)
+    first = rng.integers(-1, 6, (2500, 200))
+    steps = [
+        ("append_objects", rng.integers(-1, 6, (700, 200))),
+        ("append_objects", rng.integers(-1, 6, (10, 200))),
+        ("append_partitions", rng.integers(-1, 6, (3210, 70))),
+        ("append_objects", rng.integers(-1, 6, (1500, 270))),
+        ("append_partitions", rng.integers(-1, 300, (4710, 3))),  # another type: all is written anew
+        ("append_objects", rng.integers(-1, 6, (2000, 273))),
+    ]
+    stores = [Ensemble.from_labels(first).save(path, chunk_rows=512) for path in (url, tmp_path / "e")]
+    for action, labels in steps:
+        for store in stores:
+            getattr(Ensemble.open(store.path, "a"), action)(labels)
+        there, here = (Ensemble.open(store.path) for store in stores)
+        np.testing.assert_array_equal(there.read(0, there.n_objects), here.read(0, here.n_objects))
+        np.testing.assert_array_equal(there.n_clusters, here.n_clusters)
+        assert values_of(there) == values_of(here)
+        assert there.verify()["ok"]
+        assert there.dtype == here.dtype
+
+
+def test_append__writes_only_what_is_new(url):
+    labels = np.random.default_rng(0).integers(-1, 6, (4096, 20))
+    ensemble = Ensemble.open(Ensemble.from_labels(labels).save(url, chunk_rows=512).path, "a")
+    before = set(keys_below(url))
+    ensemble.append_objects(labels[:600])
+    chunks = [key for key in set(keys_below(url)) - before if "/c/" in key]
+    assert sorted(key.partition("/c/")[2] for key in chunks) == ["8/0", "9/0"]
+    assert before <= set(keys_below(url))
+    ensemble.append_objects(np.tile(np.arange(200)[:, None], 20))  # another type: all is written anew
+    assert before & set(keys_below(url)) == {"manifest.json"}
+    assert ensemble.verify()["ok"]
+
+
+def test_append__that_fails_leaves_the_store_as_it_was(url, planted):
+    ensemble = Ensemble.open(planted.save(url, chunk_rows=1024).path, "a")
+    before = keys_below(url)
+    with pytest.raises(InvalidInputError):
+        ensemble.append_objects(np.zeros((5, 3), int))
+    assert keys_below(url) == before
+
+
+def test_open__takes_a_store_that_was_copied_to_a_disk(url, tmp_path):
+    labels = np.random.default_rng(0).integers(-1, 6, (3000, 20))
+    Ensemble.open(Ensemble.from_labels(labels).save(url, chunk_rows=512).path, "a").append_objects(labels)
+    for key in keys_below(url):
+        target = tmp_path / "copy" / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((place_of(url) / key).read())
+    copy = Ensemble.open(tmp_path / "copy", "a")
+    np.testing.assert_array_equal(copy.read(0, 6000), np.vstack([labels, labels]))
+    assert copy.verify()["ok"]
+    with pytest.raises(InvalidInputError, match="copied from a bucket"):
+        copy.append_objects(labels)
+    assert Ensemble.open(tmp_path / "copy").verify()["ok"]
+
+
+def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
+    values = np.random.default_rng(0).integers(0, 5, (3000, 4))
+    array = zarr.create_array((place_of(url)).for_zarr(read_only=False), data=values, chunks=(700, 4))
+    assert array.shape == values.shape
+    np.testing.assert_array_equal(open_features(url).read(100, 2000), values[100:2000])
+    np.testing.assert_array_equal(import_labels(url, tmp_path / "e").read(0, 3000), values)
+    missing = url.replace("some", "no")
+    for read in (import_labels, lambda source, _: Ensemble.from_labels(source)):
+        with pytest.raises(StoreNotFoundError, match="does not exist"):
+            read(missing, tmp_path / "f")
+    with pytest.raises(InvalidInputError, match="copy it to a disk"):
+        open_features(f"{url}.csv")
+
+
+# Damage and hostility
+
+
+def chunk_of(url, row):
+    key = next(key for key in keys_below(url) if key.endswith(f"/c/{row}/0"))
+    return place_of(f"{url}/{key}")
+
+
+def test_read__finds_damage(url, planted):
+    ensemble = planted.save(url, chunk_rows=1024)
+    place = chunk_of(url, 2)
+    whole = place.read()
+    for content in (whole[:40], whole[:60] + bytes([whole[60] ^ 1]) + whole[61:], b"", None):
+        place.remove() if content is None else place.write(content)
+        for check in (lambda: ensemble.read(2048, 2050), ensemble.verify):
+            with pytest.raises(CorruptStoreError, match="rows 2048 to"):
+                check()
+    assert ensemble.read(0, 1024).shape == (1024, 30)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": "../planted.zarr"},
+        {"data": "data-" + "0" * 31 + "/"},
+        {"data": 3},
+        {"data": None},
+        {"shared": ["data-1/../../planted.zarr"]},
+        {"shared": "data"},
+        {"shared": [None]},
+    ],
+)
+def test_open__refuses_manifests_that_lead_out_of_the_store(url, planted, change):
+    planted.save(url, chunk_rows=1024)
+    place = place_of(url) / manifest.MANIFEST
+    content = json.loads(place.read()) | change
+    del content["checksum"]
+    content["checksum"] = manifest._checksum(content)
+    place.write(json.dumps(content).encode())
+    with pytest.raises(CorruptStoreError, match="outside of the store"):
+        Ensemble.open(url)
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [3, {}, {"generations": [1], "chunks": [[0]]}, {"generations": [], "chunks": [[1]] * 5},
+     {"generations": [], "chunks": [[-1]] * 5}, {"generations": ["../x"], "chunks": [[1]] * 5}],
+)  # fmt: skip
+def test_open__refuses_shared_chunks_that_do_not_add_up(url, planted, shared):
+    planted.save(url, chunk_rows=1024)
+    data, body, _ = manifest.load(url, "ensemble")
+    manifest.commit(url, "ensemble", body | {"shared": shared}, data=data.name)
+    with pytest.raises(CorruptStoreError, match="does not add up"):
+        Ensemble.open(url)
+
+
+# Locks and kills
+
+
+def test_writer_lock__refuses_a_second_writer(url, planted):
+    with writer_lock(url) as check_lock:
+        with pytest.raises(StoreLockedError, match=rf"process {os.getpid()} on .*if it was killed"):
+            planted.save(url)
+        check_lock()
+    planted.save(url)
+    assert not any("lock" in key for key in keys_below(url.rpartition("/")[0]))
+
+
+def test_writer_lock__of_a_dead_writer_runs_out(url, planted, monkeypatch):
+    monkeypatch.setattr(object_locks, "LEASE_SECONDS", 0.2)
+    lock = object_locks.ObjectLock(object_place(url))
+    lock._released.set()  # as if it were dead: it is not renewed
+    time.sleep(0.3)
+    with writer_lock(url), pytest.raises(StoreError, match="taken over by another writer"):
+        lock.check()
+    assert keys_below(url.rpartition("/")[0]) == []
+
+
+def test_writer_lock__is_renewed(url, monkeypatch):
+    monkeypatch.setattr(object_locks, "LEASE_SECONDS", 0.8)
+    with writer_lock(url) as check_lock:
+        time.sleep(2)
+        with pytest.raises(StoreLockedError), writer_lock(url):
+            pass
+        check_lock()
+
+
+def test_new_store__does_not_commit_under_a_lost_lock(url, planted):
+    planted.save(url, chunk_rows=1024)
+    lock = place_of(url).sibling(".some store.zarr.lock")
+    other = manifest.new_folder(place_of(url)) / "chunk"
+
+    def lose_the_lock(folder):
+        manifest.commit(folder, "pairs", {})
+        lock.write(json.dumps({"token": "of another", "expires": 0}).encode())
+        other.write(b"of the other")
+
+    before = keys_below(url)
+    with pytest.raises(StoreError, match="taken over"), manifest.new_store(url, overwrite=True) as folder:
+        lose_the_lock(folder)
+    assert Ensemble.open(url).verify()["ok"]
+    assert len(keys_below(url)) == len(before) + 1
+    assert other.is_file()
+
+
+CHILD = """
+import sys
+from bigcons import Ensemble
+from bigcons.storage import object_locks
+import numpy as np
+object_locks.LEASE_SECONDS = 0.5
+action, path = sys.argv[1:]
+ensemble = Ensemble.open(path, "a")
+labels = ensemble.read(0, 4000)
+for turn in range(10**6):
+    if action == "save":
+        Ensemble.from_labels(np.roll(labels, turn, axis=0)).save(path, chunk_rows=256, overwrite=True)
+    elif action == "append_objects":
+        ensemble.append_objects(labels)
+    else:
+        ensemble.append_partitions(np.tile(labels[:, :1], (ensemble.n_objects // 4000, 5)))
+    print("wrote", turn, flush=True)
+"""
+
+
+def run_child(code, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, env=environment
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
+@pytest.mark.parametrize("action", ["save", "append_objects", "append_partitions"])
+def test_write__killed_at_any_moment_leaves_a_whole_store(url, action, monkeypatch):
+    labels = np.arange(4000)[:, None] % [2, 3, 4, 5, 6, 7]
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        monkeypatch.undo()
+        Ensemble.from_labels(labels).save(url, chunk_rows=256, overwrite=manifest.is_store(url))
+        child = run_child(CHILD, action, url)
+        assert child.stdout.readline() == b"wrote 0\n"
+        time.sleep(0.3 * rng.random())
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        time.sleep(0.6)  # until the lock of the dead runs out
+        survivor = Ensemble.open(url, "a")
+        assert survivor.verify()["ok"]
+        assert survivor.n_objects % 4000 == 0
+        if action != "save":
+            np.testing.assert_array_equal(survivor.read(0, 4000)[:, :6], labels)
+        survivor.append_objects(survivor.read(0, 1))
+        assert survivor.verify()["ok"]
+        content = manifest.load(url, "ensemble")
+        named = {content.data.name, *(place.name for place in content.shared)}
+        assert {key.partition("/")[0] for key in keys_below(url)} == named | {"manifest.json"}
+
+
+# Pairs and consensus
+
+
+@pytest.mark.parametrize("tiles", [None, 2])
+def test_pairs__are_those_of_a_disk(url, stored, planted, tmp_path, tiles):
+    options = {"per_object": 8, "tiles": tiles, "random_state": 0}
+    there = coassociation.sample(stored, out=url, **options)
+    here = coassociation.sample(planted.save(tmp_path / "e", chunk_rows=1024), out=tmp_path / "p", **options)
+    assert there.path == url
+    for table in (there, PairTable.open(url), pickle.loads(pickle.dumps(there)), there.save(f"{url}.copy")):
+        for ours, theirs in zip(table.edges(), here.edges(), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert there.verify()["n_pairs"] == here.n_pairs
+    assert there.info()["n_bytes"] > 0
+    key = next(key for key in keys_below(url) if key.endswith("n_agree/c/0"))
+    (place_of(url) / key).remove()
+    with pytest.raises(CorruptStoreError, match="lost a chunk"):
+        PairTable.open(url).verify()
+
+
+@pytest.mark.parametrize("client", ["serial", "threads"])
+def test_solve__has_the_bits_of_a_disk(url, stored, on_disk, client):
+    model = PCC(**SOLVE, client=client).fit(stored.path, out=url)
+    assert_same_solve(model, on_disk)
+    consensus = Consensus.open(url)
+    assert consensus.verify()["n_objects"] == 5000
+    assert consensus.info()["n_bytes"] > 0
+    copy = pickle.loads(pickle.dumps(consensus))
+    np.testing.assert_array_equal(copy.memberships, np.asarray(on_disk.memberships_))
+    assert not keys_below(f"{url}.partial")
+    labels = model.predict(stored.path, out=f"{url}.predicted")
+    np.testing.assert_array_equal(Consensus.open(f"{url}.predicted").labels, labels)
+
+
+@pytest.mark.slow
+def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk):
+    from distributed import Client, LocalCluster
+
+    few_passes = {"n_clusters": 5, "random_state": 3, "solver": "blocked", "max_iter": 5, "tol": 0}
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        assert_same_solve(PCC(**SOLVE, client=client).fit(stored.path, out=url), on_disk)
+        pairs = coassociation.sample(stored, per_object=8, tiles=2, random_state=0, out=f"{url}.pairs")
+        blocked = PCC(pairs=pairs.path, **few_passes, client=client)
+        theirs = blocked.fit(stored.path, out=f"{url}.blocked")
+        ours = PCC(pairs=pairs, **few_passes, client="serial").fit(stored)
+        assert_same_solve(theirs, ours)
+
+
+DYING = """
+import os, signal, sys
+from bigcons import PCC
+from bigcons.storage.checkpoint import FileBlocks, Snapshots
+what, at, ensemble, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+kind, name = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}[what]
+original, calls = getattr(kind, name), [0]
+def dying(*arguments):
+    original(*arguments)
+    calls[0] += 1
+    if calls[0] == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+setattr(kind, name, dying)
+PCC(n_clusters=5, random_state=3, tol=1e-5).fit(ensemble, out=out)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
+@pytest.mark.parametrize(("what", "at"), [("snapshot", 2), ("block", 8)])
+def test_resume__a_killed_solve_ends_with_the_same_bits(url, stored, on_disk, what, at):
+    child = run_child(DYING, what, at, stored.path, url)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    assert keys_below(f"{url}.partial")
+    assert not keys_below(url)
+    assert_same_solve(PCC(**SOLVE, resume=True).fit(stored.path, out=url), on_disk)
+    assert not keys_below(f"{url}.partial")
+    assert Consensus.open(url).verify()
+
+
+# Command line
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_commands__take_urls(url, tmp_path):
+    truth = np.arange(600) % 3
+    points = np.random.default_rng(0).normal(truth[:, None] * 10.0, 1, (600, 4))
+    np.save(tmp_path / "points.npy", points)
+    np.save(tmp_path / "truth.npy", truth)
+    np.save(tmp_path / "labels.npy", truth[:, None] % [2, 3, 3])
+    run("import", tmp_path / "labels.npy", "-o", f"{url}/imported.zarr")
+    run("generate", tmp_path / "points.npy", "-o", f"{url}/e.zarr", "--n-partitions", 10)
+    run("sample", f"{url}/e.zarr", "-o", f"{url}/pairs.zarr", "--per-object", 20)
+    run("solve", f"{url}/e.zarr", "-k", 3, "-o", f"{url}/c.zarr")
+    run("solve", f"{url}/e.zarr", "-k", 3, "-o", f"{url}/heap.zarr", "--pairs", f"{url}/pairs.zarr")
+    for name in ("imported", "e", "pairs", "c", "heap"):
+        assert f"{name}.zarr" in run("info", f"{url}/{name}.zarr").output
+        run("verify", f"{url}/{name}.zarr")
+    scores = run("score", f"{url}/c.zarr", "--truth", tmp_path / "truth.npy", "--ensemble", f"{url}/e.zarr")
+    assert "adjusted_rand" in scores.output.replace(" ", "_")
+    run("plot", f"{url}/c.zarr", "-o", tmp_path / "figures", "--ensemble", f"{url}/e.zarr")
+    assert len(list((tmp_path / "figures").iterdir())) == 3
+    np.testing.assert_array_equal(
+        Ensemble.open(f"{url}/e.zarr").read(0, 600),
+        generate.kmeans(tmp_path / "points.npy", n_partitions=10, n_clusters=(2, 10), random_state=0)
+        .read(0, 600),
+    )  # fmt: skip
+
+
+def test_generate__into_a_bucket_says_that_a_killed_call_starts_anew(url, tmp_path, caplog):
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    with caplog.at_level("INFO", logger="bigcons"):
+        generate.kmeans(points, n_partitions=2, n_clusters=3, out=tmp_path / "e.zarr", random_state=0)
+        assert "starts anew" not in caplog.text
+        generate.kmeans(points, n_partitions=2, n_clusters=3, out=f"{url}/e.zarr", random_state=0)
+    assert f"{url}/e.zarr is in a bucket" in caplog.text
+    assert "starts anew" in caplog.text
+
+
+# Errors
+
+
+def test_open__tells_what_is_not_there(bucket, url):
+    with pytest.raises(StoreNotFoundError, match="does not exist; check the path"):
+        Ensemble.open(url)
+    (place_of(url) / "notes.txt").write(b"")
+    with pytest.raises(StoreNotFoundError, match="not a bigcons store"):
+        Ensemble.open(url)
+    for action in (Ensemble.open, Ensemble.from_labels([[0], [1]]).save):
+        with pytest.raises(StoreError, match="bucket that does not exist"):
+            action("s3://another-bucket/ensemble.zarr")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("s3://bucket", "write s3://bucket/path"),
+        ("s3:///path", "write s3://bucket/path"),
+        ("s3://bucket/a/../b", "write the path in full"),
+        ("https://example.org/e.zarr", "no place for a store"),
+        (Path("s3://bucket/e.zarr"), "lost a slash"),
+    ],
+)
+def test_place_of__refuses_what_is_no_place(wrong, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        place_of(wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_open__without_obstore_names_the_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "obstore"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setenv("AWS_REGION", "another")  # not the connection that is there already
+    with pytest.raises(MissingDependencyError, match=re.escape("pip install 'bigcons[s3]'")):
+        Ensemble.open("s3://bucket/e.zarr")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "cannot be reached .*AWS_ENDPOINT_URL"),
+        ({"AWS_ALLOW_HTTP": "false"}, "AWS_ALLOW_HTTP"),
+        (
+            {
+                "AWS_ACCESS_KEY_ID": None,
+                "AWS_SECRET_ACCESS_KEY": None,
+                "AWS_METADATA_ENDPOINT": "http://127.0.0.1:1",
+            },
+            "needs credentials and found none; set AWS_ACCESS_KEY_ID",
+        ),
+    ],
+)
+def test_open__tells_in_one_line_why_a_bucket_is_out_of_reach(url, planted, monkeypatch, settings, message):
+    for name, value in settings.items():
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    for action in (Ensemble.open, planted.save):
+        began = time.monotonic()
+        with pytest.raises(StoreError, match=message) as caught:
+            action(url)
+        assert "\n" not in str(caught.value)
+        assert time.monotonic() - began < 60
+
+
+def test_read__tells_a_lost_server_from_damage(planted):
+    with s3_server() as other:
+        ensemble = planted.save(f"{other}/e.zarr", chunk_rows=1024)
+        pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)
+        consensus = Consensus.write(f"{other}/c.zarr", [0, 1], np.eye(2))
+    for read in (lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels):
+        with pytest.raises(StoreError, match="cannot be reached") as caught:
+            read()
+        assert not isinstance(caught.value, CorruptStoreError)
