@@ -1,24 +1,39 @@
-"""The errors and warnings a user of bigcons can meet.
+"""The errors and warnings of bigcons.
 
-Every message has one form: the value got, the rule it breaks, the remedy.
+Every message is one line: the value got, the rule it breaks, the remedy. What a program may want to act on is
+also an attribute, so that nobody has to parse the text. All errors survive pickling, with their attributes.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 import warnings
 
 
 class BigconsError(Exception):
-    """Base of every error that bigcons raises on purpose."""
+    """Base class of all errors that bigcons raises deliberately."""
 
 
 class InvalidInputError(BigconsError, ValueError):
-    """An argument, a file or a label matrix breaks a stated rule."""
+    """An argument, a file or a label matrix breaks a stated rule.
+
+    Attributes:
+        parameter: Name of the offending parameter, where there is one.
+    """
+
+    def __init__(self, message: str, *, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
 
 
 class EmptyPartitionError(InvalidInputError):
-    """A partition has no label at all."""
+    """A partition has no labels at all.
+
+    Attributes:
+        name: Name of the partition.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(f"partition {name!r} has no labels (all missing); leave it out.")
@@ -29,19 +44,27 @@ class EmptyPartitionError(InvalidInputError):
 
 
 class StoreError(BigconsError):
-    """A store cannot be read or written."""
+    """A store or file cannot be read or written.
+
+    Attributes:
+        path: Path or URL of the store, or of the part of it that is at fault, where known.
+    """
+
+    def __init__(self, message: str, *, path: str | os.PathLike[str] | None = None) -> None:
+        super().__init__(message)
+        self.path = None if path is None else os.fspath(path)
 
 
 class StoreExistsError(StoreError, FileExistsError):
-    """The output exists and overwriting was not asked for."""
+    """The output exists and may not be overwritten."""
 
 
 class StoreNotFoundError(StoreError, FileNotFoundError):
-    """There is no store of the expected kind at the given path."""
+    """The path does not exist, or holds no store of the expected kind."""
 
 
 class CorruptStoreError(StoreError):
-    """What lies on disk is not what the manifest promises."""
+    """The contents of a store do not match its manifest."""
 
 
 class StoreLockedError(StoreError):
@@ -49,35 +72,53 @@ class StoreLockedError(StoreError):
 
 
 class MemoryBudgetError(BigconsError, MemoryError):
-    """The memory budget cannot hold the work; the message says what would."""
+    """The work does not fit in the memory budget.
+
+    Attributes:
+        needed: Bytes the work takes, where known.
+        budget: Bytes it may take: the memory budget, or the share of it that is set aside for this work.
+    """
+
+    def __init__(self, message: str, *, needed: float | None = None, budget: float | None = None) -> None:
+        super().__init__(message)
+        self.needed = None if needed is None else math.ceil(needed)
+        self.budget = None if budget is None else int(budget)
 
 
 class ExecutionError(BigconsError, RuntimeError):
-    """Workers or their scheduler were lost, or do not come on; the message says what waited for them."""
+    """The Dask scheduler or its workers were lost, incompatible, or made no progress."""
 
 
 class MissingDependencyError(BigconsError, ImportError):
-    """An optional package is needed; the message names the extra that brings it."""
+    """An optional package is needed but not installed.
+
+    Attributes:
+        extra: The extra that installs it, as in ``pip install "bigcons[extra]"``.
+    """
+
+    def __init__(self, message: str, *, extra: str | None = None) -> None:
+        super().__init__(message)
+        self.extra = extra
 
 
 class ConvergenceWarning(UserWarning):
-    """A solver stopped at its iteration limit, before its tolerance was met."""
+    """A solver reached its iteration limit before its tolerance."""
 
 
 class UnlabeledObjectsWarning(UserWarning):
-    """Some objects carry no label in any partition and therefore get none in the consensus."""
+    """Some objects have no label in any partition, and so get none in the consensus."""
 
 
 class OversegmentationWarning(UserWarning):
-    """The partitions are much finer than the consensus asked for, too fine for the method."""
+    """The partitions are far finer than the requested consensus, too fine for the method."""
 
 
 class SuspiciousLabelsWarning(UserWarning):
-    """A table that looks like something else: turned, with a column of ids, or with numbers for names."""
+    """The table of labels may be transposed, contain an id column, or lack its header."""
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn of the line that called bigcons, however deep in bigcons this is called."""
+    """Issue a warning that points at the first caller outside bigcons."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == "bigcons":
         level, frame = level + 1, frame.f_back

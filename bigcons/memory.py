@@ -93,7 +93,9 @@ def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: 
         needed = fixed + int(at_least * bytes_per_row)
         raise MemoryBudgetError(
             f"memory={format_size(budget)} cannot hold {what}, which needs at least {format_size(needed)}; "
-            f"raise the budget to {enough_for(needed)} or more."
+            f"raise the budget to {enough_for(needed)} or more.",
+            needed=needed,
+            budget=budget,
         )
     return rows
 

@@ -108,7 +108,8 @@ def _pymetis() -> Any:
     except ImportError:
         raise MissingDependencyError(
             "partitioner='metis' needs pymetis, which is not installed; pip install 'bigcons[graph]', or use "
-            "the default partitioner."
+            "the default partitioner.",
+            extra="graph",
         ) from None
     return pymetis
 

@@ -325,7 +325,8 @@ def _matplotlib() -> ModuleType:
         import matplotlib
     except ImportError as error:
         raise MissingDependencyError(
-            "matplotlib is not installed and figures need it; run pip install 'bigcons[plot]'."
+            "matplotlib is not installed and figures need it; run pip install 'bigcons[plot]'.",
+            extra="plot",
         ) from error
     return matplotlib
 

@@ -1,7 +1,7 @@
-"""The same random draws for any number of workers.
+"""Random draws that are the same for any number of workers.
 
-A draw depends on the seed, on the name of the stream that wants it and on the index of
-the block (partition, restart, ...) it is for, never on who makes it or when.
+A draw depends only on the seed, the name of its stream, and the index of the block (partition, restart, ...)
+it is made for, never on which worker makes it or when.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ SeedLike = int | np.integer | np.random.Generator | np.random.RandomState | None
 
 
 def generator(seed: int, stream: str, *index: int) -> np.random.Generator:
-    """Return the generator of ``stream`` at ``index`` under ``seed``.
+    """Return the generator of ``stream`` at ``index`` for ``seed``.
 
-    Streams of different names, and indices of one stream, are independent.
+    Different streams, and different indices of one stream, are independent.
     """
     key = (zlib.crc32(stream.encode()), *index)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy=seed, spawn_key=key)))
@@ -37,8 +37,12 @@ def resolve_seed(random_state: SeedLike) -> int:
         return int(random_state.randint(2**31 - 1))
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         if random_state < 0:
-            raise InvalidInputError(f"random_state={random_state} is negative; use an integer >= 0 or None.")
+            raise InvalidInputError(
+                f"random_state={random_state} is negative; use an integer >= 0 or None.",
+                parameter="random_state",
+            )
         return int(random_state)
     raise InvalidInputError(
-        f"random_state has type {type(random_state).__name__}; use an integer >= 0, a generator or None."
+        f"random_state has type {type(random_state).__name__}; use an integer >= 0, a generator or None.",
+        parameter="random_state",
     )

@@ -1,4 +1,4 @@
-"""Argument checks shared by all: the value got, the rule it breaks, the remedy."""
+"""Argument checks shared by all modules: a refusal states the value got, the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigcons.errors import InvalidInputError
 
 _LONGEST_SHOWN = 80
 
-# Sums of products of weights neither vanish beside rounding nor overflow as long as the largest is within.
+# With the largest weight in this range, sums of products of weights neither underflow nor overflow.
 _LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-50, 1e50
 
 
@@ -23,7 +23,7 @@ def check_int(name: str, value: object, *, at_least: int = 1, at_most: int | Non
         if number >= at_least and (at_most is None or number <= at_most):
             return number
     raise InvalidInputError(
-        f"{name}={_shown(value)} is out of range; use an integer {_range(at_least, at_most)}."
+        f"{name}={_shown(value)} is out of range; use an integer {_range(at_least, at_most)}.", parameter=name
     )
 
 
@@ -42,7 +42,9 @@ def check_number(
             return number
     low = f"> {above}" if above is not None else _range(at_least, None if at_most == math.inf else at_most)
     high = f" and <= {at_most}" if above is not None and at_most < math.inf else ""
-    raise InvalidInputError(f"{name}={_shown(value)} is out of range; use a finite number {low}{high}.")
+    raise InvalidInputError(
+        f"{name}={_shown(value)} is out of range; use a finite number {low}{high}.", parameter=name
+    )
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
@@ -50,7 +52,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     raise InvalidInputError(
-        f"{name}={_shown(value)} is unknown; choose one of {', '.join(map(repr, choices))}."
+        f"{name}={_shown(value)} is unknown; choose one of {', '.join(map(repr, choices))}.", parameter=name
     )
 
 
@@ -58,55 +60,61 @@ def check_flag(name: str, value: object) -> bool:
     """Return ``value`` if it is True or False."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise InvalidInputError(f"{name}={_shown(value)} is neither True nor False; use one of them.")
+    raise InvalidInputError(f"{name}={_shown(value)} is not a boolean; use True or False.", parameter=name)
 
 
 def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
-    """Return how much each partition counts (n_partitions,) float64: finite numbers >= 0, not all of them 0.
+    """Return the weights of the partitions as float64 (n_partitions,): finite, >= 0 and not all 0.
 
-    A partition of weight 0 does not count, as if it were not there: what only it labels is unlabeled. Only
-    ratios decide who belongs together, so the largest weight is asked to be of ordinary size.
+    A partition of weight 0 is treated as absent: an object labeled by it alone counts as unlabeled. Only the
+    ratios of the weights affect the result, so the largest must be of moderate size.
     """
     try:
         checked = np.array(weights, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"weights is no array of numbers; pass one for each of {n_partitions} partitions."
+            f"weights is not numeric; pass one number for each of {n_partitions} partitions.",
+            parameter="weights",
         ) from None
     if checked.shape != (n_partitions,):
         raise InvalidInputError(
             f"weights has shape {checked.shape} but there are n_partitions={n_partitions}; "
-            "pass one number for each."
+            "pass one number for each.",
+            parameter="weights",
         )
     bad = ~((checked >= 0) & np.isfinite(checked))
     if bad.any():
         first = int(np.argmax(bad))
         raise InvalidInputError(
-            f"weights[{first}]={checked[first]:g} is out of range; use finite numbers >= 0, 0 for a "
-            "partition that is not to count."
+            f"weights[{first}]={checked[first]:g} is out of range; use finite numbers >= 0, with 0 for a "
+            "partition to leave out.",
+            parameter="weights",
         )
     if not checked.any():
-        raise InvalidInputError("weights are all 0; give at least one partition a weight > 0.")
+        raise InvalidInputError(
+            "weights are all 0; give at least one partition a weight > 0.", parameter="weights"
+        )
     if not _LEAST_WEIGHT <= checked.max() <= _GREATEST_WEIGHT:
         raise InvalidInputError(
-            f"the largest of weights is {checked.max():g}, out of range; only their ratios decide: "
-            f"scale them to make it one from {_LEAST_WEIGHT:g} to {_GREATEST_WEIGHT:g}."
+            f"the largest weight is {checked.max():g}, out of range; only ratios matter: scale the weights "
+            f"to bring it between {_LEAST_WEIGHT:g} and {_GREATEST_WEIGHT:g}.",
+            parameter="weights",
         )
     return checked
 
 
 def check_path(path: object) -> str:
-    """Return the text of a path or URL, given as text or as a Path."""
+    """Return a path or URL, given as a string or a Path, as a string."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidInputError(
-            f"{_shown(path)} is no path; give one of a disk, or s3://bucket/path, as text or as a Path."
+            f"{_shown(path)} is not a valid path; pass a local path or a URL such as s3://bucket/path."
         )
     return text
 
 
 def _shown(value: object) -> str:
-    """Return how ``value`` is written, or its type if that takes more than a short line."""
+    """Return the repr of ``value``, or its type in angle brackets if the repr is not one short line."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
 

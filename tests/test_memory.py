@@ -37,7 +37,7 @@ def test_block__knows_its_rows():
         ("1TiB", 2**40),
     ],
 )
-def test_parse_size__reads_bytes_and_units(size, expected):
+def test_parse_size__accepts_bytes_and_units(size, expected):
     assert parse_size(size) == expected
     assert isinstance(parse_size(size), int)
 
@@ -72,14 +72,14 @@ def test_format_size__has_three_digits_and_a_unit(n_bytes, expected):
 
 
 @given(st.integers(1, 9 * 10**14))  # beyond that a size has no unit
-def test_format_size__reads_back_within_its_digits(n_bytes):
+def test_format_size__parses_back_within_its_digits(n_bytes):
     text = format_size(n_bytes)
     if "e" not in text:
         assert parse_size(text) == pytest.approx(n_bytes, rel=0.01, abs=1)
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**4), st.integers(0, 10**6), st.integers(1, 100))
-def test_rows_within__fits_the_budget_or_says_what_would(budget, bytes_per_row, fixed, at_least):
+def test_rows_within__fits_the_budget_or_states_one_that_would(budget, bytes_per_row, fixed, at_least):
     asked = {"fixed": fixed, "at_least": at_least, "what": "a block"}
     try:
         rows = rows_within(budget, bytes_per_row, **asked)
@@ -92,17 +92,18 @@ def test_rows_within__fits_the_budget_or_says_what_would(budget, bytes_per_row, 
         assert fixed + rows * bytes_per_row <= budget < fixed + (rows + 1) * bytes_per_row
 
 
-def test_rows_within__refuses_with_both_numbers():
+def test_rows_within__states_both_sizes_when_it_refuses():
     with pytest.raises(MemoryBudgetError) as refusal:
         rows_within(1000, 600, fixed=500, at_least=2, what="two rows")
     message = (
         "memory=1 kB cannot hold two rows, which needs at least 1.7 kB; raise the budget to 1.7 kB or more."
     )
     assert str(refusal.value) == message
+    assert (refusal.value.needed, refusal.value.budget) == (1700, 1000)
 
 
 @given(st.integers(1, 9 * 10**14))  # beyond that a size has no unit
-def test_enough_for__is_a_budget_that_holds_the_bytes(n_bytes):
+def test_enough_for__is_a_sufficient_budget(n_bytes):
     budget = parse_size(enough_for(n_bytes))
     assert n_bytes <= budget <= max(n_bytes * 1.0101, n_bytes + 1)
 
@@ -110,7 +111,7 @@ def test_enough_for__is_a_budget_that_holds_the_bytes(n_bytes):
 @pytest.mark.parametrize(
     ("size", "meant"), [("2", "2GB"), (2, "2GB"), (" 1.5 ", "1.5GB"), (512, "512MB"), ("999", "999MB")]
 )
-def test_parse_size__asks_for_the_unit_of_a_number_that_no_budget_is_so_small_as(size, meant):
+def test_parse_size__asks_for_the_unit_of_an_implausibly_small_number(size, meant):
     with pytest.raises(InvalidInputError, match=rf"would be bytes; write the unit, such as .*'{meant}'"):
         parse_size(size)
     assert parse_size("2 B") == 2

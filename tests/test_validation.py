@@ -1,4 +1,4 @@
-"""Argument checks: what passes, and the one line that refuses the rest."""
+"""Argument checks: what passes, and the one-line refusal of the rest."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from bigcons.validation import check_choice, check_flag, check_int, check_number
 
 
 @given(st.integers(-5, 5), st.integers(-3, 3), st.integers(0, 3))
-def test_check_int__lets_whole_numbers_in_range_through(value, at_least, width):
+def test_check_int__accepts_integers_in_range(value, at_least, width):
     at_most = at_least + width
     for number in (value, np.int32(value)):
         if at_least <= value <= at_most:
@@ -23,13 +23,14 @@ def test_check_int__lets_whole_numbers_in_range_through(value, at_least, width):
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None, np.float64(2)])
-def test_check_int__refuses_what_is_no_positive_whole_number(value):
-    with pytest.raises(InvalidInputError, match=r"^n_clusters=.*use an integer >= 1\.$"):
+def test_check_int__refuses_all_but_positive_integers(value):
+    with pytest.raises(InvalidInputError, match=r"^n_clusters=.*use an integer >= 1\.$") as refusal:
         check_int("n_clusters", value)
+    assert refusal.value.parameter == "n_clusters"
 
 
 @given(st.floats(), st.floats(-2, 2))
-def test_check_number__lets_finite_numbers_in_range_through(value, low):
+def test_check_number__accepts_finite_numbers_in_range(value, low):
     if np.isfinite(value) and low <= value:
         assert check_number("tol", value, at_least=low) == value
     else:
@@ -46,36 +47,34 @@ def test_check_number__above_and_at_most(value):
 
 
 @pytest.mark.parametrize("value", ["yes", None, 1])
-def test_check_flag__takes_true_and_false_only(value):
+def test_check_flag__accepts_only_booleans(value):
     assert check_flag("weighted", np.True_) is True
     assert check_flag("weighted", False) is False
-    with pytest.raises(InvalidInputError, match=r"is neither True nor False; use one of them\.$"):
+    with pytest.raises(InvalidInputError, match=r"is not a boolean; use True or False\.$"):
         check_flag("weighted", value)
 
 
 @pytest.mark.parametrize("check", [check_int, check_number, check_flag])
-def test_checks__name_the_type_of_what_is_long(check):
+def test_checks__show_only_the_type_of_long_values(check):
     with pytest.raises(InvalidInputError, match="x=<ndarray> is ") as refusal:
         check("x", np.zeros((40, 40)))
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("value", ["w", None, 1])
-def test_check_choice__names_the_choices(value):
+def test_check_choice__lists_the_choices(value):
     assert check_choice("mode", "a", ("r", "a")) == "a"
     with pytest.raises(InvalidInputError, match=r"is unknown; choose one of 'r', 'a'\.$"):
         check_choice("mode", value, ("r", "a"))
 
 
 @pytest.mark.parametrize("largest", [1e-51, 1e-300, 1e51, 1e300])
-def test_check_partition_weights__refuses_sizes_at_which_products_vanish_or_overflow(largest):
-    with pytest.raises(
-        InvalidInputError, match=r"the largest of weights is .*: scale them to make it one from "
-    ):
+def test_check_partition_weights__refuses_sizes_at_which_products_underflow_or_overflow(largest):
+    with pytest.raises(InvalidInputError, match=r"the largest weight is .*: scale the weights"):
         check_partition_weights([0.0, largest, largest / 2], 3)
 
 
 @pytest.mark.parametrize("largest", [1e-50, 1.0, 1e50])
-def test_check_partition_weights__leaves_others_as_they_are(largest):
+def test_check_partition_weights__returns_others_unchanged(largest):
     weights = [0.0, largest, largest * 1e-200]
     assert check_partition_weights(weights, 3).tolist() == weights

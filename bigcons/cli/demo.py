@@ -61,7 +61,9 @@ def command(
 def _folder(folder: Path, overwrite: bool) -> Path:
     """Return the output folder, made if need be; refuse one with things in it that is not a demo's."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / RESULT).exists() and not overwrite:
-        raise StoreExistsError(f"{folder} holds other things; choose another folder or pass --overwrite.")
+        raise StoreExistsError(
+            f"{folder} holds other files; choose another folder or pass --overwrite.", path=folder
+        )
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

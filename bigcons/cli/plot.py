@@ -71,7 +71,9 @@ def command(
     paths = {name: folder / f"{name}.{suffix}" for name in drawings}
     existing = [str(path) for path in paths.values() if path.exists()]
     if existing and not overwrite:
-        raise StoreExistsError(f"{existing[0]} exists; pass --overwrite or choose another folder.")
+        raise StoreExistsError(
+            f"{existing[0]} exists; pass --overwrite or choose another folder.", path=existing[0]
+        )
     figures = {name: draw() for name, draw in drawings.items()}
     for name, figure in figures.items():
         with new_file(paths[name], overwrite=overwrite) as file:

@@ -33,7 +33,9 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> tuple[
     if needed > budget:
         raise MemoryBudgetError(
             f"all pairs of {n:,} objects need {format_size(needed)} but memory={format_size(budget)}; "
-            "raise memory or count a sample of the pairs with bigcons.coassociation.sample."
+            "raise memory or count a sample of the pairs with bigcons.coassociation.sample.",
+            needed=needed,
+            budget=budget,
         )
     n_agree, n_seen = np.empty((n, n), dtype=np.int32), np.empty((n, n), dtype=np.int32)
     blocks = row_blocks(n, TILE_ROWS)

@@ -141,5 +141,7 @@ def refuse_matrix(needed: int, budget: int, n_objects: int) -> None:
         raise MemoryBudgetError(
             f"the increments of all pairs of {n_objects:,} objects need {format_size(needed)}, more than the "
             f"{format_size(budget)} there is for them; raise memory, or give DID sampled pairs and "
-            "linkage='single'."
+            "linkage='single'.",
+            needed=needed,
+            budget=budget,
         )

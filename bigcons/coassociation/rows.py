@@ -109,5 +109,7 @@ def _refuse_more(needed: int, budget: int, n_rows: int, remedy: str) -> None:
     if needed > budget:
         raise MemoryBudgetError(
             f"the labels of {n_rows:,} or more distinct rows need {format_size(needed)}, over the budget of "
-            f"{format_size(budget)}; {remedy}."
+            f"{format_size(budget)}; {remedy}.",
+            needed=needed,
+            budget=budget,
         )

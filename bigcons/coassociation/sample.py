@@ -120,7 +120,9 @@ def _refuse_too_many(n_pairs: int, n_objects: int, memory: int) -> None:
             f"{n_pairs:,} pairs take {format_size(needed)} in memory, over the {format_size(_room(memory))} "
             f"that memory={format_size(memory)} has for them; raise it to "
             f"{enough_for(min(needed + PROCESS_BYTES, 2 * needed))}, or draw them in tiles to a store: pass "
-            "out= and leave tiles='auto'."
+            "out= and leave tiles='auto'.",
+            needed=needed,
+            budget=_room(memory),
         )
 
 

@@ -232,5 +232,7 @@ def _refuse_too_many_tasks(engine: Engine, memory: int) -> None:
         needed = memory * engine.in_flight / PLANNED_TASKS
         raise MemoryBudgetError(
             f"{engine.in_flight} blocks of pairs under way need {format_size(needed)}, over the budget of "
-            f"{format_size(memory)}; use fewer workers, client='serial' for one."
+            f"{format_size(memory)}; use fewer workers, client='serial' for one.",
+            needed=needed,
+            budget=memory,
         )

@@ -84,7 +84,7 @@ def _kdd_table(data_dir: str | os.PathLike[str] | None) -> tuple[pa.Table, np.nd
         if path.is_file():
             return _parse_kdd(path)
         if data_dir is not None:
-            raise StoreNotFoundError(f"{path} does not exist; data_dir must hold {KDD_FILE}.")
+            raise StoreNotFoundError(f"{path} does not exist; data_dir must hold {KDD_FILE}.", path=path)
     return _fetch_kdd()
 
 

@@ -174,7 +174,8 @@ def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
     graphs = [name for name in names if name.startswith("graph")]
     if graphs and importlib.util.find_spec("pymetis") is None:
         raise MissingDependencyError(
-            f"algorithm {graphs[0]!r} needs pymetis; install bigcons[graph], or name algorithms without it."
+            f"algorithm {graphs[0]!r} needs pymetis; install bigcons[graph], or name algorithms without it.",
+            extra="graph",
         )
     return names
 
@@ -188,7 +189,9 @@ def _n_tasks(data: Features, names: list[str], budget: int) -> int:
         raise MemoryBudgetError(
             f"memory={format_size(budget)} cannot hold {largest!r} on n_objects={data.n_objects}, which "
             f"needs {format_size(points + needs[largest])}; raise the budget to that, take a sample of the "
-            "objects, or use generate.kmeans."
+            "objects, or use generate.kmeans.",
+            needed=points + needs[largest],
+            budget=budget,
         )
     return (budget - points) // needs[largest]
 

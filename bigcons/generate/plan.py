@@ -133,5 +133,7 @@ def make_plan(
 def _too_little(what: str, budget: int, needed: float) -> MemoryBudgetError:
     return MemoryBudgetError(
         f"memory={format_size(budget)} cannot hold {what}, which needs {format_size(needed)}; "
-        "raise the budget to that."
+        "raise the budget to that.",
+        needed=needed,
+        budget=budget,
     )

@@ -101,7 +101,9 @@ def check_size(shape: tuple[int, int]) -> None:
     if needed > MAX_TABLE_BYTES:
         raise MemoryBudgetError(
             f"the contingency table of {shape[0]:,} by {shape[1]:,} clusters needs {format_size(needed)}, "
-            f"more than {format_size(MAX_TABLE_BYTES)}; compare clusterings with fewer clusters."
+            f"more than {format_size(MAX_TABLE_BYTES)}; compare clusterings with fewer clusters.",
+            needed=needed,
+            budget=MAX_TABLE_BYTES,
         )
 
 

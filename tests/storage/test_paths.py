@@ -44,7 +44,9 @@ OUTPUTS = {
 
 
 def refused(door, value):
-    with pytest.raises(InvalidInputError, match=r"is no path; give one of a disk, or s3:") as got:
+    with pytest.raises(
+        InvalidInputError, match=r"is not a valid path; pass a local path or a URL such as s3:"
+    ) as got:
         door(value)
     assert "\n" not in str(got.value)
 
