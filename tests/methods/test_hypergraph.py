@@ -5,12 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
-from bigcons.methods.hypergraph import centers, clusterer, incidence, spectral
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from bigcons import METHODS, Ensemble, graph_cuts
+from bigcons import METHODS, Ensemble, partitioners
 from bigcons.datasets import ce_8d5k
 from bigcons.errors import (
     ConvergenceWarning,
@@ -26,6 +25,8 @@ from bigcons.methods.hbgf import HBGF, bipartite_embedding, cluster_rows
 from bigcons.methods.hgpa import HGPA, hyperedges
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
+from bigcons.overlaps import embedding as spectral
+from bigcons.overlaps import graph_clusterer, incidence, kmeans
 from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.progress import report_progress_to
 from tests.naive import hypergraph as naive
@@ -262,7 +263,7 @@ def test_passes__find_what_kmeans_of_everything_finds(method, chunk_rows, plante
     _, labels = planted
     expected = METHODS[method](n_clusters=5, random_state=0).fit(labels)
     assert expected.n_passes_ == 1
-    monkeypatch.setattr(clusterer, "SAMPLE", 400)
+    monkeypatch.setattr(graph_clusterer, "SAMPLE", 400)
     stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=chunk_rows)
     found = METHODS[method](n_clusters=5, random_state=0, tol=0.0).fit(stored)
     assert found.n_passes_ > 2
@@ -274,7 +275,7 @@ def test_passes__find_what_kmeans_of_everything_finds(method, chunk_rows, plante
 
 def test_passes__end_where_scikit_learn_would_stay(planted, monkeypatch):
     _, labels = planted
-    monkeypatch.setattr(clusterer, "SAMPLE", 400)
+    monkeypatch.setattr(graph_clusterer, "SAMPLE", 400)
     ensemble, codes = dense_codes(labels)
     model = HBGF(5, random_state=0, tol=0.0).fit(ensemble)
     embedding = bipartite_embedding(ensemble, SERIAL, 5)
@@ -287,7 +288,7 @@ def test_passes__end_where_scikit_learn_would_stay(planted, monkeypatch):
 
 
 def test_passes__that_reach_max_iter_warn(planted, monkeypatch):
-    monkeypatch.setattr(clusterer, "SAMPLE", 100)
+    monkeypatch.setattr(graph_clusterer, "SAMPLE", 100)
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         CSPA(5, max_iter=1, tol=0.0, random_state=0).fit(planted[1])
 
@@ -295,7 +296,7 @@ def test_passes__that_reach_max_iter_warn(planted, monkeypatch):
 def test_settings__of_kmeans_are_checked():
     for wrong in ({"n_init": 0}, {"max_iter": 0}, {"tol": -1.0}):
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-            centers.KMeansSettings(
+            kmeans.KMeansSettings(
                 **{"n_clusters": 3, "n_init": 1, "max_iter": 1, "tol": 0.0, **wrong}
             ).check()
 
@@ -414,7 +415,7 @@ class Listening:
 
 
 def test_progress__tells_every_pass_over_the_objects(planted, monkeypatch):
-    monkeypatch.setattr(clusterer, "SAMPLE", 300)
+    monkeypatch.setattr(graph_clusterer, "SAMPLE", 300)
     monkeypatch.setattr(Listening, "heard", [])
     with report_progress_to(Listening):
         model = CSPA(5, random_state=0, client="serial").fit(planted[1])
@@ -495,7 +496,7 @@ def test_metis__that_is_not_installed_is_named(method, monkeypatch):
 
 def test_mtkahypar__that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mtkahypar", None)
-    graph_cuts._mtkahypar.cache_clear()
+    partitioners._mtkahypar.cache_clear()
     with pytest.raises(MissingDependencyError, match="partitioner='spectral'"):
         HGPA(3, partitioner="mtkahypar").fit(SEVEN)
 

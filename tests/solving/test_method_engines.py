@@ -5,13 +5,14 @@ import warnings
 import distributed
 import numpy as np
 import pytest
-from bigcons.methods.hypergraph import clusterer
 
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods import furthest, pass_clusterer
+from bigcons.methods import furthest
+from bigcons.overlaps import graph_clusterer
+from bigcons.solving import pass_clusterer
 
 N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 2400, 12, 500, 4
 UNLABELED = [5, 1500]
@@ -60,7 +61,7 @@ def cluster():
 def _small_samples(monkeypatch):
     """Let the starts see a part of the objects, so that there is something left for passes."""
     monkeypatch.setattr(pass_clusterer, "SUBSAMPLE", 400)
-    monkeypatch.setattr(clusterer, "SAMPLE", 400)
+    monkeypatch.setattr(graph_clusterer, "SAMPLE", 400)
     monkeypatch.setattr(furthest, "SAMPLE_SIZE", 400)
 
 
