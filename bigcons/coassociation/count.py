@@ -98,7 +98,7 @@ def _runs_of_blocks(blocks: list[Block], i: np.ndarray, j: np.ndarray) -> Iterat
 
 def _count_within(labels: np.ndarray, task: _Task) -> Counts:
     """Count pairs whose labels are all in memory."""
-    from bigcons.kernels.agreement import count_pairs
+    from bigcons.kernels.label_rows import count_pairs
 
     counts = _empty_counts(len(task.i), labels.shape[1])
     count_pairs(labels, labels, task.i, task.j, *counts)
@@ -107,7 +107,7 @@ def _count_within(labels: np.ndarray, task: _Task) -> Counts:
 
 def _count_tiles(ensemble: Ensemble, blocks: list[Block], task: _Task) -> Counts:
     """Count the pairs of one row block against each row block that holds a second object, in turn."""
-    from bigcons.kernels.agreement import count_pairs
+    from bigcons.kernels.label_rows import count_pairs
 
     left = ensemble.read(task.rows.start, task.rows.stop)
     counts = _empty_counts(len(task.i), ensemble.n_partitions)

@@ -52,7 +52,7 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> tuple[
 
 
 def _count_tile(labels: np.ndarray, tile: Tile) -> tuple[np.ndarray, np.ndarray]:
-    from bigcons.kernels.agreement import count_tile
+    from bigcons.kernels.label_rows import count_tile
 
     left, right = (labels[block.start : block.stop] for block in tile)
     n_agree = np.empty((len(left), len(right)), dtype=np.int32)

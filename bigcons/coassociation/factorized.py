@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.kernels import all_pairs as kernel
-from bigcons.kernels.table_rows import padded
+from bigcons.kernels.cluster_tables import padded
 from bigcons.validation import check_partition_weights
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels import prototypes as kernel
+from bigcons.kernels.cluster_tables import padded
 from bigcons.kernels.prototypes import Tables
-from bigcons.kernels.table_rows import padded
 
 # Rounds of Lloyd's algorithm: a grouping need not be the best, only fine.
 ROUNDS = 12

@@ -40,8 +40,7 @@ def agglomerate(
     all others, as scipy must only if they are at distance 0. O(n^2) time, for "centroid" O(n^3) at worst; no
     memory beside the distances.
     """
-    from bigcons.kernels.centroid_linkage import centroid_merges
-    from bigcons.kernels.linkage import chain_merges
+    from bigcons.kernels.linkage import centroid_merges, chain_merges
 
     n = 1 + int(np.sqrt(2 * len(distances)) + 0.5) if len(distances) else 1
     sizes = np.ones(n) if weights is None else weights.astype(np.float64)

@@ -68,7 +68,7 @@ def _edges_of_order(rows: np.ndarray, order: np.ndarray, normalize: str, engine:
 def _distances_of_pairs(
     rows: np.ndarray, first: np.ndarray, second: np.ndarray, normalize: str, block: Block
 ) -> np.ndarray:
-    from bigcons.kernels.agreement import count_pairs
+    from bigcons.kernels.label_rows import count_pairs
 
     n_agree, n_seen = np.empty(block.n_rows, np.int32), np.empty(block.n_rows, np.int32)
     pairs = slice(block.start, block.stop)

@@ -55,7 +55,7 @@ def condensed_bytes(n_rows: int, engine: Engine) -> int:
 
 def _band(rows: np.ndarray, normalize: str, band: Block) -> np.ndarray:
     """Return the distances of a band of rows with the rows after each."""
-    from bigcons.kernels.agreement import count_tile
+    from bigcons.kernels.label_rows import count_tile
 
     left, right = rows[band.start : band.stop], rows[band.start :]
     n_agree = np.empty((len(left), len(right)), np.int32)

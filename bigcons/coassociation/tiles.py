@@ -197,7 +197,7 @@ def _tile_size(a: Block, b: Block) -> int:
 
 def _rows_of_block(ensemble: Ensemble, plan: TilePlan, seed: int, block: Block) -> Rows:
     """Return the rows of one block: draw and count the pairs of its tiles."""
-    from bigcons.kernels.agreement import count_pairs
+    from bigcons.kernels.label_rows import count_pairs
 
     own = ensemble.read(block.start, block.stop)
     dtype = counts_dtype(ensemble.n_partitions)

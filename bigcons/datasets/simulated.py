@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels.categorical import draw_labels
+from bigcons.kernels.draws import draw_labels
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.validation import check_int, check_number
 

@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.generate.mapped import MappedLabels, Segment, read_blocks, segments
-from bigcons.kernels.categorical import draw_labels
+from bigcons.kernels.draws import draw_labels
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.storage import manifest
 from bigcons.stores.features import open_features

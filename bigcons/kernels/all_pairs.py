@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_columns
 from bigcons.kernels.simplex import minimize_on_simplex
-from bigcons.kernels.table_rows import add_to_rows, find_rows, padded, sum_columns
 
 # What a sweep adds up besides S and T: the slots of `totals` in `sweep`.
 SQUARES, QUARTICS, MAX_GAP, N_MOVED = 0, 1, 2, 3

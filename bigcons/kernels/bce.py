@@ -36,7 +36,7 @@ from bigcons.kernels._vector import (
     sum8,
     zero8,
 )
-from bigcons.kernels.table_rows import find_rows, padded
+from bigcons.kernels.cluster_tables import find_rows, padded
 
 # Arguments are moved up by this much, to where few terms of the asymptotic series give 2e-13.
 SHIFT = 6.0

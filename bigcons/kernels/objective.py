@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bigcons.kernels._jit import jit
-from bigcons.kernels.agreement import compare_rows
+from bigcons.kernels.label_rows import compare_rows
 
 
 @jit

@@ -1,4 +1,4 @@
-"""Overlaps of base clusters: how many objects each two of them share, ``G = H^T H``.
+"""Overlaps of base clusters, ``G = H^T H``: how many objects each two share; and k-means of what embeds them.
 
 Objects without weights are packed to bits, 64 to a word, and an overlap is the number of bits that two rows
 of words have in common. Objects with weights, or of partitions with so many clusters that most bits would be
@@ -6,6 +6,8 @@ zero, are added one by one. Both fill the upper triangle only; counts come out t
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numba import types
@@ -124,3 +126,43 @@ def list_codes(labels, i, offsets, codes):
         codes[m] = offsets[u] + labels[i, u]  # overwritten by the next if the label is missing
         m += labels[i, u] >= 0
     return m
+
+
+@jit
+def normalize_rows(rows):
+    """Scale the rows of a float64 matrix to unit length, in place; rows of zeros stay."""
+    for i in range(rows.shape[0]):
+        squares = 0.0
+        for k in range(rows.shape[1]):
+            squares += rows[i, k] * rows[i, k]
+        if squares > 0.0:
+            length = math.sqrt(squares)
+            for k in range(rows.shape[1]):
+                rows[i, k] /= length
+
+
+@jit
+def nearest_centers(rows, counted, centers, assigned, sums, sizes):
+    """Set ``assigned`` (n,) int32 to the nearest of the centers (K, d), the lowest number on a tie.
+
+    Rows (n, d) for which ``counted`` is true add to sums (K, d) and sizes (K,) of their center; returns the
+    sum of their squared distances. Others get -1.
+    """
+    inertia = 0.0
+    for i in range(rows.shape[0]):
+        if not counted[i]:
+            assigned[i] = -1
+            continue
+        best, smallest = 0, np.inf
+        for k in range(centers.shape[0]):
+            distance = 0.0
+            for d in range(centers.shape[1]):
+                distance += (rows[i, d] - centers[k, d]) ** 2
+            if distance < smallest:
+                best, smallest = k, distance
+        assigned[i] = best
+        inertia += smallest
+        sizes[best] += 1.0
+        for d in range(rows.shape[1]):
+            sums[best, d] += rows[i, d]
+    return inertia

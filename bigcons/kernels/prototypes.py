@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.kernels._jit import jit
+from bigcons.kernels.cluster_tables import find_rows, sum_rows
 from bigcons.kernels.newton import Cost, cost_for, kkt_gap, minimize, newton_model, set_gradient
-from bigcons.kernels.table_rows import find_rows, sum_rows
 
 # Slots of `totals`.
 OBJECTIVE, MAX_GAP, N_MOVED = 0, 1, 2

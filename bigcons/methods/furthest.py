@@ -225,7 +225,7 @@ def _visit_block(
 
     That comes with its similarity and rank, or infinity if the block has no object with labels.
     """
-    from bigcons.kernels.agreement import add_contingency
+    from bigcons.kernels.label_rows import add_contingency
 
     labels = ensemble.read(visit.block.start, visit.block.stop)
     labeled = (labels >= 0).any(axis=1)
@@ -249,7 +249,7 @@ def _visit_block(
 
 def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the similarities (rows of left, rows of right) float64."""
-    from bigcons.kernels.agreement import count_tile
+    from bigcons.kernels.label_rows import count_tile
 
     n_agree = np.empty((len(left), len(right)), np.int32)
     n_seen = np.empty_like(n_agree)

@@ -118,7 +118,7 @@ def bipartite_embedding(ensemble: Ensemble, engine: Engine, n_columns: int) -> E
 
 def cluster_rows(embedding: Embedding) -> np.ndarray:
     """Return the rows of the base clusters (B, columns), of unit length."""
-    from bigcons.kernels.voting import normalize_rows
+    from bigcons.kernels.overlaps import normalize_rows
 
     rows = np.ascontiguousarray(embedding.vectors)
     normalize_rows(rows)

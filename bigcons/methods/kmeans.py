@@ -9,7 +9,7 @@ import numpy as np
 from bigcons.coassociation import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
-from bigcons.kernels.assignment import SCORE
+from bigcons.kernels.cluster_tables import SCORE
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.embedding import best_kmeans
 from bigcons.seeding import generator

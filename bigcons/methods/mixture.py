@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigcons.kernels.assignment import (
+from bigcons.kernels.cluster_tables import (
     N_TOTALS,
     SCORE,
     count_shares,
+    padded,
     respond,
     responsibilities,
 )
-from bigcons.kernels.table_rows import padded
 from bigcons.seeding import generator
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.first_partition import first_partition

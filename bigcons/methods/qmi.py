@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigcons.kernels.assignment import LABELED, SCORE, count_assigned
+from bigcons.kernels.cluster_tables import LABELED, SCORE, count_assigned
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.first_partition import first_partition
 from bigcons.solving.pass_clusterer import PassClusterer

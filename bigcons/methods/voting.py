@@ -8,8 +8,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
-from bigcons.kernels.assignment import LABELS, SCORE
-from bigcons.kernels.voting import mark_majorities
+from bigcons.kernels.cluster_tables import LABELS, SCORE, mark_majorities
 from bigcons.methods.pairwise_voting import solve_pairwise
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_matrix_plan

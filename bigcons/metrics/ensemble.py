@@ -120,7 +120,7 @@ def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.n
 
 
 def _block_table(ensemble: Ensemble, column: LabelColumn, block: Block) -> np.ndarray:
-    from bigcons.kernels.agreement import add_contingency
+    from bigcons.kernels.label_rows import add_contingency
 
     table = np.zeros((column.n_clusters, ensemble.n_base_clusters), dtype=np.int64)
     codes = column.codes(block.start, block.stop)

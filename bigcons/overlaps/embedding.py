@@ -41,7 +41,7 @@ class Embedding(NamedTuple):
 
     def rows_of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
-        from bigcons.kernels.voting import normalize_rows
+        from bigcons.kernels.overlaps import normalize_rows
 
         rows, n_labels = votes_of(labels, self.offsets, self.table)
         normalize_rows(rows)
@@ -88,7 +88,7 @@ def group_rows(rows: np.ndarray, n_groups: int, n_init: int, seed: int) -> tuple
     """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), scaled to unit
     length, and the squared distances of every start.
     """
-    from bigcons.kernels.voting import normalize_rows
+    from bigcons.kernels.overlaps import normalize_rows
 
     rows = np.array(rows, order="C")
     normalize_rows(rows)

@@ -133,7 +133,7 @@ def votes_of(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> tupl
 
     (rows, K) float64 and (rows,) int64.
     """
-    from bigcons.kernels.voting import sum_votes
+    from bigcons.kernels.cluster_tables import sum_votes
 
     scores, n_labels = np.empty((len(labels), table.shape[1])), np.empty(len(labels), np.int64)
     sum_votes(labels, offsets, padded(table), scores, n_labels)

@@ -146,7 +146,7 @@ def _sums_over(
 
 
 def _assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, _Sums]:
-    from bigcons.kernels.voting import nearest_centers
+    from bigcons.kernels.overlaps import nearest_centers
 
     assigned = np.empty(len(rows), np.int32)
     sums, sizes = np.zeros_like(centers), np.zeros(len(centers))

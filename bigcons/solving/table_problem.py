@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from bigcons.kernels.assignment import LABELED, MOVED, N_TOTALS, assign, count_assigned
-from bigcons.kernels.table_rows import padded
+from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, assign, count_assigned, padded
 from bigcons.solving.first_partition import first_partition
 from bigcons.solving.passes import Record, State, Stats
 

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 
 from bigcons import Consensus, datasets, generate
 from bigcons.errors import InvalidInputError, StoreExistsError
-from bigcons.kernels.categorical import draw_labels
+from bigcons.kernels.draws import draw_labels
 from tests.naive import categorical as naive
 from tests.support.stores import names_in
 

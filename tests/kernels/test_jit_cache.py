@@ -14,12 +14,12 @@ import pytest
 CALL = """
 import sys
 import numpy as np
-from bigcons.kernels import agreement, divergences, pair_descent
+from bigcons.kernels import divergences, label_rows, pair_descent
 dtype = np.dtype(sys.argv[1])
 left = np.arange(12, dtype=dtype).reshape(4, 3) % 3 - 1
 right = np.ones((4, 3), dtype=dtype)
 n_agree, n_seen = np.zeros((4, 4), np.int32), np.zeros((4, 4), np.int32)
-agreement.count_tile(left, right, n_agree, n_seen)
+label_rows.count_tile(left, right, n_agree, n_seen)
 expected = ((left[:, None] == right[None]) & (left[:, None] >= 0)).sum(axis=2)
 assert (n_agree == expected).all(), n_agree
 rows = np.full((2, 4), 0.5)
@@ -27,7 +27,7 @@ csr = np.array([0, 1, 2]), np.array([1, 0], np.int32), np.full(2, 0.25, np.float
 others = np.empty((0, 0), np.float32)
 assert pair_descent.total_value(rows, *csr, others, divergences.l2_value, 0.0) == 0.0625
 assert pair_descent.total_value(rows, *csr, others, divergences.exponential_value, 1.0) > 0
-for kernel in (agreement.count_tile, pair_descent.total_value):
+for kernel in (label_rows.count_tile, pair_descent.total_value):
     print(sum(kernel.stats.cache_hits.values()))
 """
 
@@ -49,7 +49,7 @@ EDITED = "from bigcons.kernels import _cache; _cache._sources = lambda: 'f' * 64
 COUNT = """
 import sys
 import numpy as np
-from bigcons.kernels.agreement import count_tile
+from bigcons.kernels.label_rows import count_tile
 labels, counts = np.zeros((1, 2), sys.argv[1]), np.zeros((2, 1, 1), np.int32)
 count_tile(labels, labels, *counts)
 print(sum(count_tile.stats.cache_hits.values()))

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.kernels.assignment import count_shares
 from bigcons.kernels.bce import sum_partitions
-from bigcons.kernels.voting import mark_majorities
+from bigcons.kernels.cluster_tables import count_shares, mark_majorities
 from tests.support.strategies import label_matrices
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels import bce as kernel
-from bigcons.kernels.assignment import count_assigned
+from bigcons.kernels.cluster_tables import count_assigned
 from bigcons.methods.bce.model import (
     ALPHA_FLOOR,
     Parameters,
