@@ -8,54 +8,32 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bigcons.methods import CLASSES, METHODS
-from bigcons.version import __version__
+from bigcons import methods
+from bigcons.version import __version__ as __version__
 
 _HOMES = {
     "Ensemble": "bigcons.stores.ensemble",
     "PairTable": "bigcons.stores.pairs",
     "Consensus": "bigcons.stores.consensus",
     "Divergence": "bigcons.divergences",
-    **dict.fromkeys(CLASSES, "bigcons.methods"),
+    **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
-_MODULES = ["coassociation", "datasets", "errors", "generate", "metrics", "plots"]
-
-__all__ = ["METHODS", "__version__", *_HOMES, *_MODULES]
+_MODULES = ["coassociation", "datasets", "errors", "generate", "methods", "metrics", "plots"]
 
 if TYPE_CHECKING:
-    from bigcons import coassociation, datasets, errors, generate, metrics, plots
-    from bigcons.divergences import Divergence
-    from bigcons.methods import (
-        BCE,
-        BEST,
-        CCC,
-        CCSVD,
-        CCU,
-        CSPA,
-        DID,
-        EAC,
-        HBGF,
-        HGPA,
-        IPC,
-        IPVC,
-        IVC,
-        KCC,
-        MCLA,
-        PCC,
-        QMI,
-        CumulativeVoting,
-        EACAverage,
-        EACSingle,
-        Furthest,
-        GibbsBCE,
-        GreedyANMI,
-        LabelKMeans,
-        MixtureModel,
-        Supra,
-    )
-    from bigcons.stores.consensus import Consensus
-    from bigcons.stores.ensemble import Ensemble
-    from bigcons.stores.pairs import PairTable
+    from bigcons import coassociation as coassociation
+    from bigcons import datasets as datasets
+    from bigcons import errors as errors
+    from bigcons import generate as generate
+    from bigcons import metrics as metrics
+    from bigcons import plots as plots
+    from bigcons.divergences import Divergence as Divergence
+    from bigcons.methods import *  # noqa: F403 - the class of every method
+    from bigcons.stores.consensus import Consensus as Consensus
+    from bigcons.stores.ensemble import Ensemble as Ensemble
+    from bigcons.stores.pairs import PairTable as PairTable
+else:
+    __all__ = ["__version__", *_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
@@ -70,4 +48,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *_HOMES, *_MODULES])

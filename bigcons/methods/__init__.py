@@ -1,6 +1,9 @@
-"""Consensus methods under one estimator contract. ``METHODS`` maps each method's name to its class.
+"""Consensus methods under one estimator contract.
 
-Classes are imported when they are first used, so that this package and its list of names stay light.
+``METHODS`` maps the name of each method to its class. Classes are imported when they are first used, which
+keeps this package and its list of names light. A new method takes a module, an entry in ``_REGISTRY`` and the
+import that shows it to type checkers and editors; the names of ``bigcons``, the command line and the tests
+of every method follow.
 """
 
 from __future__ import annotations
@@ -9,106 +12,116 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-_HOMES = {
-    "pcc": "bigcons.methods.pcc.estimator:PCC",
-    "bce": "bigcons.methods.bce.estimator:BCE",
-    "bce-gibbs": "bigcons.methods.bce.gibbs:GibbsBCE",
-    "mixture": "bigcons.methods.mixture:MixtureModel",
-    "qmi": "bigcons.methods.qmi:QMI",
-    "kcc": "bigcons.methods.qmi:KCC",
-    "ivc": "bigcons.methods.voting:IVC",
-    "ipvc": "bigcons.methods.voting:IPVC",
-    "ipc": "bigcons.methods.voting:IPC",
-    "kmeans": "bigcons.methods.kmeans:LabelKMeans",
-    "cspa": "bigcons.methods.cspa:CSPA",
-    "hgpa": "bigcons.methods.hgpa:HGPA",
-    "mcla": "bigcons.methods.mcla:MCLA",
-    "hbgf": "bigcons.methods.hbgf:HBGF",
-    "ccc": "bigcons.methods.correspondence:CCC",
-    "ccu": "bigcons.methods.correspondence:CCU",
-    "ccsvd": "bigcons.methods.correspondence:CCSVD",
-    "cumulative": "bigcons.methods.cumulative:CumulativeVoting",
-    "best": "bigcons.methods.best:BEST",
-    "greedy-anmi": "bigcons.methods.greedy:GreedyANMI",
-    "supra": "bigcons.methods.supra:Supra",
-    "eac": "bigcons.methods.evidence:EAC",
-    "eac-single": "bigcons.methods.evidence:EACSingle",
-    "eac-average": "bigcons.methods.evidence:EACAverage",
-    "furthest": "bigcons.methods.furthest:Furthest",
-    "did": "bigcons.methods.did:DID",
+_REGISTRY = {
+    "pcc": "pcc.estimator:PCC",
+    "bce": "bce.estimator:BCE",
+    "bce-gibbs": "bce.gibbs:GibbsBCE",
+    "mixture": "mixture:MixtureModel",
+    "qmi": "qmi:QMI",
+    "kcc": "qmi:KCC",
+    "ivc": "voting:IVC",
+    "ipvc": "voting:IPVC",
+    "ipc": "voting:IPC",
+    "kmeans": "kmeans:LabelKMeans",
+    "cspa": "cspa:CSPA",
+    "hgpa": "hgpa:HGPA",
+    "mcla": "mcla:MCLA",
+    "hbgf": "hbgf:HBGF",
+    "ccc": "correspondence:CCC",
+    "ccu": "correspondence:CCU",
+    "ccsvd": "correspondence:CCSVD",
+    "cumulative": "cumulative:CumulativeVoting",
+    "best": "best:BEST",
+    "greedy-anmi": "greedy:GreedyANMI",
+    "supra": "supra:Supra",
+    "eac": "evidence:EAC",
+    "eac-single": "evidence:EACSingle",
+    "eac-average": "evidence:EACAverage",
+    "furthest": "furthest:Furthest",
+    "did": "did:DID",
 }
-
-CLASSES = [home.partition(":")[2] for home in _HOMES.values()]
-"""Names of the classes of all methods, each of which ``bigcons`` offers too."""
-
-_CLASS_HOMES = {
-    **{home.partition(":")[2]: home for home in _HOMES.values()},
-    "ConsensusClusterer": "bigcons.solving.estimator:ConsensusClusterer",
-    "MethodInfo": "bigcons.solving.estimator:MethodInfo",
-}
-
-__all__ = ["CLASSES", "METHODS", *_CLASS_HOMES]
+"""Module (within this package) and class of each method."""
 
 if TYPE_CHECKING:
-    from bigcons.methods.bce.estimator import BCE
-    from bigcons.methods.bce.gibbs import GibbsBCE
-    from bigcons.methods.best import BEST
-    from bigcons.methods.correspondence import CCC, CCSVD, CCU
-    from bigcons.methods.cspa import CSPA
-    from bigcons.methods.cumulative import CumulativeVoting
-    from bigcons.methods.did import DID
-    from bigcons.methods.evidence import EAC, EACAverage, EACSingle
-    from bigcons.methods.furthest import Furthest
-    from bigcons.methods.greedy import GreedyANMI
-    from bigcons.methods.hbgf import HBGF
-    from bigcons.methods.hgpa import HGPA
-    from bigcons.methods.kmeans import LabelKMeans
-    from bigcons.methods.mcla import MCLA
-    from bigcons.methods.mixture import MixtureModel
-    from bigcons.methods.pcc.estimator import PCC
-    from bigcons.methods.qmi import KCC, QMI
-    from bigcons.methods.supra import Supra
-    from bigcons.methods.voting import IPC, IPVC, IVC
-    from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
+    from bigcons.methods.bce.estimator import BCE as BCE
+    from bigcons.methods.bce.gibbs import GibbsBCE as GibbsBCE
+    from bigcons.methods.best import BEST as BEST
+    from bigcons.methods.correspondence import CCC as CCC
+    from bigcons.methods.correspondence import CCSVD as CCSVD
+    from bigcons.methods.correspondence import CCU as CCU
+    from bigcons.methods.cspa import CSPA as CSPA
+    from bigcons.methods.cumulative import CumulativeVoting as CumulativeVoting
+    from bigcons.methods.did import DID as DID
+    from bigcons.methods.evidence import EAC as EAC
+    from bigcons.methods.evidence import EACAverage as EACAverage
+    from bigcons.methods.evidence import EACSingle as EACSingle
+    from bigcons.methods.furthest import Furthest as Furthest
+    from bigcons.methods.greedy import GreedyANMI as GreedyANMI
+    from bigcons.methods.hbgf import HBGF as HBGF
+    from bigcons.methods.hgpa import HGPA as HGPA
+    from bigcons.methods.kmeans import LabelKMeans as LabelKMeans
+    from bigcons.methods.mcla import MCLA as MCLA
+    from bigcons.methods.mixture import MixtureModel as MixtureModel
+    from bigcons.methods.pcc.estimator import PCC as PCC
+    from bigcons.methods.qmi import KCC as KCC
+    from bigcons.methods.qmi import QMI as QMI
+    from bigcons.methods.supra import Supra as Supra
+    from bigcons.methods.voting import IPC as IPC
+    from bigcons.methods.voting import IPVC as IPVC
+    from bigcons.methods.voting import IVC as IVC
+    from bigcons.solving.estimator import ConsensusClusterer as ConsensusClusterer
+    from bigcons.solving.estimator import MethodInfo as MethodInfo
+
+_HOMES = {
+    **{home.partition(":")[2]: f"bigcons.methods.{home.partition(':')[0]}" for home in _REGISTRY.values()},
+    "ConsensusClusterer": "bigcons.solving.estimator",
+    "MethodInfo": "bigcons.solving.estimator",
+}
+
+if not TYPE_CHECKING:  # type checkers take the names from the imports above
+    __all__ = ["METHODS", *_HOMES]
 
 
 class _Methods(Mapping[str, "type[ConsensusClusterer]"]):
     """Classes by name, each imported when it is first asked for."""
 
     def __getitem__(self, name: str) -> type[ConsensusClusterer]:
-        if name not in _HOMES:
-            raise KeyError(f"there is no method {name!r}; choose one of {', '.join(_HOMES)}")
-        method: type[ConsensusClusterer] = _load(_HOMES[name])
+        if name not in _REGISTRY:
+            raise KeyError(_unknown(name))
+        method: type[ConsensusClusterer] = __getattr__(_REGISTRY[name].partition(":")[2])
         return method
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_HOMES)
+        return iter(_REGISTRY)
 
     def __len__(self) -> int:
-        return len(_HOMES)
+        return len(_REGISTRY)
 
     def __contains__(self, name: object) -> bool:
-        return name in _HOMES
+        return name in _REGISTRY
 
     def __repr__(self) -> str:
-        return f"METHODS({', '.join(_HOMES)})"
+        return f"METHODS({', '.join(_REGISTRY)})"
 
 
 METHODS = _Methods()
 
 
-def _load(home: str) -> Any:
-    module, _, attribute = home.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+def _unknown(name: object) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name).lower(), _REGISTRY, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else "."
+    return f"unknown method {name!r}{meant} Choose from {', '.join(_REGISTRY)}."
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _CLASS_HOMES:
+    if name not in _HOMES:
         raise AttributeError(f"module 'bigcons.methods' has no attribute {name!r}")
-    value = _load(_CLASS_HOMES[name])
+    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["METHODS", *_HOMES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from bigcons.overlaps.incidence import (
     partition_of_clusters,
     votes_of,
 )
-from bigcons.seeding import generator
+from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -35,22 +36,28 @@ class BEST(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters
+    n_clusters : int, default=8
         Clusters that a partition may have at the most to be considered.
-    criterion
+    criterion : str, default="nmi"
         What is averaged over the partitions: "adjusted_rand", "matching_accuracy", "nmi", "rand_index",
         "van_dongen" or "variation_of_information". Distances are made small, the others large.
-    weighted
+    weighted : bool, default=True
         Let a partition count by the objects that it and the candidate both label; with "nmi" the average is
         then ANMI. False: all count alike.
-    unlabeled
+    unlabeled : {"missing", "nearest"}, default="missing"
         What becomes of objects with labels elsewhere but none in the winner: "missing" leaves them -1,
         "nearest" gives them the cluster with the nearest center, over the partitions that label them. The
         center of a cluster holds, for every base cluster, the share of its objects that lie there.
-    ties
+    ties : {"lowest", "random"}, default="lowest"
         Which of equally good partitions wins, equal ones among them: "lowest", or "random".
-    random_state
+    random_state : int, RandomState, Generator or None, default=None
         Seed of random ties; nothing else is random.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -85,10 +92,24 @@ class BEST(ConsensusClusterer):
         distributed=True,
     )
 
-    criterion: str = "nmi"
-    weighted: bool = True
-    unlabeled: str = "missing"
-    ties: str = "lowest"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        criterion: str = "nmi",
+        weighted: bool = True,
+        unlabeled: str = "missing",
+        ties: str = "lowest",
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.criterion = criterion
+        self.weighted = weighted
+        self.unlabeled = unlabeled
+        self.ties = ties
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))

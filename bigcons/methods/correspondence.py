@@ -7,6 +7,7 @@ filled in.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -32,6 +33,7 @@ from bigcons.overlaps.incidence import (
     shares,
     votes_of,
 )
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.starts import best_start
 from bigcons.solving.survey import take_survey
@@ -45,11 +47,6 @@ class Correspondence(ConsensusClusterer):
     The similarity of base clusters of different partitions is the cosine of their indicator vectors; the
     objective of a grouping is the sum over the base clusters of their mean similarity to those of other
     partitions in the same meta-cluster.
-
-    Parameters
-    ----------
-    n_clusters
-        Meta-clusters, and so clusters of the consensus at the most.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -61,7 +58,18 @@ class Correspondence(ConsensusClusterer):
         distributed=True,
     )
 
-    n_init: int = 10
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 10,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.n_init = n_init
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
@@ -122,22 +130,25 @@ class Correspondence(ConsensusClusterer):
 
 
 class _Alternating(Correspondence):
-    """Base of CCC and CCU: from the clusters of one partition, group and judge in turns.
-
-    Parameters
-    ----------
-    n_init
-        Partitions to start from, whose clusters are the first meta-clusters: those of ``n_clusters`` clusters
-        first, then of more, then of fewer, in random order. The best objective wins.
-    max_iter
-        Sweeps over the partitions in a start, at the most.
-    random_state
-        Seed of the order of the starts.
-    """
-
-    max_iter: int = 100
+    """Base of CCC and CCU: from the clusters of one partition, group and judge in turns."""
 
     _one_to_one: ClassVar[bool]
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        max_iter: int = 100,
+        n_init: int = 10,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
+        )
+        self.max_iter = max_iter
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)
@@ -163,6 +174,24 @@ class _Alternating(Correspondence):
 
 class CCC(_Alternating):
     """Match the clusters of each partition one to one with meta-clusters; objects are voted for.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Meta-clusters, and so clusters of the consensus at the most.
+    max_iter : int, default=100
+        Sweeps over the partitions in a start, at the most.
+    n_init : int, default=10
+        Partitions to start from, whose clusters are the first meta-clusters: those of ``n_clusters`` clusters
+        first, then of more, then of fewer, in random order. The best objective wins.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the order of the starts.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -196,11 +225,50 @@ class CCC(_Alternating):
 
     _one_to_one = True
 
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        max_iter: int = 100,
+        n_init: int = 10,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            max_iter=max_iter,
+            n_init=n_init,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+
 
 class CCU(_Alternating):
     """Give every base cluster to the meta-cluster it resembles most; objects are voted for.
 
     Several clusters of one partition may share a meta-cluster.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Meta-clusters, and so clusters of the consensus at the most.
+    max_iter : int, default=100
+        Sweeps over the partitions in a start, at the most.
+    n_init : int, default=10
+        Partitions to start from, whose clusters are the first meta-clusters: those of ``n_clusters`` clusters
+        first, then of more, then of fewer, in random order. The best objective wins.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the order of the starts.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -218,21 +286,48 @@ class CCU(_Alternating):
 
     _one_to_one = False
 
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        max_iter: int = 100,
+        n_init: int = 10,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            max_iter=max_iter,
+            n_init=n_init,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+
 
 class CCSVD(Correspondence):
     """Group base clusters by the singular vectors of the incidence matrix; objects are voted for.
 
     Parameters
     ----------
-    n_clusters
+    n_clusters : int, default=8
         Meta-clusters, and so clusters of the consensus at the most; also the rank of the decomposition.
-    grouping
+    grouping : {"kmeans", "argmax"}, default="kmeans"
         "kmeans": k-means of the rows of ``V S``, one per base cluster, scaled to unit length. "argmax": by
         the singular vector that the row is largest in; on 8D5K this does far worse.
-    n_init
+    n_init : int, default=10
         Restarts of k-means; the smallest sum of squared distances wins.
-    random_state
+    random_state : int, RandomState, Generator or None, default=None
         Seed of k-means.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -252,7 +347,21 @@ class CCSVD(Correspondence):
     Boulis and Ostendorf (2004), *Combining multiple clustering systems*, PKDD.
     """
 
-    grouping: str = "kmeans"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        grouping: str = "kmeans",
+        n_init: int = 10,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
+        )
+        self.grouping = grouping
 
     def _check(self) -> None:
         check_choice("grouping", self.grouping, ("kmeans", "argmax"))

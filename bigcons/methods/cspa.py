@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.partitioners import BYTES_PER_ENTRY, graph_of, partition_graph
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_plan
 from bigcons.solving.survey import take_survey
@@ -32,15 +34,34 @@ class CSPA(GraphClusterer):
 
     Parameters
     ----------
-    partitioner
+    n_clusters : int, default=8
+        Number of clusters.
+    partitioner : {"spectral", "metis"}, default="spectral"
         "spectral": the normalized cut by eigenvectors, which never forms the graph and leaves the sizes of
         the clusters free. "metis" (needs pymetis): the paper's balanced cut of the graph of all pairs, for
         some thousand objects; clusters of uneven sizes are cut in pieces by it.
-    normalize
+    normalize : {"observed", "all"}, default="observed"
         With missing labels, what the number of partitions that join two objects is divided by: "observed",
         those that label both; "all", as the authors' code does, which takes a missing label for a
         disagreement. The spectral form has ``m_i m_j / M`` for the former, its value when labels miss
         independently of each other, for the exact ratio has no factors. The same if no label is missing.
+    imbalance : float or None, default=None
+        With a balanced cut, share by which the largest cluster may exceed ``n_objects / n_clusters``; None is
+        0.05.
+    n_init : int, default=10
+        With the spectral embedding, restarts of k-means on a sample of 20,000 objects.
+    max_iter : int, default=100
+        With the spectral embedding, maximum number of k-means passes over all objects.
+    tol : float, default=0.0001
+        With the spectral embedding, squared move of the centers, relative to the variance, at which to stop.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -77,8 +98,34 @@ class CSPA(GraphClusterer):
         distributed=True,
     )
 
-    partitioner: str = "spectral"
-    normalize: str = "observed"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        partitioner: str = "spectral",
+        normalize: str = "observed",
+        imbalance: float | None = None,
+        n_init: int = 10,
+        max_iter: int = 100,
+        tol: float = 0.0001,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            imbalance=imbalance,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.partitioner = partitioner
+        self.normalize = normalize
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))

@@ -7,6 +7,7 @@ was filled in.
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.progress import progress
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -44,14 +46,14 @@ class CumulativeVoting(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters
+    n_clusters : int, default=8
         Clusters of the consensus at the most; the columns beyond those of the reference stay empty.
-    variant
+    variant : {"rcv", "acv", "urcv"}, default="rcv"
         What partitions are mapped to. "rcv": the reference itself. "acv": the mean of the votes so far, in
         the order of decreasing entropy. "urcv": the reference, but the votes are numbers of objects instead
         of shares, so that large clusters count for more; a reconstruction, for what the paper calls
         un-normalized is not certain.
-    prior
+    prior : {"sizes", "equal"}, default="sizes"
         How likely clusters are before any vote. "sizes", the published method: mean votes are the
         probabilities of the clusters given the object. Where mapped clusters are mixtures, the votes of all
         objects come close to the sizes of the clusters, and the largest wins most of them. "equal", ours:
@@ -59,8 +61,14 @@ class CumulativeVoting(ConsensusClusterer):
         it votes for more than others do. On three planted ensembles of noisy partitions the adjusted Rand
         index with "sizes" was 0.87 to 0.94 for "rcv", 0.18 to 0.36 for "acv" and 0.64 to 0.75 for "urcv";
         with "equal" it was 0.94 to 0.97 for all three (``benchmarks/methods.py --planted``).
-    random_state
+    random_state : int, RandomState, Generator or None, default=None
         Not drawn from: of partitions of equal entropy the first is first.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -108,8 +116,20 @@ class CumulativeVoting(ConsensusClusterer):
         distributed=True,
     )
 
-    variant: str = "rcv"
-    prior: str = "sizes"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        variant: str = "rcv",
+        prior: str = "sizes",
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.variant = variant
+        self.prior = prior
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("variant", self.variant, ("rcv", "acv", "urcv"))

@@ -23,7 +23,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size
 from bigcons.overlaps.embedding import one_thread
-from bigcons.seeding import generator
+from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.memory_plan import data_budget
 from bigcons.solving.survey import take_survey
@@ -51,24 +51,36 @@ class DID(ConsensusClusterer):
 
     Parameters
     ----------
-    features
+    n_clusters : int, default=8
+        Maximum number of clusters.
+    features : array, table or path-like, default=None
         ``(n_objects, n_features)`` of the objects, which only this method needs: an array, table or path, as
         `bigcons.stores.features.open_features` takes. Distances are Euclidean, so scale them before.
-    pairs
+    pairs : "all", PairTable or path-like, default="all"
         "all", or a PairTable or the path of one, for objects too many for a matrix: the similarities of
         these pairs only, with linkage="single", exact on their graph; what it leaves apart merges at
         similarity 0. Its counts are not used.
-    symmetrize
+    symmetrize : {"mean", "max"}, default="mean"
         "mean" or "max" of the two directions.
-    linkage
+    linkage : {"average", "single", "spectral"}, default="average"
         "average", "single", or "spectral": normalized cuts of the symmetric matrix, labels by pivoted QR of
         the eigenvectors. The paper leaves open how its spectral clustering took the asymmetric one.
-    exclude_self, increments, normalize, weights
+    exclude_self : bool, default=False
         As for `bigcons.coassociation.did_matrix`.
-    random_state
+    increments : {"vertex", "sorted"}, default="vertex"
+        As for `bigcons.coassociation.did_matrix`.
+    normalize : {"observed", "all"}, default="all"
+        As for `bigcons.coassociation.did_matrix`.
+    weights : array of shape (n_partitions,) or None, default=None
+        As for `bigcons.coassociation.did_matrix`.
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the eigenvectors' start for linkage="spectral"; nothing else is random.
-    memory
+    memory : str, int or None, default=None
         Budget, 4 GB by default: refused with the size that would do if the matrix does not fit.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -99,14 +111,32 @@ class DID(ConsensusClusterer):
         distributed=True,
     )
 
-    features: Any = None
-    pairs: str | os.PathLike[str] | PairTable = "all"
-    symmetrize: str = "mean"
-    linkage: str = "average"
-    exclude_self: bool = False
-    increments: str = "vertex"
-    normalize: str = "all"
-    weights: Any = None
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        features: Any = None,
+        pairs: str | os.PathLike[str] | PairTable = "all",
+        symmetrize: str = "mean",
+        linkage: str = "average",
+        exclude_self: bool = False,
+        increments: str = "vertex",
+        normalize: str = "all",
+        weights: Any = None,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.features = features
+        self.pairs = pairs
+        self.symmetrize = symmetrize
+        self.linkage = linkage
+        self.exclude_self = exclude_self
+        self.increments = increments
+        self.normalize = normalize
+        self.weights = weights
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()

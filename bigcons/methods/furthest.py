@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -13,7 +14,7 @@ from bigcons.coassociation.similarity import similarity
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
-from bigcons.seeding import generator
+from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.memory_plan import block_label_bytes, check_plan, data_budget
 from bigcons.solving.survey import take_survey
@@ -40,22 +41,26 @@ class Furthest(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters
+    n_clusters : int, default=8
         Number of centers; for criterion="disagreement" the most there may be. There are fewer if no further
         object differs from the centers.
-    init
+    init : {"exact", "sampled"}, default="exact"
         The first pair: "exact" among all distinct label rows, or "sampled", among those of 2,048 objects.
-    criterion
+    criterion : {"fixed", "disagreement"}, default="fixed"
         "fixed", or "disagreement": add centers as long as the disagreements fall, beginning with one cluster.
         They are counted as pairs of objects that the consensus joins and a partition separates, or the other
         way round, over all partitions and the pairs that each sees.
-    ties
+    ties : {"lowest", "random"}, default="lowest"
         Which of equally unlike pairs and objects become centers, and which of equally similar centers an
         object joins: "lowest", or "random". Ties are the rule, for many pairs have similarity 0.
-    random_state
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the sample and of random ties.
-    memory
+    memory : str, int or None, default=None
         Budget for the distinct rows of init="exact", 4 GB by default; refused if they do not fit.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -87,9 +92,22 @@ class Furthest(ConsensusClusterer):
         distributed=True,
     )
 
-    init: str = "exact"
-    criterion: str = "fixed"
-    ties: str = "lowest"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str = "exact",
+        criterion: str = "fixed",
+        ties: str = "lowest",
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.init = init
+        self.criterion = criterion
+        self.ties = ties
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("init", self.init, STARTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps, votes_of
 from bigcons.progress import progress
-from bigcons.seeding import generator
+from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.loop import as_history, run_passes
 from bigcons.solving.starts import best_start
@@ -40,24 +41,32 @@ class GreedyANMI(ConsensusClusterer):
 
     Parameters
     ----------
-    n_init
+    n_clusters : int, default=8
+        Maximum number of clusters.
+    n_init : int, default=1
         Starts: the base partitions of highest ANMI, one each, in the same sweeps.
-    init
+    init : "best" or array of shape (n_objects,), default="best"
         "best": base partitions; objects that one does not label, or that lie in a cluster beyond its
         ``n_clusters`` largest, join the nearest of these first. Or labels (n_objects,) to start from, such
         as another method's consensus; at no temperature the sweeps only raise its ANMI.
-    temperature
+    temperature : float, default=0.0
         0, or at first move objects to any cluster with probability ``~ exp(gain / T)``, the gain being in
         ANMI times objects, so that 1 is much. T falls evenly from ``temperature`` to 0 over ``n_annealed``
         sweeps, and those that follow are as at 0. On six planted ensembles of 1,000 objects and 20 partitions
         0.2 ended higher than 0 by 0.013 or more in three, and within 0.0002 in the others; 0.4 and 0.8
         ended lower by up to 0.02 in some.
-    n_annealed
+    n_annealed : int or None, default=None
         Sweeps with T above 0, fewer than ``max_iter``; None is 20. Goes with a temperature.
-    max_iter
+    max_iter : int, default=100
         Sweeps at most.
-    random_state
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the draws at a temperature; nothing else is random.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -83,11 +92,26 @@ class GreedyANMI(ConsensusClusterer):
         "Strehl and Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=False
     )
 
-    n_init: int = 1
-    init: Any = "best"
-    temperature: float = 0.0
-    n_annealed: int | None = None
-    max_iter: int = 100
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 1,
+        init: Any = "best",
+        temperature: float = 0.0,
+        n_annealed: int | None = None,
+        max_iter: int = 100,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.n_init = n_init
+        self.init = init
+        self.temperature = temperature
+        self.n_annealed = n_annealed
+        self.max_iter = max_iter
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_int("n_init", self.n_init)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from bigcons.methods.hbgf import bipartite_embedding
 from bigcons.overlaps.embedding import Embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_PIN, has_mtkahypar, partition_hypergraph
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_plan
 from bigcons.solving.survey import take_survey
@@ -32,14 +34,33 @@ class HGPA(GraphClusterer):
 
     Parameters
     ----------
-    partitioner
+    n_clusters : int, default=8
+        Number of clusters.
+    partitioner : {"auto", "mtkahypar", "spectral"}, default="spectral"
         "mtkahypar" (needs mtkahypar): a balanced cut of the fewest hyperedges, as in the paper. "spectral":
         not the paper's objective but a relaxation of another, the normalized hypergraph Laplacian of Zhou,
         Huang and Schölkopf (2006) and k-means; it gives credit for hyperedges that are nearly whole and
         leaves the sizes of the clusters free. "auto": "mtkahypar" where it is installed, else "spectral".
-    edge_weight
+    edge_weight : {"unit", "size"}, default="unit"
         "unit": all hyperedges count the same, as in the paper's text. "size": by their number of objects, as
         in its authors' code.
+    imbalance : float or None, default=None
+        With a balanced cut, share by which the largest cluster may exceed ``n_objects / n_clusters``; None is
+        0.05.
+    n_init : int, default=10
+        With the spectral embedding, restarts of k-means on a sample of 20,000 objects.
+    max_iter : int, default=100
+        With the spectral embedding, maximum number of k-means passes over all objects.
+    tol : float, default=0.0001
+        With the spectral embedding, squared move of the centers, relative to the variance, at which to stop.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -77,8 +98,34 @@ class HGPA(GraphClusterer):
         distributed=True,
     )
 
-    partitioner: str = "spectral"
-    edge_weight: str = "unit"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        partitioner: str = "spectral",
+        edge_weight: str = "unit",
+        imbalance: float | None = None,
+        n_init: int = 10,
+        max_iter: int = 100,
+        tol: float = 0.0001,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            imbalance=imbalance,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.partitioner = partitioner
+        self.edge_weight = edge_weight
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("auto", "mtkahypar", "spectral"))

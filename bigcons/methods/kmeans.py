@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import SCORE
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.embedding import best_kmeans
-from bigcons.seeding import generator
+from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_matrix_plan
 from bigcons.solving.pass_clusterer import PassClusterer
@@ -62,14 +63,32 @@ class LabelKMeans(PassClusterer):
 
     Parameters
     ----------
-    encode
+    n_clusters : int, default=8
+        Maximum number of clusters; one that loses its last object stays empty.
+    encode : {"integer", "onehot", "coassoc"}, default="integer"
         "integer": labels as numbers, which is what published figures suggest; it cannot take missing labels.
         "onehot": one column a base cluster, the same as `QMI`. "coassoc": the rows of the matrix of c/N,
         after Kuncheva and Vetrov (2006), in O(n^2) memory, by scikit-learn with its meaning of ``tol``;
         ``n_finalists`` and ``resume`` have no use there and stay as they are.
-    n_init
+    n_init : int, default=10
         Starts of k-means++ for "integer" and "coassoc", from base partitions for "onehot", of which the best
         objective is kept. They run on 4,096 objects, or on all if these are no more or for "coassoc".
+    n_finalists : int, default=1
+        Number of the best starts that continue on all objects, in the same passes.
+    max_iter : int, default=100
+        Maximum number of passes.
+    tol : float, default=1e-6
+        Share of the objects that may still move in the last pass.
+    resume : bool, default=False
+        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -96,7 +115,34 @@ class LabelKMeans(PassClusterer):
         distributed=True,
     )
 
-    encode: str = "integer"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        encode: str = "integer",
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.encode = encode
 
     def _make_problem(self, ensemble: Ensemble, survey: Survey) -> TableProblem:
         if self.encode == "onehot":

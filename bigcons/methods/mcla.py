@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.partitioners import graph_of, partition_graph
-from bigcons.seeding import generator
+from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -39,9 +40,9 @@ class MCLA(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters
+    n_clusters : int, default=8
         Meta-clusters, and so clusters of the consensus at the most: some may win no object.
-    partitioner
+    partitioner : {"spectral", "average", "metis"}, default="spectral"
         How the graph of base clusters is cut. "spectral": eigenvectors of the normalized Jaccard matrix and
         k-means; the numbers of base clusters in a meta-cluster are free. "average": average linkage of
         ``1 - Jaccard``; a few odd base clusters may take meta-clusters for themselves when partitions have
@@ -49,17 +50,23 @@ class MCLA(ConsensusClusterer):
         "average" fell to between 0.34 and 0.65 in four; that of "spectral" was 1.00 in all. "metis" (needs
         pymetis): the paper's balanced cut, where every base cluster weighs the same (in the authors' code:
         as much as it has objects).
-    union
+    union : {"all", "observed"}, default="all"
         The denominator of the Jaccard measure. "all" counts every object of both base clusters, as in the
         paper; "observed" only those that both partitions label, a reading of ours for many missing labels.
-    ties
+    ties : {"lowest", "random"}, default="lowest"
         Which of the meta-clusters that an object is in equally takes it: "lowest", or "random" as in the
         paper; its membership is then one rounding step above the others'.
-    imbalance
+    imbalance : float or None, default=None
         With "metis", the share by which the largest meta-cluster may exceed its equal share of the base
         clusters; None is 0.05.
-    random_state
+    random_state : int, RandomState, Generator or None, default=None
         Seed of METIS, of k-means and of random ties.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -95,10 +102,24 @@ class MCLA(ConsensusClusterer):
         distributed=True,
     )
 
-    partitioner: str = "spectral"
-    union: str = "all"
-    ties: str = "lowest"
-    imbalance: float | None = None
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        partitioner: str = "spectral",
+        union: str = "all",
+        ties: str = "lowest",
+        imbalance: float | None = None,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.partitioner = partitioner
+        self.union = union
+        self.ties = ties
+        self.imbalance = imbalance
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "average", "metis"))

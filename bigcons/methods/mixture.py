@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from bigcons.kernels.cluster_tables import (
     respond,
     responsibilities,
 )
-from bigcons.seeding import generator
+from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.first_partition import first_partition
 from bigcons.solving.pass_clusterer import SoftPassClusterer
@@ -116,17 +117,35 @@ class MixtureModel(SoftPassClusterer):
 
     Parameters
     ----------
-    background
+    n_clusters : int, default=8
+        Number of clusters; one that is no object's most probable one wins none.
+    init : {"partition", "dirichlet"}, default="partition"
+        "partition": responsibilities are nine tenths one base partition (laid over others until there are
+        enough clusters), one tenth even. "dirichlet": drawn at random, as the paper's.
+    background : bool, default=True
         Add a component for objects without a clear place, whose label distributions are those of all objects
         together and stay so. Our addition: where a part of the objects is much noisier than the rest, the
         likelihood of the paper's model gives them a cluster of their own and merges two true ones instead
         (six planted clusters: adjusted Rand index .85 without, .98 with). False is the paper's model.
-    n_init
+    max_iter : int, default=500
+        Maximum number of passes.
+    n_init : int, default=10
         Starts, of which the highest log-likelihood is kept. They run on 4,096 objects, or on all if these
         are no more.
-    init
-        "partition": responsibilities are nine tenths one base partition (laid over others until there are
-        enough clusters), one tenth even. "dirichlet": drawn at random, as the paper's.
+    n_finalists : int, default=1
+        Number of the best starts that continue on all objects, in the same passes.
+    tol : float, default=1e-6
+        Relative gain of the objective at which to stop.
+    resume : bool, default=False
+        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -158,9 +177,36 @@ class MixtureModel(SoftPassClusterer):
         distributed=True,
     )
 
-    init: str = "partition"
-    background: bool = True
-    max_iter: int = 500
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str = "partition",
+        background: bool = True,
+        max_iter: int = 500,
+        n_init: int = 10,
+        n_finalists: int = 1,
+        tol: float = 1e-6,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.init = init
+        self.background = background
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> MixtureProblem:
         check_choice("init", self.init, ("partition", "dirichlet"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
 
 from bigcons.kernels.cluster_tables import LABELED, SCORE, count_assigned
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.first_partition import first_partition
 from bigcons.solving.pass_clusterer import PassClusterer
@@ -76,6 +78,30 @@ class QMI(PassClusterer):
     where SSE is the error of k-means on the one-hot matrix. The optima are of uneven quality, so give it
     starts.
 
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Maximum number of clusters; one that loses its last object stays empty.
+    n_init : int, default=10
+        Number of starts, each from a base partition drawn at random (intersected with others until there are
+        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+    n_finalists : int, default=1
+        Number of the best starts that continue on all objects, in the same passes.
+    max_iter : int, default=100
+        Maximum number of passes.
+    tol : float, default=1e-6
+        Share of the objects that may still move in the last pass.
+    resume : bool, default=False
+        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
@@ -108,6 +134,33 @@ class QMI(PassClusterer):
         distributed=True,
     )
 
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return CategoryUtility("QMI", ensemble.offsets, self.n_clusters)
 
@@ -117,9 +170,30 @@ class KCC(PassClusterer):
 
     Parameters
     ----------
-    utility
+    n_clusters : int, default=8
+        Maximum number of clusters; one that loses its last object stays empty.
+    utility : {"uh", "uc"}, default="uh"
         "uh": entropy (mutual information with the base partitions), by k-means with the Kullback-Leibler
         distance. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
+    n_init : int, default=10
+        Number of starts, each from a base partition drawn at random (intersected with others until there are
+        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+    n_finalists : int, default=1
+        Number of the best starts that continue on all objects, in the same passes.
+    max_iter : int, default=100
+        Maximum number of passes.
+    tol : float, default=1e-6
+        Share of the objects that may still move in the last pass.
+    resume : bool, default=False
+        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -147,7 +221,34 @@ class KCC(PassClusterer):
 
     info: ClassVar[MethodInfo] = QMI.info._replace(paper="Wu et al. 2015")
 
-    utility: str = "uh"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        utility: str = "uh",
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.utility = utility
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         check_choice("utility", self.utility, ("uc", "uh"))

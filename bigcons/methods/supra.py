@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,6 +13,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import Engine
 from bigcons.metrics.ensemble import anmi
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -24,9 +26,19 @@ class Supra(ConsensusClusterer):
 
     Parameters
     ----------
-    methods
+    n_clusters : int, default=8
+        Maximum number of clusters.
+    methods : str or sequence of str, default=("cspa", "hgpa", "mcla")
         Names of `METHODS`, or one text of such names with commas between. Each runs with its defaults
         and the ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -52,7 +64,18 @@ class Supra(ConsensusClusterer):
         "Strehl and Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=True
     )
 
-    methods: str | Sequence[str] = ("cspa", "hgpa", "mcla")
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        methods: str | Sequence[str] = ("cspa", "hgpa", "mcla"),
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.methods = methods
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         names = self._names()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import LABELS, SCORE, mark_majorities
 from bigcons.methods.pairwise_voting import solve_pairwise
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_matrix_plan
 from bigcons.solving.pass_clusterer import PassClusterer
@@ -61,6 +63,30 @@ class IVC(PassClusterer):
     Every pass takes the majority label of each partition within each cluster as its center and moves every
     object to the center that its labels differ from least.
 
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Maximum number of clusters; one that loses its last object stays empty.
+    n_init : int, default=10
+        Number of starts, each from a base partition drawn at random (intersected with others until there are
+        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+    n_finalists : int, default=1
+        Number of the best starts that continue on all objects, in the same passes.
+    max_iter : int, default=100
+        Maximum number of passes.
+    tol : float, default=1e-6
+        Share of the objects that may still move in the last pass.
+    resume : bool, default=False
+        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
@@ -81,6 +107,33 @@ class IVC(PassClusterer):
 
     info: ClassVar[MethodInfo] = _INFO
 
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return _IVC("IVC", ensemble.offsets, self.n_clusters)
 
@@ -90,6 +143,30 @@ class IPVC(PassClusterer):
 
     As `IVC`, but the distance of an object to a cluster is its mean distance to all members, itself
     included: ``sum_j 1 - f_j(y_j)`` with the frequencies ``f`` among the members observed.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Maximum number of clusters; one that loses its last object stays empty.
+    n_init : int, default=10
+        Number of starts, each from a base partition drawn at random (intersected with others until there are
+        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+    n_finalists : int, default=1
+        Number of the best starts that continue on all objects, in the same passes.
+    max_iter : int, default=100
+        Maximum number of passes.
+    tol : float, default=1e-6
+        Share of the objects that may still move in the last pass.
+    resume : bool, default=False
+        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -109,6 +186,33 @@ class IPVC(PassClusterer):
 
     info: ClassVar[MethodInfo] = _INFO
 
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return _IPVC("IPVC", ensemble.offsets, self.n_clusters)
 
@@ -121,10 +225,31 @@ class IPC(PassClusterer):
 
     Parameters
     ----------
-    normalize
+    n_clusters : int, default=8
+        Maximum number of clusters; one that loses its last object stays empty.
+    normalize : {"observed", "all"}, default="observed"
         "observed": similarity c/N, of the partitions that saw both objects. On an incomplete ensemble it is
         taken pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. Without missing labels the
         two are one.
+    n_init : int, default=10
+        Number of starts, each from a base partition drawn at random (intersected with others until there are
+        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+    n_finalists : int, default=1
+        Number of the best starts that continue on all objects, in the same passes.
+    max_iter : int, default=100
+        Maximum number of passes.
+    tol : float, default=1e-6
+        Share of the objects that may still move in the last pass.
+    resume : bool, default=False
+        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -145,7 +270,34 @@ class IPC(PassClusterer):
 
     info: ClassVar[MethodInfo] = _INFO._replace(missing="c/N or c/M")
 
-    normalize: str = "observed"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        normalize: str = "observed",
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.normalize = normalize
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return _IPC("IPC", ensemble.offsets, self.n_clusters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,7 @@ from bigcons.memory import Block
 from bigcons.overlaps.embedding import Embedding
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.kmeans import SAMPLE, KMeansSettings, find_centers
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, Output
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -22,25 +24,26 @@ DEFAULT_IMBALANCE = 0.05
 
 
 class GraphClusterer(ConsensusClusterer):
-    """Base of the methods that partition a graph of the objects; they give labels without memberships.
+    """Base of the methods that partition a graph of the objects; they give labels without memberships."""
 
-    Parameters
-    ----------
-    n_clusters
-        Clusters of the consensus.
-    imbalance
-        With a balanced cut, the share by which the largest cluster may exceed ``n_objects / n_clusters``;
-        None is 0.05.
-    n_init, max_iter, tol
-        Of the k-means of the spectral embedding: restarts on a sample of 20,000 objects, most passes over all
-        objects, and the squared move of the centers, relative to the variance, that ends them. The other
-        partitioners run no k-means and refuse other values than these.
-    """
-
-    imbalance: float | None = None
-    n_init: int = 10
-    max_iter: int = 100
-    tol: float = 1e-4
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        imbalance: float | None = None,
+        n_init: int = 10,
+        max_iter: int = 100,
+        tol: float = 0.0001,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.imbalance = imbalance
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
 
     @property
     def _kmeans(self) -> KMeansSettings:

@@ -7,7 +7,6 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.solving.parameters import Parameters
 from bigcons.solving.recoding import Recoding
 from bigcons.solving.results import Results
 from bigcons.storage.manifest import is_store, refuse_existing, refuse_source
@@ -50,42 +48,37 @@ class MethodInfo(NamedTuple):
     distributed: bool
 
 
-class ConsensusClusterer(Parameters, ClusterMixin, BaseEstimator):
+class ConsensusClusterer(ClusterMixin, BaseEstimator):
     """Base of the methods that combine an ensemble into one clustering.
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
     columns partitions, so scikit-learn's checks that feed real-valued features do not apply.
     A method sets ``labels_`` (n_objects,) int32 with -1 for objects that no partition labeled,
     ``objective_``, ``history_`` and ``n_clusters_``, the number of clusters that win objects; if it is soft,
-    ``memberships_`` (n_objects, n_clusters) float32; if it has starts, ``start_objectives_``, a list of what
-    each was worth when the best was chosen: on the start's sample, where starts see no more.
+    ``memberships_`` (n_objects, n_clusters) float32; if it has starts, ``start_objectives_``, the objective
+    of every start when the best was chosen (on a sample of the objects if starts run on one).
 
-    Parameters
-    ----------
-    n_clusters
-        The most clusters there can be.
-    random_state
-        Seed. Blocks, draws and sums do not depend on the number of workers: one seed gives the same bits on
-        any engine.
-    memory
-        Budget such as "2GB" for this process and the Dask workers, if any, of the machine with most of them:
-        refused before the run, with the size that would do, if what is held and the blocks at work do not
-        fit.
-    out
-        Path at which ``fit`` stores the result as a Consensus, block by block; memberships are then not held
-        in memory.
-    client
-        None: the active Dask client if there is one, else threads. Or "serial", "threads" (all cores of this
-        machine), a ``distributed.Client``, or the address of a scheduler such as "tcp://host:8786".
+    Blocks, random draws and sums do not depend on the number of workers: one seed gives the same bits on any
+    engine. ``memory`` bounds this process and, of the machine with most of them, the Dask workers; what is
+    held and the blocks at work must fit. ``client="threads"`` uses all cores of this machine.
     """
 
     info: ClassVar[MethodInfo]
 
-    n_clusters: int = field(default=8, kw_only=False)
-    random_state: SeedLike = None
-    memory: str | float | None = None
-    out: str | os.PathLike[str] | None = None
-    client: object = None
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.random_state = random_state
+        self.memory = memory
+        self.out = out
+        self.client = client
 
     def fit(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import numpy as np
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import Output
 from bigcons.solving.loop import as_history
 from bigcons.solving.memory_plan import block_label_bytes, check_plan, label_bytes
@@ -24,28 +26,30 @@ from bigcons.validation import check_int, check_number
 class PassClusterer(PredictingClusterer):
     """Base of the methods that repeat passes over the labels until nothing changes.
 
-    A subclass gives its `Problem`; its class attribute ``facts.soft`` says whether results are memberships.
-
-    Parameters
-    ----------
-    n_clusters
-        The most clusters there can be; one that loses its last object stays empty.
-    n_init
-        Starts, each from a base partition picked at random (laid over others until there are enough
-        clusters), of which the best objective is kept. They run on 4,096 objects, or on all if these are no
-        more.
-    n_finalists
-        The best starts that are then carried on over all objects, in the same passes.
-    max_iter
-        Passes at most.
-    tol
-        Share of the objects that may still move in the last pass.
+    A subclass gives its `Problem`; ``info.soft`` says whether results are memberships.
     """
 
-    n_init: int = 10
-    n_finalists: int = 1
-    max_iter: int = 100
-    tol: float = 1e-6
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters, resume=resume, random_state=random_state, memory=memory, out=out, client=client
+        )
+        self.n_init = n_init
+        self.n_finalists = n_finalists
+        self.max_iter = max_iter
+        self.tol = tol
 
     @abstractmethod
     def _make_problem(self, ensemble: Ensemble, survey: Survey) -> Problem:
@@ -147,12 +151,4 @@ class PassClusterer(PredictingClusterer):
 
 
 class SoftPassClusterer(PassClusterer, SoftPredictingClusterer):
-    """Base of the methods of passes that give every object memberships.
-
-    Parameters
-    ----------
-    n_clusters
-        Clusters of the consensus; one that no object belongs to most wins none.
-    tol
-        Relative gain of the objective at which to stop.
-    """
+    """Base of the methods of passes that give every object memberships."""

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import Block
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, Output
 from bigcons.solving.recoding import recode
 from bigcons.solving.results import Use
@@ -24,17 +25,24 @@ from bigcons.stores.ensemble import Ensemble
 
 
 class PredictingClusterer(ConsensusClusterer):
-    """Base of the methods that place new objects; what they place them by is also what a solve resumes from.
+    """Base of the methods that place new objects, and that can resume an interrupted solve.
 
-    Parameters
-    ----------
-    resume
-        Take up the solve that was interrupted on its way to ``out``, where every pass is committed to
-        ``<out>.partial``; it ends with the same bits as an undisturbed one. Without one to take up it starts
-        anew.
+    With ``out``, every pass is committed to ``<out>.partial``. With ``resume`` a solve continues from there,
+    or starts anew if there is nothing to resume.
     """
 
-    resume: bool = False
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.resume = resume
 
     def _undertaking(self, out: Output | None) -> AbstractContextManager[None]:
         return telling_what_is_kept(out.path) if self.resume and out is not None else nullcontext()

@@ -300,7 +300,7 @@ def test_lifetime__considers_no_more_than_n_clusters(tmp_path):
 def test_lifetime__may_choose_one_cluster_if_asked():
     labels = np.zeros((9, 8), int)
     labels[:8] += np.eye(8, dtype=int)  # every object differs from the last in one partition of its own
-    assert EACAverage(None, criterion="lifetime", allow_one=True).fit(labels).n_clusters_ == 1
+    assert EACAverage(None, criterion="lifetime", allow_single_cluster=True).fit(labels).n_clusters_ == 1
     assert EACAverage(None, criterion="lifetime").fit(labels).n_clusters_ > 1
 
 
@@ -423,8 +423,8 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkey
         (EACSingle(2, ties="more"), "ties='more' is unknown"),
         (EACSingle(2, neighbors=0), "neighbors=0 is out of range"),
         (EAC(2, neighbors=5), "neighbors=5 with linkage='average', which needs the distances of all pairs"),
-        (EAC(2, allow_one=True), "allow_one=True goes with criterion='lifetime'"),
-        (EAC(2, linkage="ward", criterion="lifetime", allow_one=True), "heights have no upper end"),
+        (EAC(2, allow_single_cluster=True), "allow_single_cluster=True goes with criterion='lifetime'"),
+        (EAC(2, linkage="ward", criterion="lifetime", allow_single_cluster=True), "no upper bound"),
         (EAC(None), "n_clusters=None with criterion='n_clusters'"),
         (EAC(7), "n_clusters=7 but there are n_objects=6"),
     ],

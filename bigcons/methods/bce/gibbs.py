@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import ClassVar, NamedTuple
@@ -14,7 +15,7 @@ from bigcons.kernels import gibbs as kernel
 from bigcons.memory import Block, format_size
 from bigcons.methods.bce.gibbs_blocks import BlockSweeps
 from bigcons.progress import progress
-from bigcons.seeding import generator
+from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.first_partition import first_partition
 from bigcons.solving.memory_plan import check_plan, label_bytes
@@ -52,28 +53,39 @@ class GibbsBCE(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters
+    n_clusters : int, default=8
         Clusters of the consensus, at most 256.
-    n_init
+    n_init : int, default=4
         Chains, of which the most likely is kept. Samples are averaged within one chain only, for two chains
         number their clusters differently.
-    burn_in, n_samples
+    burn_in : int, default=100
         Sweeps before the first sample, and sweeps that are samples.
-    alpha, omega
+    n_samples : int, default=100
+        Sweeps before the first sample, and sweeps that are samples.
+    alpha : float, default=1.0
         Parameters of the Dirichlet priors of the proportions and of the label probabilities. The paper states
         no values; 1 is the uniform prior.
-    init
+    omega : float, default=1.0
+        Parameters of the Dirichlet priors of the proportions and of the label probabilities. The paper states
+        no values; 1 is the uniform prior.
+    init : {"partition", "random"}, default="partition"
         "partition": all labels of an object begin in its cluster in one base partition (laid over others
         until there are enough clusters). "random": every label in a random cluster.
-    sweeps
+    sweeps : {"exact", "blocks"}, default="exact"
         "exact": every label is drawn given all others; the engine runs the chains. "blocks": within a sweep a
         block of objects, as the ensemble has them (``chunk_rows``), knows the clusters that the others had
         before it; the engine runs the blocks of one chain after the other. An approximation: on two planted
         ensembles of 2,000 objects and 30 partitions, in 4, 16 and 64 blocks, the log-likelihood settled 0.4
         to 0.8 % below that of exact sweeps that found the same clusters; 26 of 36 chains came to an adjusted
         Rand index above 0.9, of the exact ones 7 of 12.
-    memory
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
         Budget such as "10GB". Labels, clusters and samples are held: more than 4 GB of them only with it.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -104,13 +116,30 @@ class GibbsBCE(ConsensusClusterer):
         distributed=True,
     )
 
-    n_init: int = 4
-    burn_in: int = 100
-    n_samples: int = 100
-    alpha: float = 1.0
-    omega: float = 1.0
-    init: str = "partition"
-    sweeps: str = "exact"
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 4,
+        burn_in: int = 100,
+        n_samples: int = 100,
+        alpha: float = 1.0,
+        omega: float = 1.0,
+        init: str = "partition",
+        sweeps: str = "exact",
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.n_init = n_init
+        self.burn_in = burn_in
+        self.n_samples = n_samples
+        self.alpha = alpha
+        self.omega = omega
+        self.init = init
+        self.sweeps = sweeps
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         sampler = self._sampler(seed)

@@ -40,6 +40,7 @@ from bigcons.methods.pcc.start import Init
 from bigcons.methods.pcc.streamed import solve_all_pairs
 from bigcons.methods.pcc.streamed_prototypes import solve_prototypes
 from bigcons.methods.pcc.subsample import SUBSAMPLE
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import process_bytes
 from bigcons.solving.prediction import SoftPredictingClusterer
@@ -64,40 +65,50 @@ class PCC(SoftPredictingClusterer):
 
     Parameters
     ----------
-    n_clusters
+    n_clusters : int, default=8
         The most clusters there can be; clusters that the data do not need stay empty.
-    divergence
+    divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
         "l2", "kl", "power:1.5", "exponential" or a Divergence. Over all pairs "l2" is solved exactly, the
         others by prototypes.
-    pairs
+    pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
         "all": every pair, by one pass over the labels an iteration, never forming a pair. A share such as
         0.25e-3, or a PairTable or the path of one: these pairs. "dense": every pair, one by one, for small
         data.
-    solver
+    solver : {"auto", "all", "heap", "blocked"}, default="auto"
         "all" goes with pairs="all"; with the others "heap" (the paper's Algorithm 1, the pairs in memory) or
         "blocked" (the same inside blocks of objects, pairs read from their store). "auto" takes "blocked" for
         stored pairs that were sampled in tiles or do not fit in ``memory``, else "heap".
-    max_iter
+    max_iter : int or None, default=None
         Passes over the data (default 100); for the heap, single-object steps (default n_objects *
         n_clusters, and ten times that for pairs="dense").
-    tol
+    tol : float, default=3e-5
         Largest KKT gap at which to stop, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
         max_iter. With prototypes a solve also stops when a pass lowers the objective by less than
         ``tol / 1000`` of it.
-    n_init
+    n_init : int or "auto", default="auto"
         Starts, of which the lowest objective is kept. "auto": 8 on the subsample, else 1.
-    init
+    init : {"auto", "subsample", "uniform", "dirichlet"} or array, default="auto"
         "auto": "subsample" (solve a few thousand objects, extend to all) for pairs="all" and "blocked",
         "uniform" (perturbed) for the heap; "dirichlet"; or memberships (n_objects, n_clusters) to start from.
-    n_prototypes
+    n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": objects of like memberships stand together as this
         many prototypes. "auto": four a cluster, at least 16, which kept Kullback-Leibler within 0.4 % of the
         pair-by-pair optimum where we measured it; time is proportional.
-    weights
+    weights : {"entropy", "information"}, array of shape (n_partitions,) or None, default=None
         Partitions of different reliability, with pairs="all" and "l2": numbers >= 0 (n_partitions,), by which
         each counts in ``c_ij`` and ``N_ij``, as if it were there that many times. None: all count the same.
         "entropy": the entropy of each partition's labels; "information": its mutual information with the
         consensus, found without weights; both on the start's subsample and of mean 1. See Notes.
+    resume : bool, default=False
+        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
 
     Attributes
     ----------
@@ -160,15 +171,37 @@ class PCC(SoftPredictingClusterer):
         distributed=True,
     )
 
-    divergence: str | Divergence = "l2"
-    pairs: str | float | os.PathLike[str] | PairTable = "all"
-    solver: str = "auto"
-    max_iter: int | None = None
-    tol: float = 3e-5
-    n_init: int | str = "auto"
-    init: Init = "auto"
-    n_prototypes: int | str = "auto"
-    weights: Any = None
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        divergence: str | Divergence = "l2",
+        pairs: str | float | os.PathLike[str] | PairTable = "all",
+        solver: str = "auto",
+        max_iter: int | None = None,
+        tol: float = 3e-5,
+        n_init: int | str = "auto",
+        init: Init = "auto",
+        n_prototypes: int | str = "auto",
+        weights: Any = None,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters, resume=resume, random_state=random_state, memory=memory, out=out, client=client
+        )
+        self.divergence = divergence
+        self.pairs = pairs
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.init = init
+        self.n_prototypes = n_prototypes
+        self.weights = weights
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         choices = self._choose(ensemble.offsets, out)

@@ -1,0 +1,73 @@
+"""One registry of methods: what everything else reads, and what has to agree with it."""
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import bigcons
+from bigcons import METHODS, methods
+from bigcons.cli import main
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_registry__shows_type_checkers_the_class_of_every_method_in_its_module():
+    shown = {
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(inspect.getsource(methods)))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name  # what a typed package re-exports
+    }
+    classes = [*METHODS.values(), methods.ConsensusClusterer, methods.MethodInfo]
+    assert shown == {(cls.__module__, cls.__name__) for cls in classes}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_registry__holds_classes_that_the_package_offers_by_name(name):
+    cls = METHODS[name]
+    assert issubclass(cls, methods.ConsensusClusterer)
+    assert cls.__module__.startswith("bigcons.methods.")
+    assert getattr(importlib.import_module(cls.__module__), cls.__name__) is cls
+    assert getattr(bigcons, cls.__name__) is getattr(methods, cls.__name__) is cls
+
+
+def test_registry__has_every_method_there_is():
+    def below(cls):
+        for sub in cls.__subclasses__():
+            yield sub
+            yield from below(sub)
+
+    list(METHODS.values())  # imports all of them
+    leaves = {cls for cls in below(methods.ConsensusClusterer) if not cls.__subclasses__()}
+    assert {cls for cls in leaves if cls.__module__.startswith("bigcons.methods.")} <= set(METHODS.values())
+
+
+def test_registry__is_what_the_readme_and_the_command_line_list():
+    table = README.read_text(encoding="utf-8").partition("| name | method |")[2].partition("\n\n")[0]
+    first_cells = [line.split("|")[1] for line in table.splitlines()[2:]]
+    named = [name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)]
+    assert sorted(named) == sorted(METHODS)
+    listed = CliRunner().invoke(main, ["methods"]).output
+    assert [line.split()[0] for line in listed.splitlines() if line.split()[:1]][-len(METHODS) :] == [
+        *METHODS
+    ]
+
+
+@pytest.mark.parametrize(("given", "meant"), [("hbfg", "hbgf"), ("IVC", "ivc"), ("eac-singel", "eac-single")])
+def test_registry__suggests_the_method_that_was_meant(given, meant):
+    with pytest.raises(KeyError, match=f"unknown method '{given}'; did you mean '{meant}'") as refused:
+        METHODS[given]
+    assert all(name in str(refused.value) for name in METHODS)
+
+
+def test_registry__does_not_guess_at_what_is_like_nothing():
+    with pytest.raises(KeyError, match=r"unknown method 'xyzzy'\. Choose from pcc, bce"):
+        METHODS["xyzzy"]
+    assert METHODS.get("xyzzy") is None
+    assert "xyzzy" not in METHODS
