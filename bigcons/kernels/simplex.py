@@ -103,7 +103,7 @@ def walk_to(y, support, m, work):
         target = work[r, 0]
         now = y[support[r]]
         if target <= 0.0:
-            reach = now / (now - target)
+            reach = now / (now - target) if now > 0.0 else 0.0  # both may be 0
             if reach < step or blocking < 0:
                 step = reach
                 blocking = r

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bigcons.kernels.simplex import RIDGE, minimize_on_simplex
@@ -65,6 +65,9 @@ def test_minimize_on_simplex__meets_the_kkt_conditions(program):
 
 
 @given(programs())
+@example(
+    (np.zeros((4, 4)), np.array([1.0, 0.0, -1.0, 1.0]), np.array([0.23395585, 0.0, 0.32417647, 0.44186768]))
+)
 def test_minimize_on_simplex__never_rises(program):
     A, b, start = program
     y = solve(A, b, start)
