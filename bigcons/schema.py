@@ -1,8 +1,14 @@
-"""Every stored array: its name, dimensions, types and meaning. The version counts layouts of all kinds."""
+"""The on-disk format: every stored array, and every entry of the manifests. ``docs/format.md`` explains it.
+
+``FORMAT_VERSION`` is raised whenever an older bigcons could not read, or would misread, a store.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
 
 FORMAT_VERSION = 1
 
@@ -11,36 +17,128 @@ KINDS = {
     "pairs": "a table of pairs",
     "consensus": "a consensus",
 }
-"""What a store can hold, in words for messages."""
+"""The kinds of stores, in words for messages."""
 
 MISSING = -1
 """The label of an object that a partition does not label."""
 
 
 class ArraySpec(NamedTuple):
-    """One stored array."""
+    """One stored array. Its fill value is never data, so that a lost chunk is recognized."""
 
+    shape: tuple[str, ...]
+    """Entries of the manifest that give the shape, or expressions in them."""
     dims: tuple[str, ...]
+    """Dimension names in the metadata of the array."""
     dtypes: tuple[str, ...]
+    fill: str
+    """"minimum" or "maximum" of the type, or "-1"."""
+    codec: str
+    """"zstd" (level 1) or "lz4" (Blosc, level 5, shuffled), followed by crc32c in either case."""
     meaning: str
+
+    def fill_value(self, dtype: np.dtype) -> int | float:
+        """Return the fill value of an array of this type."""
+        if self.fill == "-1":
+            return -1 if dtype.kind == "i" else -1.0
+        info = np.iinfo(dtype)
+        return int(info.min if self.fill == "minimum" else info.max)
+
+    def shape_in(self, sizes: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the shape in a store whose manifest has the entries ``sizes``."""
+        named = {**sizes, "n_objects + 1": sizes["n_objects"] + 1, "2 n_pairs": 2 * sizes.get("n_pairs", 0)}
+        return tuple(named[name] for name in self.shape)
 
 
 ENSEMBLE = {
     "labels": ArraySpec(
         ("n_objects", "n_partitions"),
+        ("object", "partition"),
         ("int8", "int16", "int32", "int64"),
-        "Dense label of an object in a partition, -1 if missing; the type's minimum marks a lost chunk.",
+        "minimum",
+        "zstd",
+        "Label of each object in each partition, numbered from 0 without gaps; -1 if missing. "
+        "The smallest type that holds all labels. On disk its name is labels-<generation>.",
     ),
 }
 PAIRS = {
-    "indptr": ArraySpec(("n_objects + 1",), ("int64",), "Where the pairs of an object begin in the columns."),
-    "indices": ArraySpec(("2 n_pairs",), ("int32", "int64"), "The other object of the pair, ascending."),
-    "n_agree": ArraySpec(("2 n_pairs",), ("uint8", "uint16"), "Partitions that put the pair together."),
-    "n_seen": ArraySpec(("2 n_pairs",), ("uint8", "uint16"), "Partitions that label both objects."),
-}
-CONSENSUS = {
-    "labels": ArraySpec(("n_objects",), ("int32",), "Consensus cluster of an object, -1 without labels."),
-    "memberships": ArraySpec(
-        ("n_objects", "n_clusters"), ("float32",), "Probability of each consensus cluster; rows sum to 1."
+    "indptr": ArraySpec(
+        ("n_objects + 1",), ("n_objects + 1",), ("int64",), "-1", "lz4",
+        "Where the entries of each object begin in the other three arrays.",
     ),
+    "indices": ArraySpec(
+        ("2 n_pairs",), ("2 n_pairs",), ("int32",), "-1", "lz4",
+        "The other object of the pair, in ascending order for each object.",
+    ),
+    "n_agree": ArraySpec(
+        ("2 n_pairs",), ("2 n_pairs",), ("uint8", "uint16"), "maximum", "lz4",
+        "Number of partitions that put the pair in one cluster.",
+    ),
+    "n_seen": ArraySpec(
+        ("2 n_pairs",), ("2 n_pairs",), ("uint8", "uint16"), "maximum", "lz4",
+        "Number of partitions that label both objects, at least 1. The smallest type with a value to spare.",
+    ),
+}  # fmt: skip
+CONSENSUS = {
+    "labels": ArraySpec(
+        ("n_objects",), ("n_objects",), ("int32",), "minimum", "zstd",
+        "Consensus cluster of each object, -1 for objects that no partition labels.",
+    ),
+    "memberships": ArraySpec(
+        ("n_objects", "n_clusters"), ("n_objects", "n_clusters"), ("float32",), "-1", "zstd",
+        "Probability of each consensus cluster; rows of labeled objects sum to 1. Only for soft methods.",
+    ),
+}  # fmt: skip
+
+MANIFEST = {
+    "format": "Always bigcons.",
+    "format_version": "Integer; readers refuse versions above their own.",
+    "kind": "One of ensemble, pairs, consensus.",
+    "created_by": "The program and version that wrote the store; for people.",
+    "body": "Object with the entries of the kind, below.",
+    "data": "Name of the data folder that holds the arrays; absent if they are beside the manifest.",
+    "shared": "Names of earlier data folders that still hold chunks; present with data only.",
+    "checksum": "CRC-32 of the manifest without this entry.",
 }
+"""The entries of every manifest."""
+
+BODIES = {
+    "ensemble": {
+        "n_objects": "Number of objects, at least 1.",
+        "n_partitions": "Number of partitions, at least 1.",
+        "names": "Name of each partition, all different.",
+        "n_clusters": "Number of clusters of each partition.",
+        "n_labeled": "Number of objects that each partition labels, at least 1.",
+        "provenance": "What made the ensemble, from what and with which parameters.",
+        "generation": "Number of the label array and of the categories file, from 1.",
+        "dtype": "Type of the label array.",
+        "chunk_rows": "Rows of a chunk of the label array.",
+        "chunk_columns": "Columns of a chunk, at most 128.",
+        "metadata_checksum": "CRC-32 of the label array's zarr.json.",
+        "categories_checksum": "CRC-32 of the categories file; null if there is none.",
+        "checksums": "CRC-32 of the labels of each chunk: a list for each row of chunks.",
+        "n_bytes": "Size of the label array.",
+        "shared": "Which chunks are in earlier data folders; absent on a disk, null if there are none.",
+    },
+    "pairs": {
+        "n_objects": "Number of objects.",
+        "rows_per_block": "Rows of a block if pairs were sampled in tiles, else null.",
+        "provenance": "What the table was made from, and how.",
+        "n_pairs": "Number of pairs, each stored in the rows of both of its objects.",
+        "counts_dtype": "Type of n_agree and n_seen.",
+        "chunk_entries": "Entries of a chunk of each array, except where an array is shorter than one chunk.",
+        "checksums": "By array, CRC-32 of the values of each run of chunk_entries entries.",
+    },
+    "consensus": {
+        "n_objects": "Number of objects, at least 1.",
+        "n_clusters": "Number of consensus clusters, including those without objects.",
+        "has_memberships": "Whether there is an array of memberships; true if absent.",
+        "chunk_rows": "Rows of a chunk of both arrays.",
+        "checksums": "CRC-32 of each chunk of labels, continued over its memberships.",
+        "history": "Lists by name, one value per step of the solve.",
+        "parameters": "Of the method, with its name as method.",
+        "results": "Objective, number of passes and the like.",
+        "provenance": "What the consensus was made from, and by what.",
+    },
+}
+"""The entries of the body by kind of store."""

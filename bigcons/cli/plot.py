@@ -46,7 +46,7 @@ def command(
     objects.
     """
     from bigcons import plots
-    from bigcons.storage.new_file import new_file
+    from bigcons.storage.commit import new_file
     from bigcons.stores.consensus import Consensus
 
     solved = Consensus.open(consensus)

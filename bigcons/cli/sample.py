@@ -64,7 +64,7 @@ def command(
 
 def _draw_to_parquet(draw: Callable[..., Any], out: str, overwrite: bool) -> Any:
     """Draw pairs into a store beside ``out``, for they may not fit into memory, and write them out of it."""
-    from bigcons.storage.new_file import refuse_existing_file
+    from bigcons.storage.commit import refuse_existing_file
     from bigcons.storage.places import naming
 
     target = refuse_existing_file(out, overwrite)

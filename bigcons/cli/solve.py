@@ -72,10 +72,10 @@ def command(
     Options that are not given have the method's own defaults; one that the method does not have is refused.
     """
     from bigcons.solving.workspace import is_kept
-    from bigcons.storage import manifest
+    from bigcons.storage.commit import refuse_existing
     from bigcons.stores.consensus_writer import fit_results
 
-    manifest.refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite)
     options["n_clusters"] = n_clusters
     given = {name: value for name, value in options.items() if value is not None}
     ensemble, model = _parse(method, words, {**given, "random_state": random_state})

@@ -8,7 +8,7 @@ from typing import Any
 def open_store(path: str) -> Any:
     """Open the store at ``path`` with the class of its kind."""
     import bigcons
-    from bigcons.storage import manifest
+    from bigcons.storage.commit import read_manifest
 
     classes = {"ensemble": "Ensemble", "pairs": "PairTable", "consensus": "Consensus"}
-    return getattr(bigcons, classes[manifest.read(path)["kind"]]).open(path)
+    return getattr(bigcons, classes[read_manifest(path)["kind"]]).open(path)

@@ -18,7 +18,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage.manifest import refuse_existing, refuse_source
+from bigcons.storage.commit import refuse_existing, refuse_source
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:

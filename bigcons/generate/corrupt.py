@@ -17,7 +17,7 @@ from bigcons.generate.subsets import subset_size
 from bigcons.memory import row_blocks
 from bigcons.schema import MISSING
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage import manifest
+from bigcons.storage.commit import refuse_existing
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def mask_labels(
     if share >= 1:
         raise InvalidInputError(f"share={share!r} leaves no label; use a number from 0 to below 1.")
     if out is not None:
-        manifest.refuse_existing(out, overwrite)
+        refuse_existing(out, overwrite)
     whole = as_ensemble(ensemble)
     seed = resolve_seed(random_state)
     with open_engine(client) as engine:
@@ -151,7 +151,7 @@ def noisy_copies(
     check_int("n_partitions", n_partitions)
     check_number("noise", noise, at_least=0, at_most=1)
     if out is not None:
-        manifest.refuse_existing(out, overwrite)
+        refuse_existing(out, overwrite)
     codes, found = _dense(labels)
     k = found if n_clusters is None else check_int("n_clusters", n_clusters)
     if k < found:

@@ -21,7 +21,7 @@ from bigcons.generate.scaling import measure
 from bigcons.memory import format_size, parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage import manifest
+from bigcons.storage.commit import refuse_existing
 from bigcons.stores.features import Features, open_features
 from bigcons.validation import check_choice
 from bigcons.version import __version__
@@ -104,7 +104,7 @@ def diverse(
     names = _check_algorithms(algorithms)
     budget = parse_size(memory)
     if out is not None:
-        manifest.refuse_existing(out, overwrite)
+        refuse_existing(out, overwrite)
     data = open_features(features)
     if high >= data.n_objects:
         raise InvalidInputError(

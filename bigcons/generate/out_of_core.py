@@ -23,9 +23,8 @@ from bigcons.generate.scratch import Scratch, local_output, open_scratch, replac
 from bigcons.memory import parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.storage import manifest
-from bigcons.storage.place import Place
-from bigcons.storage.places import place_of
+from bigcons.storage.commit import refuse_existing
+from bigcons.storage.places import Place, place_of
 from bigcons.stores.features import Features, open_features
 from bigcons.tables.feature_sources import NpyFile
 from bigcons.validation import check_choice, check_int, check_number
@@ -89,7 +88,7 @@ def make_partitions(
         seed = resolve_seed(random_state)
         target = None if out is None else place_of(out)
         if target is not None:
-            manifest.refuse_existing(target, overwrite)
+            refuse_existing(target, overwrite)
         data = open_features(features)
         n_seen = scheme.objects.least(data.n_objects)
         if clusters is None:

@@ -17,9 +17,7 @@ import numpy as np
 
 from bigcons.errors import StoreError
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.manifest import plain_disk_errors
-from bigcons.storage.place import Place
-from bigcons.storage.places import DiskPlace
+from bigcons.storage.places import DiskPlace, Place, disk_errors
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +108,7 @@ def open_scratch(
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path to write to; it becomes ``path``, durably, when the ``with`` block succeeds."""
     partial = path.with_name(f"{path.name}.part")
-    with plain_disk_errors(path):
+    with disk_errors(path):
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())

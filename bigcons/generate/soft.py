@@ -14,7 +14,7 @@ from bigcons.execution.engine import open_engine
 from bigcons.generate.mapped import MappedLabels, Segment, read_blocks, segments
 from bigcons.kernels.draws import draw_labels
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage import manifest
+from bigcons.storage.commit import is_store, refuse_existing
 from bigcons.stores.features import open_features
 from bigcons.validation import check_int
 
@@ -70,7 +70,7 @@ def from_memberships(
 
     check_int("n_partitions", n_partitions)
     if out is not None:
-        manifest.refuse_existing(out, overwrite)
+        refuse_existing(out, overwrite)
     soft = _open(memberships)
     seed = resolve_seed(random_state)
     with open_engine(client) as engine:
@@ -124,7 +124,7 @@ class _Memberships(NamedTuple):
 def _open(memberships: object) -> _Memberships:
     from bigcons.stores.consensus import Consensus
 
-    if isinstance(memberships, (str, os.PathLike)) and manifest.is_store(memberships):
+    if isinstance(memberships, (str, os.PathLike)) and is_store(memberships):
         memberships = Consensus.open(memberships)
     if isinstance(memberships, Consensus):
         return _of_consensus(memberships)

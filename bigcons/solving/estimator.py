@@ -18,7 +18,7 @@ from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.recoding import Recoding
 from bigcons.solving.results import Results
-from bigcons.storage.manifest import is_store, refuse_existing, refuse_source
+from bigcons.storage.commit import is_store, refuse_existing, refuse_source
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.consensus_writer import ConsensusWriter, fit_results
 from bigcons.stores.dask_arrays import as_dask_array

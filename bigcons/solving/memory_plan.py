@@ -8,7 +8,7 @@ from functools import cache
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size, resident_bytes
-from bigcons.storage.zarr_arrays import bytes_kept_by_decoding
+from bigcons.storage.arrays import bytes_kept_by_decoding
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.label_store import MAX_CHUNK_COLUMNS
 

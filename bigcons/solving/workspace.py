@@ -14,8 +14,7 @@ from bigcons.execution.engine import Engine
 from bigcons.solving.loop import passes_kept
 from bigcons.storage.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.place import Place
-from bigcons.storage.places import DiskPlace, place_of
+from bigcons.storage.places import DiskPlace, Place, place_of
 
 logger = logging.getLogger("bigcons")
 

@@ -1,7 +1,7 @@
-"""What a long solve keeps between passes: arrays by block, and snapshots of the rest.
+"""Checkpoints of a long solve: block arrays by generation, and a snapshot of everything else.
 
 Nothing is changed in place. A pass reads one generation of block arrays and writes the next, so that a task
-may run twice and a killed run finds its last whole pass; a generation is dropped when no snapshot needs it.
+can run twice and a killed run finds its last whole pass. A generation is dropped once no snapshot needs it.
 """
 
 from __future__ import annotations
@@ -16,30 +16,27 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
-from bigcons.storage.manifest import plain_disk_errors
-from bigcons.storage.place import Place, StorePath
-from bigcons.storage.places import place_of
+from bigcons.storage.places import Place, StorePath, disk_errors, place_of
 
 _CHECKSUM_BYTES = 4
 
-# To be raised whenever a snapshot holds other things: 1 had the triangles of T row by row, 2 no objectives of
-# the starts.
 SNAPSHOT_FORMAT = 3
+"""Raised whenever the content of snapshots changes: 1 had other triangles of T, 2 no objectives of starts."""
 
 
 class BlockArrays(Protocol):
     """Arrays by generation and block."""
 
     def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block, not to be changed."""
+        """Return the rows of a block; the caller must not change them."""
         ...
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
-        """Keep the rows of a block; a second write replaces the first as a whole."""
+        """Store the rows of a block; a second write replaces the first as a whole."""
         ...
 
     def drop(self, generation: int) -> None:
-        """Forget a generation; it need not be there."""
+        """Remove a generation, if it exists."""
         ...
 
 
@@ -50,23 +47,23 @@ class MemoryBlocks:
         self._rows: dict[tuple[int, int], np.ndarray] = {}
 
     def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block, not to be changed."""
+        """Return the rows of a block; the caller must not change them."""
         return self._rows[generation, block.index]
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
-        """Keep the rows of a block."""
+        """Store the rows of a block."""
         self._rows[generation, block.index] = rows
 
     def drop(self, generation: int) -> None:
-        """Forget a generation."""
+        """Remove a generation."""
         for key in [key for key in self._rows if key[0] == generation]:
             del self._rows[key]
 
 
 class FileBlocks:
-    """Block arrays as one file each, in a directory or a bucket that all workers reach.
+    """Block arrays as one file each, in a folder on a disk or in a bucket that all workers can reach.
 
-    Files are read whole, not mapped, for mapped pages count as memory; each ends with a checksum.
+    Files are read whole, not mapped, because mapped pages count as memory; each ends with a checksum.
     """
 
     def __init__(self, folder: StorePath | Place, n_columns: int, dtype: str = "<f4") -> None:
@@ -75,24 +72,24 @@ class FileBlocks:
         self.dtype = np.dtype(dtype)
 
     def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block; CorruptStoreError if they are not as they were written."""
+        """Return the rows of a block; CorruptStoreError if they are not as written."""
         place = self._place(generation, block)
-        content = place.read()  # a bytearray: kernels would be compiled again for read-only rows
+        content = place.read()  # a bytearray: kernels would be compiled again for read-only arrays
         rows = memoryview(content)[:-_CHECKSUM_BYTES]
         expected = block.n_rows * self.n_columns * self.dtype.itemsize
         if len(rows) != expected or content[-_CHECKSUM_BYTES:] != _checksum(rows):
-            raise CorruptStoreError(f"{place} is damaged; remove its folder and run without resuming.")
+            raise CorruptStoreError(f"{place} is damaged; run without resuming.")
         return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns)
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
-        """Keep the rows of a block."""
+        """Store the rows of a block."""
         place = self._place(generation, block)
         content = np.ascontiguousarray(rows, self.dtype).data.cast("B")
-        with plain_disk_errors(place):
+        with disk_errors(place):
             place.write(content, _checksum(content))
 
     def drop(self, generation: int) -> None:
-        """Forget a generation."""
+        """Remove a generation."""
         (self.folder / f"generation-{generation}").remove()
 
     def _place(self, generation: int, block: Block) -> Place:
@@ -102,7 +99,7 @@ class FileBlocks:
 class Snapshots:
     """The latest snapshot of a solve: small arrays and JSON facts, replaced as a whole.
 
-    ``fingerprint`` says what the solve is of (parameters, data); a snapshot of another solve is refused.
+    ``fingerprint`` identifies the solve by parameters and data; a snapshot of another solve is refused.
     """
 
     def __init__(self, folder: StorePath | Place, fingerprint: Mapping[str, Any]) -> None:
@@ -111,16 +108,16 @@ class Snapshots:
         self.fingerprint = json.loads(json.dumps(dict(fingerprint), default=str))
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-        """Replace the snapshot; it is sure to last when this returns."""
+        """Replace the snapshot; it is durable when this returns."""
         head = json.dumps({"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)})
         content = io.BytesIO()
         np.savez(content, **{**arrays, "head": np.frombuffer(head.encode(), np.uint8)})  # type: ignore[arg-type]
-        with plain_disk_errors(self._file):
-            # no view of the buffer: Python 3.12.1 crashes where it collects one among the frames of an error
+        with disk_errors(self._file):
+            # getvalue, not a view: Python 3.12.1 crashes on collecting a view held by an error's frames
             self._file.write(content.getvalue(), durable=True)
 
     def exists(self) -> bool:
-        """Tell whether there is a snapshot."""
+        """Return whether there is a snapshot."""
         return self._file.is_file()
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
@@ -134,17 +131,17 @@ class Snapshots:
                 arrays = {name: members[name] for name in members.files}
             head = json.loads(arrays.pop("head").tobytes())
         except Exception as error:
-            raise CorruptStoreError(f"{self._file} is damaged; remove its folder and start anew.") from error
+            raise CorruptStoreError(f"{self._file} is damaged; run without resuming.") from error
         found = head.get("format", 1)
         if found != SNAPSHOT_FORMAT:
             raise InvalidInputError(
-                f"{self.folder} holds a solve in format {found} of another version of bigcons, this "
-                f"one reads format {SNAPSHOT_FORMAT}; finish it with that version, or start without resuming."
+                f"{self.folder} holds a solve in format {found} of another version of bigcons, and this one "
+                f"reads format {SNAPSHOT_FORMAT}; finish it with that version, or start without resuming."
             )
         if head["fingerprint"] != self.fingerprint:
             names = [n for n in self.fingerprint if head["fingerprint"].get(n) != self.fingerprint[n]]
             raise InvalidInputError(
-                f"{self.folder} holds a solve with other {', '.join(names) or 'parameters'}; "
+                f"{self.folder} holds a solve with a different {', '.join(names) or 'fingerprint'}; "
                 "resume with the same parameters and data, or start without resuming."
             )
         return arrays, head["facts"]

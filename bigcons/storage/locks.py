@@ -1,16 +1,30 @@
-"""One writer per store: on a disk an advisory lock that the operating system drops when its holder dies."""
+"""One writer per store.
+
+On a disk the lock is advisory and held by the operating system, which releases it when its holder dies. In
+a bucket it is an object that only one writer can create: a lease, renewed while its owner works, that expires
+if the owner dies. A writer that loses its lease, say because its machine was suspended, does no damage: every
+writer writes below a folder of its own and checks its lease before it commits.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import sys
+import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from bigcons.errors import StoreLockedError
-from bigcons.storage.place import Place, StorePath
-from bigcons.storage.places import DiskPlace, naming, place_of
+from bigcons.errors import StoreError, StoreLockedError
+from bigcons.storage.places import DiskPlace, Place, StorePath, naming, place_of
+
+if TYPE_CHECKING:
+    from bigcons.storage.buckets import BucketPlace
 
 if sys.platform == "win32":
     import msvcrt
@@ -25,35 +39,37 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def lock_path(path: str | os.PathLike[str]) -> Path:
-    """Return the lock file of the store at ``path``: a hidden sibling, for the store may be replaced."""
-    path = Path(path).resolve()
-    return path.parent / f".{path.name}.lock"
+LEASE_SECONDS = 60.0
+"""How long a lease lasts without renewal; the clocks of writers must differ by less."""
+_MAX_LEASE_BYTES = 1 << 12
 
 
 @contextmanager
 def writer_lock(path: StorePath | Place) -> Iterator[Callable[[], None]]:
     """Hold the right to write to the store at ``path``, which need not exist yet.
 
-    A second writer, in another process or thread, gets StoreLockedError at once. A writer that was
-    killed leaves a file but no lock; in a bucket its lock runs out. Yields what raises StoreError if the lock
-    was lost meanwhile, to be called before the step that counts.
+    A second writer, in another process or thread, gets StoreLockedError at once. Yields a function that
+    raises StoreError if the lock has been lost; call it right before committing.
     """
     place = place_of(path)
     if isinstance(place, DiskPlace):
         with _file_lock(place.path):
-            yield _keep
+            yield lambda: None  # the system never takes a lock from a living process
         return
-    from bigcons.storage.object_locks import object_lock
-    from bigcons.storage.objects import ObjectPlace
+    from bigcons.storage.buckets import BucketPlace
 
-    assert isinstance(place, ObjectPlace)  # noqa: S101 - there is no third kind of place
-    with object_lock(place) as lock:
-        yield lock.check
+    assert isinstance(place, BucketPlace)  # noqa: S101 - there is no third kind of place
+    lease = Lease(place)
+    try:
+        yield lease.check
+    finally:
+        lease.release()
 
 
-def _keep() -> None:
-    """Do nothing: the system does not take a lock from a process that lives."""
+def lock_path(path: str | os.PathLike[str]) -> Path:
+    """Return the lock file of the store at ``path``: a hidden sibling, because the store may be replaced."""
+    path = Path(path).resolve()
+    return path.parent / f".{path.name}.lock"
 
 
 @contextmanager
@@ -79,8 +95,7 @@ def _acquire(lock: Path, path: Path) -> int:
             holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
             os.close(descriptor)
             raise StoreLockedError(
-                f"{path} is being written by another writer (process {holder or 'unknown'}); "
-                "wait until it is done and try again."
+                f"{path} is being written by process {holder or 'unknown'}; wait until it is done."
             ) from None
         if _is_current(descriptor, lock):
             os.truncate(descriptor, 0)
@@ -94,3 +109,70 @@ def _is_current(descriptor: int, lock: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), lock.stat())
     except FileNotFoundError:
         return False
+
+
+class Lease:
+    """The right to write to the store at ``place`` in a bucket, renewed by a thread until `release`."""
+
+    def __init__(self, place: BucketPlace) -> None:
+        self._place = place
+        self._object = place.sibling(f".{place.name}.lock")
+        self._owner = {"process": os.getpid(), "host": socket.gethostname(), "token": uuid.uuid4().hex}
+        self._version = self._acquire()
+        self._released = threading.Event()
+        self._renewer = threading.Thread(target=self._renew, name="bigcons-lock", daemon=True)
+        self._renewer.start()
+
+    def check(self) -> None:
+        """Raise StoreError unless the lease is still this writer's."""
+        if _read_lease(self._object).get("token") != self._owner["token"]:
+            raise StoreError(
+                f"{self._place}: the lock was lost to another writer, because its lease of {LEASE_SECONDS:g} "
+                "seconds expired without renewal; write the store again."
+            )
+
+    def release(self) -> None:
+        """End the lease, unless another writer has taken it over."""
+        self._released.set()
+        self._renewer.join()
+        if _read_lease(self._object).get("token") == self._owner["token"]:
+            self._object.remove()
+
+    def _acquire(self) -> Any:
+        version = self._object.put(self._content(), mode="create")
+        while version is None:
+            stamp = self._object.stamp()
+            holder = _read_lease(self._object)
+            left = float(holder.get("expires", 0)) - time.time()
+            if left > 0:
+                raise StoreLockedError(
+                    f"{self._place} is being written by process {holder.get('process')} on "
+                    f"{holder.get('host')}; wait until it is done, or {left:.0f} seconds if it was killed."
+                )
+            if stamp is None:
+                version = self._object.put(self._content(), mode="create")
+            else:  # replace the expired lease, unless another writer was faster
+                version = self._object.put(self._content(), mode={"e_tag": stamp[0]})  # type: ignore[index]
+        return version
+
+    def _renew(self) -> None:
+        while not self._released.wait(LEASE_SECONDS / 4):
+            try:
+                version = self._object.put(self._content(), mode=self._version)
+            except StoreError:  # tried again at the next turn; `check` decides before the commit
+                continue
+            if version is None:
+                return
+            self._version = version
+
+    def _content(self) -> bytes:
+        return json.dumps({**self._owner, "expires": time.time() + LEASE_SECONDS}).encode()
+
+
+def _read_lease(place: BucketPlace) -> dict[str, Any]:
+    """Return the content of a lease; empty if there is none or it is not valid JSON."""
+    try:
+        content = json.loads(place.read(_MAX_LEASE_BYTES))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

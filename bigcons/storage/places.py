@@ -1,28 +1,111 @@
-"""Places on a disk, and which place a path or a URL names."""
+"""Places: where a store or a part of it lies, on a disk or in a bucket, behind one small interface.
+
+Paths and URLs become places here and nowhere else. Places on a disk are in this module, those in a bucket in
+`bigcons.storage.buckets`, which is imported for the first URL.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import sys
+import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from bigcons.errors import InvalidInputError
-from bigcons.storage.place import Place, StorePath, checked_size
+from bigcons.errors import InvalidInputError, StoreError
 from bigcons.validation import check_path
 
-URL_KINDS = ("s3", "gs", "az")
-"""The kinds of URLs that name a place in a bucket; only s3 is tested."""
+StorePath = str | os.PathLike[str]
+
+URL_SCHEMES = ("s3", "gs", "az")
+"""Schemes of URLs that name a place in a bucket; only s3 is tested."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_SHORTENED_URL = re.compile(rf"({'|'.join(URL_KINDS)}):/[^/]")
+_SHORTENED_URL = re.compile(rf"({'|'.join(URL_SCHEMES)}):/[^/]")
+
+
+class Place(ABC):
+    """A file, or a folder and everything below it, which need not exist.
+
+    ``str(place)`` is its path or URL, ``place / name`` a place inside it. In a bucket a file is an object and
+    a folder is a common prefix of keys.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The last part of the path."""
+
+    @abstractmethod
+    def __truediv__(self, name: str) -> Place: ...
+
+    @abstractmethod
+    def sibling(self, name: str) -> Place:
+        """Return the place called ``name`` in the same folder."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Return whether there is a file here, or anything below."""
+
+    @abstractmethod
+    def is_file(self) -> bool:
+        """Return whether there is a file here."""
+
+    @abstractmethod
+    def is_link(self) -> bool:
+        """Return whether this is a symbolic link; links are never followed."""
+
+    @abstractmethod
+    def links(self) -> Iterator[Place]:
+        """Yield the symbolic links below."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Return the names in this folder in ascending order, none if it does not exist."""
+
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """Return the total size of the files below."""
+
+    @abstractmethod
+    def stamp(self) -> Hashable:
+        """Return a value that changes when the file is replaced; None if it does not exist."""
+
+    @abstractmethod
+    def read(self, at_most: int | None = None) -> bytearray:
+        """Return the content of the file.
+
+        Raises FileNotFoundError, and ValueError if the file is larger than ``at_most`` bytes, in which case
+        nothing is read.
+        """
+
+    @abstractmethod
+    def write(self, *parts: Any, durable: bool = False) -> None:
+        """Write the file, ``parts`` one after the other; a reader sees the old content or the new.
+
+        With ``durable`` the file survives a power failure once this returns.
+        """
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Make everything below durable."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the file, or the folder with everything below it, if there is one."""
+
+    @abstractmethod
+    def for_zarr(self, *, read_only: bool) -> Any:
+        """Return this folder as a Zarr store."""
 
 
 class DiskPlace(Place):
-    """A file or folder of a local or mounted disk."""
+    """A file or folder on a local or mounted disk."""
 
     def __init__(self, path: StorePath) -> None:
         self.path = Path(path).absolute()
@@ -42,19 +125,19 @@ class DiskPlace(Place):
         return DiskPlace(self.path / name)
 
     def sibling(self, name: str) -> DiskPlace:
-        """Return the place of that name beside this one."""
+        """Return the place called ``name`` in the same folder."""
         return DiskPlace(self.path.with_name(name))
 
     def exists(self) -> bool:
-        """Tell whether a file or folder is here, or a link wherever it leads."""
+        """Return whether there is a file, a folder or a link, even a broken one."""
         return self.path.exists() or self.path.is_symlink()
 
     def is_file(self) -> bool:
-        """Tell whether a file is here."""
+        """Return whether there is a file here."""
         return self.path.is_file()
 
     def is_link(self) -> bool:
-        """Tell whether this is a symbolic link."""
+        """Return whether this is a symbolic link."""
         return self.path.is_symlink()
 
     def links(self) -> Iterator[DiskPlace]:
@@ -62,18 +145,18 @@ class DiskPlace(Place):
         return (DiskPlace(entry) for entry in self.path.rglob("*") if entry.is_symlink())
 
     def names(self) -> list[str]:
-        """Return the names in this folder, ascending; none if it is not there."""
+        """Return the names in this folder in ascending order, none if it does not exist."""
         try:
             return sorted(entry.name for entry in self.path.iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def n_bytes(self) -> int:
-        """Return the size of all files below."""
+        """Return the total size of the files below."""
         return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
 
     def stamp(self) -> Hashable:
-        """Return number, time and size of the file: one that replaces it is a new one."""
+        """Return inode, modification time and size: a file that replaces another has its own inode."""
         try:
             found = self.path.stat()
         except OSError:
@@ -81,41 +164,27 @@ class DiskPlace(Place):
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def read(self, at_most: int | None = None) -> bytearray:
-        """Return the file."""
+        """Return the content of the file."""
         with self.path.open("rb") as file:
             content = bytearray(checked_size(os.fstat(file.fileno()).st_size, at_most))
             file.readinto(content)
         return content
 
     def write(self, *parts: Any, durable: bool = False) -> None:
-        """Write the file under a name of this process' own, then give it the final name."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{id(parts)}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                for part in parts:
-                    file.write(part)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            temporary.replace(self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        """Write the file under a temporary name and rename it."""
+        with atomic_file(self.path, durable=durable) as file:
+            for part in parts:
+                file.write(part)
 
-    def write_last(self, content: bytes) -> None:
-        """Write the file, flush it with all beside and below it to the disk, then give it its name."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(f"{self.path.name}.partial")
-        try:
-            partial.write_bytes(content)
-            sync_tree(self.path.parent)
-            partial.replace(self.path)
-        finally:
-            partial.unlink(missing_ok=True)
-        sync(self.path.parent)
+    def flush(self) -> None:
+        """Flush all files and folders below to the disk."""
+        for root, _, files in os.walk(self.path, topdown=False):
+            for name in files:
+                sync(Path(root, name))
+            sync(Path(root))
 
     def remove(self) -> None:
-        """Remove the file, or of the folder all that the system lets go."""
+        """Remove the file, or as much of the folder as the system allows."""
         if self.path.is_dir() and not self.path.is_symlink():
             shutil.rmtree(self.path, ignore_errors=True)
         else:
@@ -123,69 +192,108 @@ class DiskPlace(Place):
                 self.path.unlink()
 
     def for_zarr(self, *, read_only: bool) -> Any:
-        """Return Zarr's store of this directory."""
+        """Return Zarr's store of this folder."""
         from zarr.storage import LocalStore
 
         return LocalStore(self.path, read_only=read_only)
 
 
 def place_of(path: StorePath | Place) -> Place:
-    """Return the place that a path or a URL names.
+    """Return the place that a path or URL names.
 
-    Raises InvalidInputError for what is no path, for URLs of other kinds than ``URL_KINDS``, and if obstore
-    is not installed.
+    Raises InvalidInputError for anything but a path, for URLs of schemes outside ``URL_SCHEMES``, and
+    MissingDependencyError for a URL if obstore is not installed.
     """
     if isinstance(path, Place):
         return path
     text = check_path(path)
     if shortened := _SHORTENED_URL.match(text):
         raise InvalidInputError(
-            f"{text} is a URL that lost a slash in a Path; give it as text: {shortened[1]}://..."
+            f"{text} is a URL that lost a slash in a Path; pass it as a string: {shortened[1]}://..."
         )
     url = _URL.match(text)
     if url is None:
         return DiskPlace(text)
-    if url[1].lower() not in URL_KINDS:
-        raise InvalidInputError(f"{text} is no place for a store; give a path of a disk or s3://bucket/path.")
-    from bigcons.storage.objects import object_place
+    if url[1].lower() not in URL_SCHEMES:
+        raise InvalidInputError(
+            f"{text} cannot hold a store; use a path on a disk or a URL such as s3://bucket/path."
+        )
+    from bigcons.storage.buckets import bucket_place
 
-    return object_place(text)
+    return bucket_place(text)
 
 
 def local_path(path: StorePath) -> Path:
-    """Return ``path`` as an absolute Path; refuse URLs, and what is no path, with a one-line error."""
+    """Return ``path`` as an absolute Path; raise InvalidInputError for URLs and anything but a path."""
     text = check_path(path)
     if "://" in text:
-        raise InvalidInputError(f"{text} is a URL; give a path on a local or mounted disk.")
+        raise InvalidInputError(f"{text} is a URL; use a path on a local or mounted disk.")
     return Path(text).absolute()
 
 
 @contextmanager
+def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """Yield a new file that is renamed to ``path`` if the ``with`` block succeeds and removed if it fails.
+
+    All single files are written this way. The temporary name ``.<name>.<random>.partial`` is unique across
+    processes and machines, so that two workers may write the same file at once.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.partial")
+    with naming(path):
+        opened = partial.open("wb")
+    try:
+        with opened as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    if durable:
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Flush a file or folder to the disk."""
+    if path.is_dir() and sys.platform == "win32":  # folders cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def checked_size(n_bytes: int, at_most: int | None) -> int:
+    """Return ``n_bytes``; raise ValueError if it exceeds ``at_most``."""
+    if at_most is not None and n_bytes > at_most:
+        raise ValueError(f"{n_bytes} bytes exceed the limit of {at_most}")
+    return n_bytes
+
+
+@contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an error of the system name ``path``, not the hidden file that is made beside it."""
+    """Make system errors name ``path`` rather than the hidden file beside it."""
     try:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def sync_tree(directory: Path) -> int:
-    """Flush all files and directories under ``directory`` to the disk; return the bytes of the files."""
-    n_bytes = 0
-    for root, _, files in os.walk(directory, topdown=False):
-        for name in files:
-            n_bytes += sync(Path(root) / name)
-        sync(Path(root))
-    return n_bytes
-
-
-def sync(path: Path) -> int:
-    """Flush a file or directory to the disk; return its size."""
-    if path.is_dir() and sys.platform == "win32":  # directories cannot be opened there
-        return 0
-    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+@contextmanager
+def disk_errors(path: StorePath | Place) -> Iterator[None]:
+    """Turn a full disk, quota or file size limit, met while writing ``path``, into a one-line StoreError."""
     try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise StoreError(
+                f"A file exceeded the size limit while writing {path}; "
+                "raise the limit (ulimit -f), or choose a disk that takes larger files."
+            ) from error
+        short_write = error.errno is None and "requested and" in str(error)  # NumPy's message for a full disk
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not short_write:
+            raise
+        raise StoreError(f"No space left while writing {path}; free some or choose another disk.") from error

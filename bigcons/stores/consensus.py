@@ -16,17 +16,15 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.storage import manifest
-from bigcons.storage.place import Place, StorePath
-from bigcons.storage.places import place_of
-from bigcons.storage.zarr_arrays import open_array
+from bigcons.schema import CONSENSUS
+from bigcons.storage.arrays import open_array
+from bigcons.storage.commit import load_manifest, new_store, write_manifest
+from bigcons.storage.places import Place, StorePath, place_of
 from bigcons.stores.consensus_writer import (
-    POISON,
     ConsensusRows,
     ConsensusWriter,
     fit_results,
     rows_checksum,
-    shape_of,
     specs_of,
 )
 from bigcons.stores.exporting import Columns, export_columns
@@ -68,7 +66,7 @@ class Consensus:
         its manifest describes.
         """
         place = place_of(path)
-        data, body, _ = manifest.load(place, KIND)
+        data, body, _ = load_manifest(place, KIND)
         return cls(place, body, _open_arrays(data, body))
 
     @classmethod
@@ -159,10 +157,10 @@ class Consensus:
                 f"a consensus of n_objects={n_objects} and n_clusters={n_clusters} holds nothing; "
                 "both must be at least 1."
             )
-        with manifest.new_store(path, overwrite) as directory:
+        with new_store(path, overwrite) as directory:
             writer = ConsensusWriter(ConsensusRows(directory, n_objects, n_clusters, chunk_rows, memberships))
             yield writer
-            manifest.commit(directory, KIND, writer.body())
+            write_manifest(directory, KIND, writer.body())
 
     @property
     def labels(self) -> np.ndarray:
@@ -282,7 +280,7 @@ class Consensus:
             raise
         except Exception as error:  # a codec's own kind of error, whatever the codec
             raise self._corrupt(start, stop, f"cannot be decoded ({type(error).__name__})") from error
-        if (rows == POISON[name]).any():
+        if (rows == CONSENSUS[name].fill_value(rows.dtype)).any():
             raise self._corrupt(start, stop, "have lost a chunk")
         return rows
 
@@ -330,10 +328,10 @@ def _open_arrays(directory: Place, sizes: Mapping[str, Any]) -> dict[str, Any]:
         except StoreNotFoundError as error:
             raise CorruptStoreError(f"{directory} has lost its array {name!r}; {_RESTORE}") from error
         found = (arrays[name].shape, str(arrays[name].dtype))
-        if found != (shape_of(spec, sizes), spec.dtypes[0]):
+        if found != (spec.shape_in(sizes), spec.dtypes[0]):
             raise CorruptStoreError(
                 f"{directory}: array {name!r} has shape and type {found} but the manifest says "
-                f"{(shape_of(spec, sizes), spec.dtypes[0])}; {_RESTORE}"
+                f"{(spec.shape_in(sizes), spec.dtypes[0])}; {_RESTORE}"
             )
     return arrays
 

@@ -12,11 +12,8 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
 from bigcons.schema import CONSENSUS, ArraySpec
+from bigcons.storage.arrays import create_array, create_group, open_array
 from bigcons.storage.places import Place
-from bigcons.storage.zarr_arrays import create_array, create_group, open_array
-
-# fill values that are never data, so that a lost chunk cannot pass for some
-POISON = {"labels": int(np.iinfo(np.int32).min), "memberships": -1.0}
 
 
 class Written(NamedTuple):
@@ -80,10 +77,9 @@ class ConsensusRows:
         create_group(self._directory)
         arrays = {}
         for name, spec in specs_of(self.has_memberships).items():
-            shape = shape_of(spec, {"n_objects": self.n_objects, "n_clusters": self.n_clusters})
-            chunks, dtype = (self.chunk_rows, *shape[1:]), np.dtype(spec.dtypes[0])
-            place = self._directory / name
-            arrays[name] = create_array(place, shape, chunks, dtype, POISON[name], spec.dims)
+            shape = spec.shape_in({"n_objects": self.n_objects, "n_clusters": self.n_clusters})
+            chunks = (self.chunk_rows, *shape[1:])
+            arrays[name] = create_array(self._directory / name, spec, shape, chunks, spec.dtypes[0])
         return arrays
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,11 +158,6 @@ def fit_results(model: Any) -> dict[str, Any]:
 def specs_of(memberships: bool) -> dict[str, ArraySpec]:
     """Return the arrays of a consensus, with memberships or without."""
     return {name: spec for name, spec in CONSENSUS.items() if memberships or name != "memberships"}
-
-
-def shape_of(spec: ArraySpec, sizes: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape of an array."""
-    return tuple(sizes[dim] for dim in spec.dims)
 
 
 def rows_checksum(labels: np.ndarray, memberships: np.ndarray | None) -> int:

@@ -11,9 +11,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import parse_size
-from bigcons.storage import manifest
-from bigcons.storage.place import StorePath
-from bigcons.storage.places import place_of
+from bigcons.storage.commit import is_store, refuse_existing
+from bigcons.storage.places import StorePath, place_of
 from bigcons.stores import growing
 from bigcons.stores.described import Described
 from bigcons.stores.label_store import Categories, Head, StoredLabels, open_labels
@@ -211,7 +210,7 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
     """
     if isinstance(x, Ensemble):
         return x
-    if isinstance(x, (str, os.PathLike)) and manifest.is_store(x):
+    if isinstance(x, (str, os.PathLike)) and is_store(x):
         return Ensemble.open(x)
     if known is None:
         return Ensemble.from_labels(x)
@@ -239,7 +238,7 @@ def import_labels(
     a dask collection is computed twice, chunk by chunk. Raises MemoryBudgetError if a chunk of the
     source, or the distinct labels, do not fit.
     """
-    manifest.refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
     store_labels(_source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
     return _warned_of(Ensemble.open(out))
@@ -265,7 +264,7 @@ def write_partitions(
 
     Files are mapped and read by blocks of rows, so that the labels are never in memory as a whole.
     """
-    manifest.refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite)
     source = ColumnsSource(columns, check_int("n_objects", n_objects))
     made_by = {"made_by": "write_partitions"} if provenance is None else provenance
     store_labels(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
@@ -285,14 +284,14 @@ def ensemble_of(
     The source is read twice, and must give the same labels each time.
     """
     if out is not None:
-        manifest.refuse_existing(out, overwrite)
+        refuse_existing(out, overwrite)
         store_labels(source, out, None, provenance, overwrite, parse_size(memory), None)
         return Ensemble.open(out)
     return Ensemble(*read_labels(source, provenance))
 
 
 def _source_of(x: Any) -> LabelSource:
-    is_stored = isinstance(x, (str, os.PathLike)) and manifest.is_store(x)
+    is_stored = isinstance(x, (str, os.PathLike)) and is_store(x)
     return open_source(Ensemble.open(x) if is_stored else x)
 
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.progress import progress
-from bigcons.storage.new_file import new_file
-from bigcons.storage.place import StorePath
-from bigcons.storage.places import local_path
+from bigcons.storage.commit import new_file
+from bigcons.storage.places import StorePath, local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,10 +13,9 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
 from bigcons.progress import Progress, progress
-from bigcons.storage import manifest
+from bigcons.storage.commit import discarded_on_failure, new_folder, new_store
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.place import Place, StorePath
-from bigcons.storage.places import DiskPlace
+from bigcons.storage.places import DiskPlace, Place, StorePath, disk_errors
 from bigcons.stores.label_store import MAX_CHUNK_COLUMNS, Categories, Head, StoredLabels, open_labels
 from bigcons.stores.label_writer import LabelWriter, sweep
 from bigcons.tables.importing import (
@@ -61,7 +60,7 @@ def write_store(
     overwrite: bool,
 ) -> None:
     """Store consecutive blocks of labels as a new ensemble at ``path``."""
-    with manifest.new_store(path, overwrite) as directory:
+    with new_store(path, overwrite) as directory:
         shape = (head.n_objects, len(head.names))
         chunks = (head.chunk_rows, min(shape[1], MAX_CHUNK_COLUMNS))
         writer = LabelWriter(directory, 1, shape, dtype, chunks)
@@ -155,11 +154,11 @@ def in_order_of(head: Head, source: LabelSource) -> LabelSource:
 @contextmanager
 def room_to_grow(place: Place) -> Iterator[Room]:
     """Hold the store at ``place`` for writing; what a ``with`` block that fails has written is removed."""
-    with writer_lock(place) as check_lock, manifest.plain_disk_errors(place):
+    with writer_lock(place) as check_lock, disk_errors(place):
         stored = open_labels(place)
         sweep(place)
         if not isinstance(place, DiskPlace):
-            with manifest.discarded_on_failure(manifest.new_folder(place), place) as folder:
+            with discarded_on_failure(new_folder(place), place) as folder:
                 yield Room(stored, folder, check_lock)
             sweep(place)
         elif stored.data is place:

@@ -12,15 +12,15 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.schema import ENSEMBLE, MISSING
-from bigcons.storage import manifest
-from bigcons.storage.place import Place
-from bigcons.storage.shared_chunks import read_shared
-from bigcons.storage.zarr_arrays import (
+from bigcons.storage.arrays import (
     MAX_CHUNK_BYTES,
+    SharedChunks,
     damaged,
     metadata_checksum,
     open_array,
 )
+from bigcons.storage.commit import MANIFEST, load_manifest
+from bigcons.storage.places import Place
 
 KIND = "ensemble"
 MAX_CHUNK_COLUMNS = 128
@@ -49,7 +49,7 @@ class StoredLabels:
     def __init__(self, path: Place) -> None:
         self.path = path
         self._stamp = _stamp(path)
-        self.data, body, folders = manifest.load(path, KIND)
+        self.data, body, folders = load_manifest(path, KIND)
         try:
             self.head = _read_head(body)
             self.generation = _natural(body["generation"])
@@ -59,7 +59,7 @@ class StoredLabels:
             self.n_bytes = int(body["n_bytes"])
             self._categories_checksum = body["categories_checksum"]
             self._check_sizes(body)
-            self.shared = read_shared(body.get("shared"), folders, self.checksums.shape)
+            self.shared = SharedChunks.from_manifest(body.get("shared"), folders, self.checksums.shape)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{path} has a manifest that does not add up ({error}); {_RESTORE}"
@@ -194,7 +194,7 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
 
 def _stamp(path: Place) -> Hashable:
     """Return what tells one manifest from the next: every commit makes a new file."""
-    return (path / manifest.MANIFEST).stamp()
+    return (path / MANIFEST).stamp()
 
 
 def _read_head(body: dict[str, Any]) -> Head:

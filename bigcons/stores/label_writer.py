@@ -16,10 +16,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
-from bigcons.storage import manifest
-from bigcons.storage.place import Place
-from bigcons.storage.places import DiskPlace
-from bigcons.storage.zarr_arrays import METADATA, create_array, create_group, metadata_checksum
+from bigcons.schema import ENSEMBLE
+from bigcons.storage.arrays import METADATA, create_array, create_group, metadata_checksum
+from bigcons.storage.commit import load_manifest, sweep_folders, write_manifest
+from bigcons.storage.places import DiskPlace, Place
 from bigcons.stores.label_store import (
     KIND,
     Categories,
@@ -56,8 +56,7 @@ class LabelWriter:
         self.chunk_rows, self.chunk_columns = chunks
         self._first_column = kept_columns * self.chunk_columns
         self._path = directory / labels_name(generation)
-        poison = int(np.iinfo(dtype).min)
-        self._array = create_array(self._path, shape, chunks, dtype, poison, ("object", "partition"))
+        self._array = create_array(self._path, ENSEMBLE["labels"], shape, chunks, dtype)
         self._checksums: list[list[int]] = []
         self._kept_checksums: list[list[int]] = []
         self._next_row = 0
@@ -104,11 +103,11 @@ class LabelWriter:
             "n_bytes": self._path.n_bytes() + self._kept_bytes,
         }
         if isinstance(self.directory, DiskPlace) or place is self.directory:
-            manifest.commit(place, KIND, body)
+            write_manifest(place, KIND, body)
             return
-        body["shared"] = self._shared.body()
+        body["shared"] = self._shared.as_entry()
         folders = [folder.name for folder in self._shared.folders]
-        manifest.commit(place, KIND, body, data=self.directory.name, shared=folders)
+        write_manifest(place, KIND, body, data=self.directory.name, shared=folders)
 
     def _write_categories(self, categories: Categories) -> int | None:
         if all(values is None for values in categories):
@@ -139,9 +138,9 @@ class LabelWriter:
 def sweep(place: Place) -> None:
     """Remove what the manifest does not name: older generations, and what a killed writer left."""
     if not isinstance(place, DiskPlace):
-        manifest.sweep_folders(place)
+        sweep_folders(place)
         return
-    generation = manifest.load(place, KIND).body["generation"]
+    generation = load_manifest(place, KIND).body["generation"]
     keep = {labels_name(generation), categories_name(generation)}
     for name in place.names():
         if name.startswith(("labels-", "categories-")) and name not in keep:

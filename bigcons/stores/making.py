@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.storage.place import StorePath
+from bigcons.storage.places import StorePath
 from bigcons.stores import growing
 from bigcons.stores.label_store import Categories, Head
 from bigcons.tables.importing import (

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from bigcons.schema import PAIRS
-from bigcons.storage.place import Place
+from bigcons.storage.arrays import create_array
+from bigcons.storage.places import Place
 
 
 class ColumnWriter:
@@ -43,7 +44,9 @@ class ColumnWriter:
         self._n_pending = len(self._pending[0])
         if self._array is None:
             length = min(self._chunk_entries, max(n_entries, 1))
-            self._array = _create_array(self._directory, self._name, self._dtype, length)
+            self._array = create_array(
+                self._directory / self._name, PAIRS[self._name], (0,), (length,), self._dtype
+            )
         self._array.resize((self.n_entries + n_entries,))
         for start in range(0, n_entries, self._chunk_entries):
             chunk = pending[start : min(start + self._chunk_entries, n_entries)]
@@ -55,27 +58,3 @@ class ColumnWriter:
 def checksum(part: np.ndarray) -> int:
     """Return the crc32 of the values as little-endian bytes."""
     return zlib.crc32(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data)
-
-
-def poison(dtype: np.dtype) -> int:
-    """Return what a lost chunk reads as: -1 for places, the largest value for counts, both never legal."""
-    return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
-
-
-def _create_array(directory: Place, name: str, dtype: np.dtype, chunk_entries: int) -> Any:
-    import zarr
-    from zarr.codecs import BloscCodec, Crc32cCodec
-
-    return zarr.create_array(
-        (directory / name).for_zarr(read_only=False),
-        shape=(0,),
-        chunks=(chunk_entries,),
-        dtype=dtype,
-        fill_value=poison(dtype),
-        compressors=(
-            BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize),
-            Crc32cCodec(),
-        ),
-        dimension_names=PAIRS[name].dims,
-        zarr_format=3,
-    )

@@ -9,8 +9,8 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, StoreNotFoundError
 from bigcons.schema import PAIRS
-from bigcons.storage import manifest
-from bigcons.storage.place import Place, StorePath
+from bigcons.storage.commit import load_manifest, new_store, write_manifest
+from bigcons.storage.places import Place, StorePath
 from bigcons.stores.pair_columns import ColumnWriter
 from bigcons.stores.symmetric import MAX_OBJECTS, Rows
 from bigcons.validation import check_choice, check_int
@@ -25,7 +25,7 @@ def open_pairs(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises StoreNotFoundError if there is no table, CorruptStoreError if its arrays are not the ones its
     manifest describes.
     """
-    data, body, _ = manifest.load(place, KIND)
+    data, body, _ = load_manifest(place, KIND)
     expected = _expected(place, body)
     return {name: _open_array(data / name, expected[name]) for name in PAIRS}, body
 
@@ -40,13 +40,13 @@ def write_pairs(
     overwrite: bool,
 ) -> None:
     """Write consecutive blocks of rows, all or nothing; the manifest gets the ``facts`` besides."""
-    from bigcons.storage.zarr_arrays import create_group
+    from bigcons.storage.arrays import create_group
 
     dtypes = dict.fromkeys(PAIRS, counts_dtype) | {
         "indptr": np.dtype(np.int64),
         "indices": np.dtype(np.int32),
     }
-    with manifest.new_store(path, overwrite) as directory:
+    with new_store(path, overwrite) as directory:
         create_group(directory)
         columns = {name: ColumnWriter(directory, name, dtypes[name], chunk_entries) for name in PAIRS}
         n_entries = _append_all(columns, parts)
@@ -59,7 +59,7 @@ def write_pairs(
             "chunk_entries": chunk_entries,
             "checksums": {name: column.checksums for name, column in columns.items()},
         }
-        manifest.commit(directory, KIND, body)
+        write_manifest(directory, KIND, body)
 
 
 def _append_all(columns: Mapping[str, ColumnWriter], parts: Iterable[Rows]) -> int:
@@ -97,7 +97,7 @@ def _expected(path: Place, body: Mapping[str, Any]) -> dict[str, tuple[tuple[int
 
 
 def _open_array(path: Place, expected: tuple[tuple[int, ...], str]) -> Any:
-    from bigcons.storage.zarr_arrays import open_array
+    from bigcons.storage.arrays import open_array
 
     try:
         array = open_array(path)

@@ -15,10 +15,10 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.storage.place import StorePath
-from bigcons.storage.places import place_of
+from bigcons.schema import PAIRS
+from bigcons.storage.places import StorePath, place_of
 from bigcons.stores.facts import facts_table
-from bigcons.stores.pair_columns import checksum, poison
+from bigcons.stores.pair_columns import checksum
 from bigcons.stores.pair_store import KIND, RESTORE, open_pairs, write_pairs
 from bigcons.stores.symmetric import (
     Edges,
@@ -276,7 +276,7 @@ class PairTable:
         elif name == "indices":
             if part.min() < 0 or part.max() >= self.n_objects:
                 raise self._corrupt(name, f"is not all within 0 to {self.n_objects - 1}")
-        elif part.max() == poison(part.dtype) or (name == "n_seen" and part.min() == 0):
+        elif part.max() == PAIRS[name].fill_value(part.dtype) or (name == "n_seen" and part.min() == 0):
             raise self._corrupt(name, "has lost a chunk")
         return part
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
-from bigcons.storage.new_file import new_file
+from bigcons.storage.commit import new_file
 from bigcons.storage.places import local_path
 from bigcons.stores.symmetric import Edges
 from bigcons.validation import check_int

@@ -17,7 +17,7 @@ from bigcons import PCC, Consensus, PairTable
 from bigcons.cli import main
 from bigcons.cli.group import COMMANDS
 from bigcons.errors import StoreExistsError
-from bigcons.storage import manifest
+from bigcons.storage import commit
 
 N_OBJECTS = 300
 
@@ -416,7 +416,7 @@ def test_warnings__are_one_line(ensemble, run):
 
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 37.3 GiB"), OSError(28, "No space left")])
 def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
-    monkeypatch.setattr(manifest, "read", Mock(side_effect=error))
+    monkeypatch.setattr(commit, "read_manifest", Mock(side_effect=error))
     assert_fails_in_one_line(run("info e.zarr"), str(error))
 
 
@@ -433,7 +433,7 @@ def test_paths_that_cannot_be__are_named_with_the_reason(consensus, run, line, c
 
 def test_tracebacks_of_dask__stay_off_the_screen(run, monkeypatch, caplog):
     log = logging.getLogger("distributed.client")
-    monkeypatch.setattr(manifest, "read", Mock(side_effect=lambda _: log.error("Traceback")))
+    monkeypatch.setattr(commit, "read_manifest", Mock(side_effect=lambda _: log.error("Traceback")))
     run("info e.zarr")
     assert caplog.text == ""
     log.error("as before")
@@ -441,7 +441,7 @@ def test_tracebacks_of_dask__stay_off_the_screen(run, monkeypatch, caplog):
 
 
 def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
-    monkeypatch.setattr(manifest, "read", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(commit, "read_manifest", Mock(side_effect=KeyboardInterrupt))
     result = run("info e.zarr")
     assert result.exit_code == 130
     assert len(result.stderr.strip().splitlines()) == 1
@@ -457,7 +457,7 @@ def test_bad_usage__is_an_object_too_with_json(run):
 def test_output__never_replaces_the_ensemble_it_is_made_from(ensemble, run, line):
     assert_fails_in_one_line(run(line.format(ensemble)), "would be lost", "another path")
     assert run(f"verify {ensemble}").exit_code == 0
-    assert manifest.read(ensemble)["kind"] == "ensemble"
+    assert commit.read_manifest(ensemble)["kind"] == "ensemble"
 
 
 def test_output__never_replaces_the_pairs_it_is_made_from(ensemble, run):

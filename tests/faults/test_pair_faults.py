@@ -8,7 +8,7 @@ import pytest
 
 from bigcons import PairTable
 from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
-from bigcons.storage import manifest
+from bigcons.storage import commit
 from bigcons.stores.pair_columns import ColumnWriter
 
 N_OBJECTS = 40
@@ -113,7 +113,7 @@ def test_open__codec_outside_the_list(store):
     ids=str,
 )
 def test_open__manifest_that_does_not_add_up(store, change):
-    manifest.commit(store, "pairs", manifest.load(store, "pairs").body | change)
+    commit.write_manifest(store, "pairs", commit.load_manifest(store, "pairs").body | change)
     with pytest.raises(CorruptStoreError, match="manifest"):
         PairTable.open(store)
 
@@ -121,7 +121,7 @@ def test_open__manifest_that_does_not_add_up(store, change):
 def test_open__another_kind_of_store(store):
     with pytest.raises(StoreNotFoundError):
         PairTable.open(store.parent)
-    manifest.commit(store, "ensemble", manifest.load(store, "pairs").body)
+    commit.write_manifest(store, "ensemble", commit.load_manifest(store, "pairs").body)
     with pytest.raises(StoreNotFoundError, match="an ensemble of partitions; a table of pairs is needed"):
         PairTable.open(store)
 

@@ -16,8 +16,9 @@ import zarr
 
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
-from bigcons.storage import manifest
+from bigcons.storage import commit
 from bigcons.storage.locks import writer_lock
+from bigcons.storage.places import disk_errors
 from bigcons.stores import label_store, label_writer
 from tests.support.stores import names_in
 
@@ -140,8 +141,8 @@ def test_categories__damaged(named_store, damage):
 
 def change_manifest(store, **changes):
     """Write a manifest that is whole but says something else."""
-    body = manifest.load(store, "ensemble").body | changes
-    manifest.commit(store, "ensemble", {key: value for key, value in body.items() if value is not ...})
+    body = commit.load_manifest(store, "ensemble").body | changes
+    commit.write_manifest(store, "ensemble", {key: value for key, value in body.items() if value is not ...})
 
 
 @pytest.mark.parametrize(
@@ -349,7 +350,7 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_full_disk__that_numpy_tells_of_in_its_own_words_is_named():
     with pytest.raises(StoreError, match=r"No space left while writing labels\.npy"):  # noqa: SIM117
-        with manifest.plain_disk_errors("labels.npy"), Path("/dev/full").open("wb", buffering=0) as file:
+        with disk_errors("labels.npy"), Path("/dev/full").open("wb", buffering=0) as file:
             np.zeros(1 << 20).tofile(file)
-    with pytest.raises(OSError, match="other"), manifest.plain_disk_errors("labels.npy"):
+    with pytest.raises(OSError, match="other"), disk_errors("labels.npy"):
         raise OSError("other")

@@ -432,7 +432,7 @@ def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, 
         ({"memory": "much"}, "memory='much'"),
         ({"client": "nowhere"}, "client='nowhere'"),
         ({"random_state": -1}, "random_state=-1"),
-        ({"out": "https://example.org/e.zarr"}, "is no place for a store"),
+        ({"out": "https://example.org/e.zarr"}, "cannot hold a store"),
     ],
 )
 def test_kmeans__says_what_is_wrong_in_one_line(points, tmp_path, monkeypatch, wrong, message):

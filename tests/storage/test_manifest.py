@@ -15,23 +15,23 @@ from bigcons.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
-from bigcons.storage import manifest
+from bigcons.storage import commit
 from bigcons.storage.locks import lock_path, writer_lock
 from tests.support.stores import names_in
 
 
 def make_store(path, value, overwrite=False):
-    with manifest.new_store(path, overwrite) as directory:
+    with commit.new_store(path, overwrite) as directory:
         (directory / "data").write(str(value).encode())
-        manifest.commit(directory, "pairs", {"value": value})
+        commit.write_manifest(directory, "pairs", {"value": value})
 
 
 def test_new_store__appears_when_it_is_whole(tmp_path):
-    with manifest.new_store(tmp_path / "s") as directory:
+    with commit.new_store(tmp_path / "s") as directory:
         assert not (tmp_path / "s").exists()
         assert directory.path.parent == tmp_path
-        manifest.commit(directory, "pairs", {"value": 1})
-    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 1}
+        commit.write_manifest(directory, "pairs", {"value": 1})
+    assert commit.load_manifest(tmp_path / "s", "pairs").body == {"value": 1}
     assert names_in(tmp_path) == ["s"]
 
 
@@ -40,16 +40,16 @@ def test_new_store__replaces_in_one_step(tmp_path):
     with pytest.raises(StoreExistsError, match="pass overwrite=True"):
         make_store(tmp_path / "s", 2)
     make_store(tmp_path / "s", 2, overwrite=True)
-    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 2}
+    assert commit.load_manifest(tmp_path / "s", "pairs").body == {"value": 2}
     assert (tmp_path / "s/data").read_text() == "2"
     assert names_in(tmp_path) == ["s"]
 
 
 def test_new_store__replaces_where_the_system_cannot_swap(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest, "_exchange", lambda a, b: False)
+    monkeypatch.setattr(commit, "_exchange", lambda a, b: False)
     make_store(tmp_path / "s", 1)
     make_store(tmp_path / "s", 2, overwrite=True)
-    assert manifest.load(tmp_path / "s", "pairs").body == {"value": 2}
+    assert commit.load_manifest(tmp_path / "s", "pairs").body == {"value": 2}
     assert names_in(tmp_path) == ["s"]
 
 
@@ -58,11 +58,11 @@ def test_new_store__leaves_nothing_after_a_failure(tmp_path, overwrite):
     path = tmp_path / "s"
     if overwrite:
         make_store(path, 1)
-    with pytest.raises(ZeroDivisionError), manifest.new_store(path, overwrite):
+    with pytest.raises(ZeroDivisionError), commit.new_store(path, overwrite):
         raise ZeroDivisionError
     assert names_in(tmp_path) == (["s"] if overwrite else [])
     if overwrite:
-        assert manifest.load(path, "pairs").body == {"value": 1}
+        assert commit.load_manifest(path, "pairs").body == {"value": 1}
 
 
 def test_new_store__names_itself_where_a_file_may_not_grow_so_large(tmp_path):
@@ -70,7 +70,7 @@ def test_new_store__names_itself_where_a_file_may_not_grow_so_large(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
     try:
-        with pytest.raises(StoreError, match=r"beyond the size allowed.*/s; raise the limit"):
+        with pytest.raises(StoreError, match=r"size limit.*/s; raise the limit"):
             make_store(tmp_path / "s", "x" * (1 << 21))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -78,7 +78,7 @@ def test_new_store__names_itself_where_a_file_may_not_grow_so_large(tmp_path):
 
 
 def test_new_store__needs_a_manifest(tmp_path):
-    with pytest.raises(StoreNotFoundError), manifest.new_store(tmp_path / "s"):
+    with pytest.raises(StoreNotFoundError), commit.new_store(tmp_path / "s"):
         pass
     assert not names_in(tmp_path)
 
@@ -99,24 +99,24 @@ def test_commit__flushes_the_data_before_the_manifest_is_renamed(tmp_path, monke
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels/chunk").write_text("data")
-    manifest.commit(tmp_path, "pairs", {})
+    commit.write_manifest(tmp_path, "pairs", {})
     assert set(events[: events.index("rename")]) >= {
         str(tmp_path / "labels/chunk"),
         str(tmp_path / "labels"),
-        str(tmp_path / "manifest.json.partial"),
     }
+    assert Path(events[events.index("rename") - 1]).name.startswith(".manifest.json.")
     assert events[-1] == str(tmp_path)
 
 
 def test_commit__takes_numpy_values(tmp_path):
-    manifest.commit(tmp_path, "pairs", {"a": np.int64(3), "b": np.arange(2), "c": tmp_path})
-    assert manifest.load(tmp_path, "pairs").body == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
+    commit.write_manifest(tmp_path, "pairs", {"a": np.int64(3), "b": np.arange(2), "c": tmp_path})
+    assert commit.load_manifest(tmp_path, "pairs").body == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
 
 
 def test_load__tells_kinds_apart(tmp_path):
     make_store(tmp_path / "s", 1)
     with pytest.raises(StoreNotFoundError, match="is a table of pairs; an ensemble of partitions is needed"):
-        manifest.load(tmp_path / "s", "ensemble")
+        commit.load_manifest(tmp_path / "s", "ensemble")
 
 
 def test_load__refuses_every_changed_byte(tmp_path):
@@ -133,23 +133,23 @@ def test_load__refuses_every_changed_byte(tmp_path):
             same = False
         if not same:
             with pytest.raises(CorruptStoreError, match="damaged"):
-                manifest.load(tmp_path / "s", "pairs")
+                commit.load_manifest(tmp_path / "s", "pairs")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"kind": "pairs"}', "[" * 100_000, "\xff"])
 def test_load__refuses_what_is_no_manifest(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text, encoding="latin-1")
     with pytest.raises(CorruptStoreError, match="damaged") as caught:
-        manifest.load(tmp_path, "pairs")
+        commit.load_manifest(tmp_path, "pairs")
     assert "\n" not in str(caught.value)
 
 
 def test_load__refuses_a_later_format(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest, "FORMAT_VERSION", 99)
+    monkeypatch.setattr(commit, "FORMAT_VERSION", 99)
     make_store(tmp_path / "s", 1)
     monkeypatch.undo()
     with pytest.raises(StoreError, match="upgrade bigcons"):
-        manifest.load(tmp_path / "s", "pairs")
+        commit.load_manifest(tmp_path / "s", "pairs")
 
 
 def test_writer_lock__refuses_a_second_writer(tmp_path):

@@ -30,9 +30,9 @@ from bigcons.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
-from bigcons.storage import manifest, object_locks
+from bigcons.storage import commit, locks
+from bigcons.storage.buckets import bucket_place
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.objects import object_place
 from bigcons.storage.places import place_of
 from bigcons.stores.ensemble import import_labels
 from bigcons.stores.features import open_features
@@ -119,7 +119,7 @@ def test_ensemble__is_replaced_once_the_new_one_is_whole(url, planted):
 
 def test_new_store__that_fails_leaves_what_was_there(url, planted):
     def fail():
-        with manifest.new_store(url, overwrite=True) as folder:
+        with commit.new_store(url, overwrite=True) as folder:
             (folder / "chunk").write(b"half")
             raise ZeroDivisionError
 
@@ -136,7 +136,7 @@ def test_new_store__that_fails_leaves_what_was_there(url, planted):
 def test_new_store__does_not_touch_what_is_no_store(url):
     (place_of(url) / "notes.txt").write(b"mine")
     for overwrite in (False, True):
-        with pytest.raises(StoreExistsError), manifest.new_store(url, overwrite):
+        with pytest.raises(StoreExistsError), commit.new_store(url, overwrite):
             pass
     assert keys_below(url) == ["notes.txt"]
 
@@ -248,12 +248,12 @@ def test_read__finds_damage(url, planted):
 )
 def test_open__refuses_manifests_that_lead_out_of_the_store(url, planted, change):
     planted.save(url, chunk_rows=1024)
-    place = place_of(url) / manifest.MANIFEST
+    place = place_of(url) / commit.MANIFEST
     content = json.loads(place.read()) | change
     del content["checksum"]
-    content["checksum"] = manifest._checksum(content)
+    content["checksum"] = commit._checksum(content)
     place.write(json.dumps(content).encode())
-    with pytest.raises(CorruptStoreError, match="outside of the store"):
+    with pytest.raises(CorruptStoreError, match="outside the store"):
         Ensemble.open(url)
 
 
@@ -264,8 +264,8 @@ def test_open__refuses_manifests_that_lead_out_of_the_store(url, planted, change
 )  # fmt: skip
 def test_open__refuses_shared_chunks_that_do_not_add_up(url, planted, shared):
     planted.save(url, chunk_rows=1024)
-    data, body, _ = manifest.load(url, "ensemble")
-    manifest.commit(url, "ensemble", body | {"shared": shared}, data=data.name)
+    data, body, _ = commit.load_manifest(url, "ensemble")
+    commit.write_manifest(url, "ensemble", body | {"shared": shared}, data=data.name)
     with pytest.raises(CorruptStoreError, match="does not add up"):
         Ensemble.open(url)
 
@@ -283,17 +283,17 @@ def test_writer_lock__refuses_a_second_writer(url, planted):
 
 
 def test_writer_lock__of_a_dead_writer_runs_out(url, planted, monkeypatch):
-    monkeypatch.setattr(object_locks, "LEASE_SECONDS", 0.2)
-    lock = object_locks.ObjectLock(object_place(url))
+    monkeypatch.setattr(locks, "LEASE_SECONDS", 0.2)
+    lock = locks.Lease(bucket_place(url))
     lock._released.set()  # as if it were dead: it is not renewed
     time.sleep(0.3)
-    with writer_lock(url), pytest.raises(StoreError, match="taken over by another writer"):
+    with writer_lock(url), pytest.raises(StoreError, match="expired without renewal"):
         lock.check()
     assert keys_below(url.rpartition("/")[0]) == []
 
 
 def test_writer_lock__is_renewed(url, monkeypatch):
-    monkeypatch.setattr(object_locks, "LEASE_SECONDS", 0.8)
+    monkeypatch.setattr(locks, "LEASE_SECONDS", 0.8)
     with writer_lock(url) as check_lock:
         time.sleep(2)
         with pytest.raises(StoreLockedError), writer_lock(url):
@@ -304,15 +304,18 @@ def test_writer_lock__is_renewed(url, monkeypatch):
 def test_new_store__does_not_commit_under_a_lost_lock(url, planted):
     planted.save(url, chunk_rows=1024)
     lock = place_of(url).sibling(".some store.zarr.lock")
-    other = manifest.new_folder(place_of(url)) / "chunk"
+    other = commit.new_folder(place_of(url)) / "chunk"
 
     def lose_the_lock(folder):
-        manifest.commit(folder, "pairs", {})
+        commit.write_manifest(folder, "pairs", {})
         lock.write(json.dumps({"token": "of another", "expires": 0}).encode())
         other.write(b"of the other")
 
     before = keys_below(url)
-    with pytest.raises(StoreError, match="taken over"), manifest.new_store(url, overwrite=True) as folder:
+    with (
+        pytest.raises(StoreError, match="expired without renewal"),
+        commit.new_store(url, overwrite=True) as folder,
+    ):
         lose_the_lock(folder)
     assert Ensemble.open(url).verify()["ok"]
     assert len(keys_below(url)) == len(before) + 1
@@ -322,9 +325,9 @@ def test_new_store__does_not_commit_under_a_lost_lock(url, planted):
 CHILD = """
 import sys
 from bigcons import Ensemble
-from bigcons.storage import object_locks
+from bigcons.storage import locks
 import numpy as np
-object_locks.LEASE_SECONDS = 0.5
+locks.LEASE_SECONDS = 0.5
 action, path = sys.argv[1:]
 ensemble = Ensemble.open(path, "a")
 labels = ensemble.read(0, 4000)
@@ -353,7 +356,7 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(url, action, monkeypat
     rng = np.random.default_rng(0)
     for _ in range(2):
         monkeypatch.undo()
-        Ensemble.from_labels(labels).save(url, chunk_rows=256, overwrite=manifest.is_store(url))
+        Ensemble.from_labels(labels).save(url, chunk_rows=256, overwrite=commit.is_store(url))
         child = run_child(CHILD, action, url)
         assert child.stdout.readline() == b"wrote 0\n"
         time.sleep(0.3 * rng.random())
@@ -368,7 +371,7 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(url, action, monkeypat
             np.testing.assert_array_equal(survivor.read(0, 4000)[:, :6], labels)
         survivor.append_objects(survivor.read(0, 1))
         assert survivor.verify()["ok"]
-        content = manifest.load(url, "ensemble")
+        content = commit.load_manifest(url, "ensemble")
         named = {content.data.name, *(place.name for place in content.shared)}
         assert {key.partition("/")[0] for key in keys_below(url)} == named | {"manifest.json"}
 
@@ -518,7 +521,7 @@ def test_open__tells_what_is_not_there(bucket, url):
         ("s3://bucket", "write s3://bucket/path"),
         ("s3:///path", "write s3://bucket/path"),
         ("s3://bucket/a/../b", "write the path in full"),
-        ("https://example.org/e.zarr", "no place for a store"),
+        ("https://example.org/e.zarr", "cannot hold a store"),
         (Path("s3://bucket/e.zarr"), "lost a slash"),
     ],
 )

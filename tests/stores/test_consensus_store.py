@@ -257,7 +257,7 @@ def test_open__refuses_codecs_it_does_not_know(stored):
     metadata = json.loads(path.read_text())
     metadata["codecs"][1]["name"] = "numcodecs.pickle"
     path.write_text(json.dumps(metadata))
-    with pytest.raises(CorruptStoreError, match="codecs that are not read"):
+    with pytest.raises(CorruptStoreError, match="unsupported codecs"):
         Consensus.open(stored.path)
 
 

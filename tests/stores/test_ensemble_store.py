@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
-from bigcons.storage import manifest
+from bigcons.storage import commit
 from bigcons.stores.ensemble import as_ensemble
 from tests.support.stores import names_in, values_of
 from tests.support.strategies import label_matrices, label_tables
@@ -194,13 +194,13 @@ def test_open__tells_what_is_wrong(tmp_path):
         Ensemble.open(tmp_path / "nothing")
     with pytest.raises(StoreNotFoundError, match=r"not a bigcons store"):
         Ensemble.open(tmp_path)
-    with manifest.new_store(tmp_path / "p") as directory:
-        manifest.commit(directory, "pairs", {})
+    with commit.new_store(tmp_path / "p") as directory:
+        commit.write_manifest(directory, "pairs", {})
     with pytest.raises(StoreNotFoundError, match="is a table of pairs"):
         Ensemble.open(tmp_path / "p")
     with pytest.raises(InvalidInputError, match="mode='w'"):
         Ensemble.open(tmp_path, mode="w")
-    with pytest.raises(InvalidInputError, match="is no place for a store"):
+    with pytest.raises(InvalidInputError, match="cannot hold a store"):
         Ensemble.open("https://example.org/ensemble.zarr")
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
-from bigcons.storage.place import StorePath
-from bigcons.storage.places import DiskPlace, place_of
+from bigcons.storage.places import DiskPlace, StorePath, place_of
 from bigcons.tables.feature_sources.arrays import ArraySource, NpyFile, open_zarr
 from bigcons.tables.feature_sources.base import Piece, Source
 from bigcons.tables.feature_sources.dask import DaskSource

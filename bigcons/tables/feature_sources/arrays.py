@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.storage.place import Place
+from bigcons.storage.places import Place
 from bigcons.tables.feature_sources.base import check_matrix, default_names, first_line
 
 

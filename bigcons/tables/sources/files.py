@@ -15,9 +15,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.memory import row_blocks
-from bigcons.storage.place import Place
-from bigcons.storage.places import DiskPlace, place_of
-from bigcons.storage.zarr_arrays import METADATA, open_matrix
+from bigcons.storage.arrays import METADATA, open_matrix
+from bigcons.storage.places import DiskPlace, Place, place_of
 from bigcons.tables.column_names import MISSING_WORDS, check_commas, column_names, refuse_index
 from bigcons.tables.relabel import RawColumn
 from bigcons.tables.sources.arrays import ArraySource

@@ -1,0 +1,218 @@
+"""Zarr arrays of stores: created from the schema, opened only if safe, and chunks shared between arrays.
+
+Only Zarr version 3 and a short list of codecs are read, and both are checked before any codec runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import zarr
+from zarr.abc.store import Store
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+from zarr.storage import WrapperStore
+
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
+from bigcons.schema import ArraySpec
+from bigcons.storage.places import Place
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")
+"""The codecs an array may use: none of them runs code from the data."""
+MAX_METADATA_BYTES = 1 << 20
+MAX_CHUNK_BYTES = 1 << 31
+METADATA = "zarr.json"
+
+
+def create_array(
+    place: Place, spec: ArraySpec, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: np.dtype | str
+) -> zarr.Array:
+    """Create an empty array at ``place``: compressed as the schema says, then crc32c over the result."""
+    dtype = np.dtype(dtype)
+    fast = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize)
+    return zarr.create_array(
+        store=place.for_zarr(read_only=False),
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype.name,
+        fill_value=spec.fill_value(dtype),
+        compressors=[fast if spec.codec == "lz4" else ZstdCodec(level=1), Crc32cCodec()],
+        dimension_names=spec.dims,
+        zarr_format=3,
+        config={"write_empty_chunks": True},
+    )
+
+
+def bytes_kept_by_decoding(chunk_bytes: int) -> int:
+    """Return how much freed memory a process that reads chunks of this size retains.
+
+    Zarr decodes on threads of its own, and glibc retains for each what it freed: a chunk and the same chunk
+    compressed, together about 1.5 chunks.
+    """
+    n_threads = zarr.config.get("threading.max_workers") or min(32, (os.cpu_count() or 1) + 4)
+    return int(n_threads) * chunk_bytes * 3 // 2
+
+
+def create_group(place: Place) -> None:
+    """Make ``place`` a Zarr group, so that other tools find the arrays in it."""
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    (place / METADATA).write(json.dumps(group).encode())
+
+
+def open_array(
+    place: Place, elsewhere: Mapping[str, Place] | None = None, *, read_only: bool = True
+) -> zarr.Array:
+    """Open the array at ``place``; ``elsewhere`` maps the keys of chunks in other arrays to those arrays.
+
+    Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, symbolic links, codecs outside
+    ``CODECS`` and chunks above 2 GiB.
+    """
+    metadata = read_metadata(place)
+    names = set(codec_names(metadata.get("codecs", [])))
+    if unknown := sorted(names - set(CODECS)) or metadata.get("storage_transformers"):
+        raise CorruptStoreError(f"{place} uses unsupported codecs: {unknown}; rewrite it with zstd.")
+    try:
+        store = place.for_zarr(read_only=read_only)
+        if elsewhere:
+            others = {key: other.for_zarr(read_only=True) for key, other in elsewhere.items()}
+            store = _SharingStore(store, others)
+        array = zarr.open_array(store=store, mode="r" if read_only else "r+", zarr_format=3)
+    except StoreError:
+        raise
+    except Exception as error:  # damaged metadata surfaces as an error of almost any type
+        raise damaged(place, error) from None
+    if int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize > MAX_CHUNK_BYTES:
+        raise CorruptStoreError(f"{place} has chunks of {array.chunks}, above 2 GiB; use smaller chunks.")
+    return array
+
+
+def open_matrix(place: Place) -> zarr.Array:
+    """Open a Zarr array that the user made, or the only array of a group, or its array ``labels``."""
+    if read_metadata(place).get("node_type") == "group":
+        members = [place / name for name in place.names() if (place / name / METADATA).is_file()]
+        named = [entry for entry in members if entry.name == "labels"]
+        if len(named or members) != 1:
+            raise InvalidInputError(
+                f"{place} is a group of {len(members)} arrays; pass the path of the one with the labels."
+            )
+        place = (named or members)[0]
+    return open_array(place)
+
+
+def read_metadata(place: Place) -> dict[str, Any]:
+    """Return the metadata of the array or group at ``place``, checked no further than its format."""
+    file = place / METADATA
+    if place.is_link() or file.is_link():
+        raise CorruptStoreError(f"{place} is a link that may leave the store; replace it with the data.")
+    try:
+        metadata = json.loads(file.read(MAX_METADATA_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreNotFoundError(f"{place} is not a Zarr version 3 array; check the path.") from None
+    except (ValueError, RecursionError) as error:
+        raise damaged(place, error) from None
+    if not isinstance(metadata, dict) or metadata.get("zarr_format") != 3:
+        raise CorruptStoreError(f"{place} is not Zarr version 3; rewrite it with zarr_format=3.")
+    return metadata
+
+
+def metadata_checksum(place: Place) -> int:
+    """Return the CRC-32 of the array's zarr.json as stored."""
+    return zlib.crc32((place / METADATA).read())
+
+
+def codec_names(codecs: Any) -> list[str]:
+    """Return the names of all codecs, including those inside shards."""
+    names: list[str] = []
+    for codec in codecs if isinstance(codecs, list) else [codecs]:
+        name = codec.get("name") if isinstance(codec, dict) else codec
+        names.append(str(name))
+        inner = codec.get("configuration") if isinstance(codec, dict) else None
+        for key in ("codecs", "index_codecs"):
+            if isinstance(inner, dict) and key in inner:
+                names += codec_names(inner[key])
+    return names
+
+
+def damaged(place: Place, error: Exception) -> CorruptStoreError:
+    """Return the one-line error for data at ``place`` that cannot be read."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+    return CorruptStoreError(f"{place} is damaged ({reason}); restore it from a copy.")
+
+
+class _SharingStore(WrapperStore[Store]):
+    """A Zarr store for reading, in which the objects with the keys ``elsewhere`` come from other stores."""
+
+    def __init__(self, store: Store, elsewhere: Mapping[str, Store] | None = None) -> None:
+        super().__init__(store)
+        self._elsewhere = dict(elsewhere or {})
+
+    def _with_store(self, store: Store) -> _SharingStore:
+        return type(self)(store, self._elsewhere)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        return await self._elsewhere.get(key, self._store).get(key, prototype, byte_range)
+
+
+class SharedChunks(NamedTuple):
+    """Where the chunks of one generation of a label matrix in a bucket are, if not all in its own array.
+
+    On a disk an unchanged chunk is hard-linked into the next generation. Buckets have no links, and copying
+    would cost as much as all labels: there the manifest says for every chunk which folder holds it.
+    """
+
+    folders: list[Place]
+    """The data folders of earlier generations."""
+    generations: list[int]
+    """The numbers of these generations."""
+    grid: np.ndarray
+    """``(rows, columns)`` of chunks: 0 for the generation's own folder, ``i`` for ``folders[i - 1]``."""
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> SharedChunks:
+        """Return that of a generation that shares nothing, with a ``shape`` in chunks."""
+        return cls([], [], np.zeros(shape, np.int64))
+
+    @classmethod
+    def from_manifest(cls, entry: Any, folders: list[Place], shape: tuple[int, ...]) -> SharedChunks:
+        """Return that of a manifest's entry; raises ValueError, TypeError or KeyError if it is invalid."""
+        if entry is None:
+            return cls.none(shape)
+        generations, grid = list(entry["generations"]), np.array(entry["chunks"], np.int64)
+        fits = len(generations) == len(folders) and all(isinstance(number, int) for number in generations)
+        if not fits or grid.shape != shape or grid.min() < 0 or grid.max() > len(folders):
+            raise ValueError("invalid shared chunks")
+        return cls(folders, generations, grid)
+
+    def as_entry(self) -> dict[str, Any] | None:
+        """Return the manifest's entry."""
+        return {"generations": self.generations, "chunks": self.grid.tolist()} if self.folders else None
+
+    def grown(
+        self, own: Place, generation: int, shape: tuple[int, ...], kept_rows: int, kept_columns: int
+    ) -> SharedChunks:
+        """Return that of the next generation, which keeps chunks of this one, in the folder ``own``."""
+        grid = np.zeros(shape, np.int64)
+        grid[:kept_rows, :kept_columns] = 1 + self.grid[:kept_rows, :kept_columns]
+        folders, generations = [own, *self.folders], [generation, *self.generations]
+        used = np.unique(grid[grid > 0])
+        numbers = np.zeros(len(folders) + 1, np.int64)
+        numbers[used] = np.arange(1, len(used) + 1)
+        return SharedChunks([folders[i - 1] for i in used], [generations[i - 1] for i in used], numbers[grid])
+
+    def arrays(self, array_name: Callable[[int], str]) -> dict[str, Place]:
+        """Return the array of each shared chunk, by key; ``array_name`` is called with generations."""
+        arrays = [
+            folder / array_name(number) for folder, number in zip(self.folders, self.generations, strict=True)
+        ]
+        chunks = np.argwhere(self.grid).tolist()
+        return {f"c/{row}/{column}": arrays[self.grid[row, column] - 1] for row, column in chunks}

@@ -1,0 +1,257 @@
+"""Places in a bucket, through obstore: keys with a common prefix, each object written as a whole.
+
+Settings and credentials come from the environment variables that obstore reads: AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL, AWS_ALLOW_HTTP. Only URLs are sent to workers, which read
+their own environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from zarr.storage import ObjectStore
+
+from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError
+from bigcons.storage.places import Place, checked_size
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Bucket
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+_URL = re.compile(r"([a-z0-9]+)://([^/]+)/+(.+)", re.IGNORECASE | re.DOTALL)
+_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
+_PART_BYTES = 1 << 23
+# enough for a busy server; an absent one is given up within seconds
+_MAX_RETRIES, _RETRY_TIMEOUT = 5, timedelta(seconds=30)
+
+
+class BucketPlace(Place):
+    """An object, or all objects below a key; made by `bucket_place`."""
+
+    def __init__(self, root: str, key: str, bucket: Bucket) -> None:
+        self.root = root
+        self.key = key
+        self.bucket = bucket
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return f"{self.root}/{self.key}"
+
+    def __repr__(self) -> str:
+        return f"BucketPlace({str(self)!r})"
+
+    def __truediv__(self, name: str) -> BucketPlace:
+        return BucketPlace(self.root, f"{self.key}/{name}", self.bucket)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bucket_place, (str(self),)
+
+    def sibling(self, name: str) -> BucketPlace:
+        """Return the place called ``name`` in the same folder."""
+        folder, slash, _ = self.key.rpartition("/")
+        return BucketPlace(self.root, folder + slash + name, self.bucket)
+
+    def exists(self) -> bool:
+        """Return whether there is an object with this key, or any below."""
+        import obstore
+
+        with bucket_errors(str(self)):
+            return any(len(batch) for batch in obstore.list(self.bucket, self.key)) or self.is_file()
+
+    def is_file(self) -> bool:
+        """Return whether there is an object with this key."""
+        return self.stamp() is not None
+
+    def is_link(self) -> bool:
+        """Return False: buckets have no links."""
+        return False
+
+    def links(self) -> Iterator[Place]:
+        """Yield nothing: buckets have no links."""
+        return iter(())
+
+    def names(self) -> list[str]:
+        """Return the next parts of all keys below, in ascending order."""
+        import obstore
+
+        with bucket_errors(str(self)):
+            found = obstore.list_with_delimiter(self.bucket, self.key)
+        keys = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
+        return sorted(key.rpartition("/")[2] for key in keys)
+
+    def n_bytes(self) -> int:
+        """Return the total size of the objects below."""
+        import obstore
+
+        with bucket_errors(str(self)):
+            return sum(entry["size"] for batch in obstore.list(self.bucket, self.key) for entry in batch)
+
+    def stamp(self) -> Hashable:
+        """Return the entity tag, version and size of the object."""
+        import obstore
+
+        with bucket_errors(str(self)):
+            try:
+                found = obstore.head(self.bucket, self.key)
+            except FileNotFoundError:
+                return None
+        return found["e_tag"], found["version"], found["size"]
+
+    def read(self, at_most: int | None = None) -> bytearray:
+        """Return the object, received part by part so that it is in memory only once."""
+        import obstore
+
+        with bucket_errors(str(self)):
+            found = obstore.get(self.bucket, self.key)
+            content = bytearray(checked_size(found.meta["size"], at_most))
+            filled = 0
+            for part in found.stream(min_chunk_size=_PART_BYTES):
+                content[filled : filled + len(part)] = memoryview(part)
+                filled += len(part)
+        return content
+
+    def write(self, *parts: Any, durable: bool = False) -> None:  # noqa: ARG002 - every put is durable
+        """Put the object."""
+        self.put(b"".join(parts) if len(parts) > 1 else bytes(*parts))
+
+    def flush(self) -> None:
+        """Do nothing: every put is durable."""
+
+    def put(self, content: bytes, mode: Any = "overwrite") -> dict[str, str] | None:
+        """Put the object and return its version, or return None if the condition ``mode`` does not hold.
+
+        With "create" no object may exist yet; with a version it must be the current one.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with bucket_errors(str(self)):
+            try:
+                version = obstore.put(self.bucket, self.key, content, mode=mode)
+            except (AlreadyExistsError, PreconditionError):
+                return None
+        return {name: value for name, value in version.items() if isinstance(value, str)}
+
+    def remove(self) -> None:
+        """Remove the object with this key and all below."""
+        import obstore
+
+        with bucket_errors(str(self)), suppress(FileNotFoundError):
+            for batch in obstore.list(self.bucket, self.key, chunk_size=1000):
+                obstore.delete(self.bucket, [entry["path"] for entry in batch])
+            obstore.delete(self.bucket, self.key)
+
+    def for_zarr(self, *, read_only: bool) -> Any:
+        """Return a store of this folder alone: Zarr would mark all folders above it as groups."""
+        return _FolderStore(_connect_to(self.root, self.key), read_only=read_only)
+
+
+class _FolderStore(ObjectStore[Any]):
+    """A folder of a bucket as a Zarr store that distinguishes a missing object from an unreachable server."""
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        with bucket_errors(f"{self.store.prefix}/{key}"):
+            return await super().get(key, prototype, byte_range)
+
+    async def exists(self, key: str) -> bool:
+        with bucket_errors(f"{self.store.prefix}/{key}"):
+            return await super().exists(key)
+
+    async def set(self, key: str, value: Buffer) -> None:
+        with bucket_errors(f"{self.store.prefix}/{key}"):
+            await super().set(key, value)
+
+
+def bucket_place(url: str) -> BucketPlace:
+    """Return the place that a URL such as ``s3://bucket/path`` names."""
+    parts = _URL.fullmatch(url.rstrip("/"))
+    if parts is None:
+        raise InvalidInputError(f"{url} does not name a place in a bucket; write s3://bucket/path.")
+    root = f"{parts[1].lower()}://{parts[2]}"
+    key = re.sub("/+", "/", parts[3])
+    if {".", ".."} & set(key.split("/")):
+        raise InvalidInputError(
+            f"{url} contains '.' or '..', which keys of a bucket cannot; write the path in full."
+        )
+    return BucketPlace(root, key, _connect_to(root))
+
+
+def _connect_to(root: str, key: str = "") -> Bucket:
+    """Return obstore's store of a bucket, or of a folder in it, shared while the settings stay the same."""
+    settings = {name: value for name, value in os.environ.items() if name.upper().startswith(_SETTINGS)}
+    return _connect(root, key, frozenset(settings.items()))
+
+
+@lru_cache(maxsize=64)
+def _connect(
+    root: str,
+    key: str,
+    settings: frozenset[tuple[str, str]],  # noqa: ARG001 - part of the cache's key; obstore reads them itself
+) -> Bucket:
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError:
+        raise MissingDependencyError(
+            f"{root} needs obstore, which is not installed; run: pip install 'bigcons[s3]'."
+        ) from None
+    retries: Any = {"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT}
+    try:
+        return from_url(f"{root}/{quote(key)}", retry_config=retries)
+    except (BaseError, ValueError) as error:
+        raise InvalidInputError(
+            f"{root} cannot be used ({_first_line(error)}); check the URL and the AWS_* settings."
+        ) from None
+
+
+@contextmanager
+def bucket_errors(where: str) -> Iterator[None]:
+    """Turn obstore's errors about a server, a bucket or credentials into a one-line StoreError.
+
+    A missing object remains a FileNotFoundError.
+    """
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, FileNotFoundError) as error:
+        if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
+            raise
+        raise StoreError(f"{where} {_complaint(error)}") from None
+
+
+def _complaint(error: Exception) -> str:
+    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+    text = str(error)
+    if "NoSuchBucket" in text:
+        return "is in a bucket that does not exist; check the URL, or create the bucket."
+    if "latest/api/token" in text:  # obstore's last resort is to ask the cloud machine it may run on
+        return (
+            "needs credentials and found none; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+            "(or AWS_SKIP_SIGNATURE=true for a public bucket)."
+        )
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        return "cannot be accessed with these credentials; check AWS_ACCESS_KEY_ID and its permissions."
+    if "builder error" in text:
+        return "is on a server with a plain http URL; set AWS_ALLOW_HTTP=true if that is intended."
+    return f"cannot be reached ({_first_line(error)}); check the network, AWS_ENDPOINT_URL and AWS_REGION."
+
+
+def _first_line(error: Exception) -> str:
+    """Return obstore's message without its long tail of debugging output."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]

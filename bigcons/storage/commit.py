@@ -1,0 +1,329 @@
+"""How stores and files become whole: written aside, checksummed, and published by the last step.
+
+A store is what its manifest names, and the manifest is written after everything else is durable. A process
+killed at any moment leaves the old state or the new one, never a mixture.
+
+There are two ways to publish a store, because disks and buckets can do different things. On a disk a new
+store is filled in a hidden folder beside its path and renamed, so that nothing is ever at the path but a
+whole store; a store that grows keeps its unchanged chunks as hard links, and the new manifest replaces the
+old one. A bucket can neither rename nor link: the data go to a folder with a unique name inside the store,
+and the manifest, one object, names that folder and those that it shares chunks with. Folders named by the
+manifest on disks too would give up the first promise: a store would be visible while it is being written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import sys
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
+from bigcons.schema import FORMAT_VERSION, KINDS
+from bigcons.storage.locks import writer_lock
+from bigcons.storage.places import (
+    DiskPlace,
+    Place,
+    StorePath,
+    atomic_file,
+    disk_errors,
+    local_path,
+    place_of,
+    sync,
+)
+from bigcons.version import __version__
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 1 << 30
+
+_DATA_FOLDER = re.compile(r"data-[0-9a-f]{32}")
+
+
+class Manifest(NamedTuple):
+    """What a manifest says."""
+
+    data: Place
+    """Where the arrays are."""
+    body: dict[str, Any]
+    """The facts of a store of its kind; see `bigcons.schema`."""
+    shared: list[Place]
+    """Earlier data folders that still hold chunks of this store."""
+
+
+# Manifests
+
+
+def write_manifest(
+    path: StorePath | Place,
+    kind: str,
+    body: dict[str, Any],
+    *,
+    data: str | None = None,
+    shared: Sequence[str] = (),
+) -> None:
+    """Commit: make ``body`` the manifest of the store at ``path``, in one step and durably.
+
+    All files of the store are flushed first. ``data`` names the data folder if the arrays are not beside the
+    manifest, ``shared`` the earlier folders that still hold chunks.
+    """
+    content = {
+        "format": "bigcons",
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "created_by": f"bigcons {__version__}",
+        "body": json.loads(json.dumps(body, default=_plain)),
+    }
+    _publish(place_of(path), content, data, shared)
+
+
+def _publish(place: Place, content: dict[str, Any], data: str | None, shared: Sequence[str] = ()) -> None:
+    if data is not None:
+        content = {**content, "data": data, "shared": list(shared)}
+    content["checksum"] = _checksum(content)
+    place.flush()
+    (place / MANIFEST).write(json.dumps(content, indent=1).encode(), durable=True)
+
+
+def load_manifest(path: StorePath | Place, kind: str) -> Manifest:
+    """Return the manifest of the store of ``kind`` at ``path``.
+
+    Raises StoreNotFoundError if there is no store of this kind, CorruptStoreError if the manifest is damaged
+    and StoreError if its format is newer than this version of bigcons.
+    """
+    place = place_of(path)
+    content = read_manifest(place)
+    if content["kind"] != kind:
+        found = KINDS.get(content["kind"], "a store of another kind")
+        raise StoreNotFoundError(f"{place} is {found}; {KINDS[kind]} is needed here.")
+    data = content.get("data")
+    shared = [place / name for name in content.get("shared", [])]
+    return Manifest(place if data is None else place / data, content["body"], shared)
+
+
+def read_manifest(path: StorePath | Place) -> dict[str, Any]:
+    """Return the whole manifest of a store of any kind: kind, format_version, created_by, body, ..."""
+    place = place_of(path)
+    file = place / MANIFEST
+    try:
+        text = file.read(MAX_MANIFEST_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        what = "is not a bigcons store (no manifest.json)" if place.exists() else "does not exist"
+        raise StoreNotFoundError(f"{place} {what}; check the path.") from None
+    except ValueError as error:
+        raise CorruptStoreError(f"{file} is too large ({error}); restore the store from a copy.") from None
+    try:
+        content = json.loads(text)
+        whole = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole or content.get("format") != "bigcons" or not isinstance(content.get("body"), dict):
+        raise CorruptStoreError(f"{file} is damaged or foreign; restore the store from a copy.")
+    if content["format_version"] > FORMAT_VERSION:
+        raise StoreError(
+            f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons."
+        )
+    if not all(_is_data_folder(name) for name in _folders_named(content)):
+        raise CorruptStoreError(f"{file} names data outside the store; restore the store from a copy.")
+    return content
+
+
+def is_store(path: StorePath | Place) -> bool:
+    """Return whether ``path`` is a folder with a manifest, of whatever kind."""
+    return (place_of(path) / MANIFEST).is_file()
+
+
+def _checksum(content: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Place):
+        return str(value)
+    raise TypeError(f"a manifest holds JSON values, not {type(value).__name__}")
+
+
+# Whole stores
+
+
+@contextmanager
+def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Place]:
+    """Yield an empty folder that becomes the store at ``path`` when the ``with`` block succeeds.
+
+    The block fills it and ends with `write_manifest` on it. If it fails, the folder is removed and what was
+    at ``path`` stays. Raises StoreExistsError, StoreLockedError, and StoreError if the disk is full.
+    """
+    place = place_of(path)
+    refuse_existing(place, overwrite)
+    with writer_lock(place) as check_lock, disk_errors(place):
+        refuse_existing(place, overwrite)
+        if isinstance(place, DiskPlace):
+            with _renamed_folder(place.path) as folder:
+                yield folder
+        else:
+            with _named_folder(place, check_lock) as folder:
+                yield folder
+
+
+def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
+    """Raise StoreExistsError if no store may be written at ``path``; call it before any work."""
+    place = place_of(path)
+    if not _is_taken(place):
+        return
+    if not overwrite:
+        raise StoreExistsError(f"{place} exists; pass overwrite=True (--overwrite) or choose another path.")
+    if not is_store(place):
+        raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.")
+
+
+def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
+    """Raise StoreExistsError if writing to ``out`` would replace the store ``source`` that is being read.
+
+    Call it where the two are stores of different kinds, since the source could not be recovered.
+    """
+    if source is None:
+        return
+    target, read_from = place_of(out), place_of(source)
+    if isinstance(target, DiskPlace) and isinstance(read_from, DiskPlace):
+        same = target.path.resolve() == read_from.path.resolve()
+    else:
+        same = str(target) == str(read_from)
+    if same:
+        raise StoreExistsError(f"{target} is the input and would be lost; choose another path.")
+
+
+def _is_taken(place: Place) -> bool:
+    """Return whether there is anything at ``place`` except what a killed writer left in a bucket."""
+    if isinstance(place, DiskPlace):
+        return place.exists()
+    return place.exists() and (place.is_file() or not all(_is_data_folder(name) for name in place.names()))
+
+
+@contextmanager
+def _renamed_folder(path: Path) -> Iterator[Place]:
+    """Yield a hidden folder beside ``path`` that is renamed at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    abandoned = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.partial")
+    for entry in path.parent.iterdir():
+        if abandoned.fullmatch(entry.name):
+            shutil.rmtree(entry, ignore_errors=True)
+    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
+    try:
+        partial.mkdir()
+        yield DiskPlace(partial)
+        read_manifest(partial)
+        _move_into_place(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _move_into_place(partial: Path, path: Path) -> None:
+    """Rename ``partial`` to ``path``; a store that was there is then at ``partial``."""
+    if not path.exists():
+        partial.rename(path)
+    elif not _exchange(partial, path):  # without a swap the old store is absent for a moment
+        previous = partial.with_suffix(".previous")
+        path.rename(previous)
+        partial.rename(path)
+        previous.rename(partial)
+    sync(path.parent)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swap two folders in one step; return False where the system cannot (Linux can, since 2014)."""
+    if not sys.platform.startswith("linux"):
+        return False
+    at_cwd, rename_exchange = -100, 2
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return renameat2(at_cwd, os.fsencode(a), at_cwd, os.fsencode(b), rename_exchange) == 0
+
+
+@contextmanager
+def _named_folder(place: Place, check_lock: Callable[[], None]) -> Iterator[Place]:
+    """Yield a data folder inside ``place`` that the manifest of ``place`` names at the end."""
+    sweep_folders(place)
+    with discarded_on_failure(new_folder(place), place) as folder:
+        yield folder
+        content = read_manifest(folder)
+        check_lock()
+        _publish(place, content, folder.name)
+    (folder / MANIFEST).remove()
+    sweep_folders(place)
+
+
+@contextmanager
+def discarded_on_failure(folder: Place, place: Place) -> Iterator[Place]:
+    """Yield ``folder``; if the ``with`` block fails, remove it unless the manifest at ``place`` names it."""
+    try:
+        yield folder
+    except BaseException:
+        if not (is_store(place) and folder.name in _folders_named(read_manifest(place))):
+            folder.remove()
+        raise
+
+
+def new_folder(place: Place) -> Place:
+    """Return a data folder inside ``place`` with a name that no other writer uses."""
+    return place / f"data-{uuid.uuid4().hex}"
+
+
+def sweep_folders(place: Place) -> None:
+    """Remove the data folders that the manifest does not name: older ones, and those of killed writers."""
+    named = _folders_named(read_manifest(place)) if is_store(place) else []
+    for name in place.names():
+        if _is_data_folder(name) and name not in named:
+            (place / name).remove()
+
+
+def _folders_named(content: dict[str, Any]) -> list[Any]:
+    """Return the data folders that a manifest names, none if the arrays are beside it."""
+    shared = content.get("shared", [])
+    own = [content["data"]] if "data" in content else []
+    return [*own, *(shared if isinstance(shared, list) else [None])]
+
+
+def _is_data_folder(name: object) -> bool:
+    return isinstance(name, str) and _DATA_FOLDER.fullmatch(name) is not None
+
+
+# Single files
+
+
+@contextmanager
+def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    """Yield a file that becomes ``path``, on a disk, if the ``with`` block succeeds and is removed otherwise.
+
+    Raises StoreExistsError if there is something at ``path`` that may not be replaced, and StoreError if the
+    disk is full.
+    """
+    target = refuse_existing_file(path, overwrite)
+    with disk_errors(target), atomic_file(target) as file:
+        yield file
+
+
+def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
+    """Return ``path`` as a Path; raise StoreExistsError if no file may be written there."""
+    target = local_path(path)
+    if target.is_dir():
+        raise StoreExistsError(f"{path} exists and is a folder; choose another path.")
+    if target.exists() and not overwrite:
+        raise StoreExistsError(f"{path} exists; pass overwrite=True (--overwrite) or choose another path.")
+    return target
