@@ -1,4 +1,4 @@
-"""``bigcons export``: the labels of a consensus as a file for other programs."""
+"""``bigcons export``: write the labels of a consensus to a file for other programs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bigcons.cli.output import amount, emit, reporting
 
 @click.command()
 @click.argument("consensus", type=PATH)
-@output_option("Where the labels go: .parquet, .csv or .npy.", name="FILE")
-@click.option("--memberships", is_flag=True, help="Write the memberships too: cluster_0, cluster_1, ...")
+@output_option("File for the labels: .parquet, .csv or .npy.", name="FILE")
+@click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
 @overwrite_option
 @reporting
 def command(consensus: str, out: str, memberships: bool, overwrite: bool) -> None:
     """Write the labels of CONSENSUS to a file.
 
-    One row per object, in their order: its label, -1 for objects that no partition labeled.
+    The file has one row per object, in order; the label is -1 for objects that no partition labeled.
     """
     from bigcons.stores.consensus import Consensus
 

@@ -1,4 +1,4 @@
-"""The ``bigcons`` command: finds commands when they are asked for, and turns errors into one line."""
+"""The ``bigcons`` command: imports subcommands on demand and reports errors in one line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 import bigcons
-from bigcons.cli.output import did_you_mean, emit_error
-from bigcons.cli.progress import progress_on_terminal
+from bigcons.cli.output import did_you_mean, emit_error, progress_on_terminal
 from bigcons.errors import (
     BigconsError,
     ConvergenceWarning,
@@ -41,14 +40,14 @@ OWN_WARNINGS = (ConvergenceWarning, OversegmentationWarning, SuspiciousLabelsWar
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules, imported when one is looked up."""
+    """A group whose commands are modules, imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names of all commands, in the order a user meets them."""
+        """Return the names of all commands, in the order of a typical run."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import and return the command, or None if there is none of this name."""
+        """Import and return the command; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
         module = "import_" if cmd_name == "import" else cmd_name
@@ -57,41 +56,41 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that ``args`` begin with; name the nearest if there is none."""
+        """Find the command that ``args`` start with; suggest the closest if there is none."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             raise click.UsageError(error.message + did_you_mean(args[0], COMMANDS), error.ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command with its progress, warnings and errors as lines on standard error."""
-        with progress_on_terminal(), _warnings_in_one_line(), _without_tracebacks_of_dask():
+        """Run the command; progress, warnings and errors go to standard error, one line each."""
+        with progress_on_terminal(), _one_line_warnings(), _quiet_dask_client():
             try:
                 return super().invoke(ctx)
             except click.UsageError as error:
                 emit_error(ctx, error.format_message())
                 raise
-            except BrokenPipeError:  # whoever reads the output has seen enough; click ends without a word
+            except BrokenPipeError:  # the reader has closed the pipe; click exits silently
                 raise
             except (BigconsError, OSError, MemoryError) as error:
                 reason = " ".join(_reason(error).split())
                 emit_error(ctx, reason)
                 raise click.ClickException(reason) from error
             except KeyboardInterrupt:
-                click.echo("Interrupted: nothing unfinished was left under its final name.", err=True)
+                click.echo("Interrupted; no partial output was written.", err=True)
                 ctx.exit(INTERRUPTED)
 
 
 def _reason(error: BaseException) -> str:
-    """Return what an error says; of the machine's own, the file and what became of it."""
+    """Return the message of an error; of an operating system error, with its file and a remedy."""
     if isinstance(error, OSError) and not isinstance(error, BigconsError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}; check the path, or choose another."
+        return f"{error.filename}: {error.strerror}; check the path or choose another."
     return str(error)
 
 
 @contextmanager
-def _warnings_in_one_line() -> Iterator[None]:
-    """Show a warning as its message alone, and the library's own warnings always."""
+def _one_line_warnings() -> Iterator[None]:
+    """Show only the message of a warning, and always show the library's own warnings."""
 
     def show(message: Warning | str, *_: Any) -> None:
         click.echo(f"Warning: {message}", err=True)
@@ -104,8 +103,8 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 @contextmanager
-def _without_tracebacks_of_dask() -> Iterator[None]:
-    """Keep back what a Dask client logs of a lost scheduler: our own error says so in a line."""
+def _quiet_dask_client() -> Iterator[None]:
+    """Silence what a Dask client logs about a lost scheduler; the library raises its own one-line error."""
     loggers = [logging.getLogger(f"distributed.{name}") for name in ("batched", "client")]
     before = [logger.disabled for logger in loggers]
     try:
@@ -122,8 +121,8 @@ def _without_tracebacks_of_dask() -> Iterator[None]:
 )
 @click.version_option(bigcons.__version__, message="bigcons %(version)s")
 def main() -> None:
-    """Consensus clustering for data bigger than memory.
+    """Consensus clustering for data larger than memory.
 
-    Begin with `bigcons demo`. A whole run on your own data: generate (or import), solve, score, plot.
-    Every command prints one JSON object with --json; progress and logs go to standard error.
+    Start with `bigcons demo`. A typical run on your own data: generate (or import), solve, score, plot. With
+    --json, a command prints one JSON object to standard output; progress and logs go to standard error.
     """

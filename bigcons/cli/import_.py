@@ -1,4 +1,4 @@
-"""``bigcons import``: a label matrix from a file becomes an ensemble store."""
+"""``bigcons import``: store a label matrix from a file as an ensemble."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bigcons.cli.output import emit_ensemble, reporting
 
 @click.command("import")
 @click.argument("labels", type=PATH)
-@output_option("Where the ensemble goes (.zarr).")
+@output_option("Store for the ensemble (.zarr).")
 @click.option(
-    "--chunk-rows", type=click.IntRange(min=1), help="Rows per chunk of the store.  [default: by size]"
+    "--chunk-rows", type=click.IntRange(min=1), help="Rows per chunk of the store.  [default: chosen by size]"
 )
 @memory_option
 @overwrite_option
@@ -20,9 +20,9 @@ from bigcons.cli.output import emit_ensemble, reporting
 def command(labels: str, out: str, chunk_rows: int | None, memory: str, overwrite: bool) -> None:
     """Store a table of LABELS as an ensemble.
 
-    LABELS is a .parquet, .csv, .npy, .npz or .zarr of one row per object and one column per partition;
-    missing labels are empty, NaN or negative. The first line of a .csv names the columns, unless it holds a
-    number: then it is an object. The table is streamed: it need not fit in memory.
+    LABELS is a .parquet, .csv, .npy, .npz or .zarr with one row per object and one column per partition;
+    missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it contains a
+    number; then it is the first object. The table is streamed and need not fit in memory.
     """
     from bigcons.stores.ensemble import import_labels
 

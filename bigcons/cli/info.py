@@ -1,4 +1,4 @@
-"""``bigcons info``: what a store holds."""
+"""``bigcons info``: describe a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigcons.cli.store import open_store
 def command(store: str) -> None:
     """Describe STORE without reading its data.
 
-    STORE is an ensemble, a table of pairs or a consensus.
+    STORE is an ensemble, a pair table or a consensus.
     """
     result = open_store(store).info()
     emit(result, facts(result))

@@ -1,4 +1,4 @@
-"""``bigcons methods``: what ``bigcons solve -m`` can be given."""
+"""``bigcons methods``: the consensus methods and their options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigcons.cli.method_options import no_method, parameters_of
+from bigcons.cli.options import find_method, method_parameters, option_name
 from bigcons.cli.output import emit, reporting, table
 
 if TYPE_CHECKING:
@@ -18,19 +18,17 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @reporting
 def command(name: str | None) -> None:
-    """List the consensus methods, or all about the method NAME."""
+    """List the consensus methods, or describe the method NAME."""
     from bigcons.methods import METHODS
 
     if name is None:
         methods = {key: _facts(method) for key, method in METHODS.items()}
         emit({"methods": methods}, _table(methods))
         return
-    if name not in METHODS:
-        raise no_method(name)
-    method = METHODS[name]
+    method = find_method(name)
     options = "\n".join(
-        f"  --{parameter.replace('_', '-')}  (default: {'none' if default is None else default})"
-        for parameter, default in parameters_of(method).items()
+        f"  {option_name(parameter)}  (default: {'none' if default is None else default})"
+        for parameter, default in method_parameters(method).items()
     )
     emit(
         _facts(method),
@@ -48,7 +46,7 @@ def _facts(method: type[ConsensusClusterer]) -> dict[str, Any]:
 
 
 def _table(methods: dict[str, dict[str, Any]]) -> str:
-    """Return one line a method: what it needs and can, and where it comes from."""
+    """Return one line per method: its requirements, its capabilities and its source."""
     rows = [
         {
             "method": name,

@@ -1,4 +1,4 @@
-"""What a command prints: text for people, or one JSON object for programs."""
+"""What a command prints: text for people or one JSON object for programs; logs and progress bars."""
 
 from __future__ import annotations
 
@@ -6,119 +6,34 @@ import difflib
 import json
 import logging
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import click
 
+from bigcons.progress import report_progress_to
+
 _JSON = "bigcons.json"
 _MOST_NAMES = 12
 
+QUIET_SECONDS = 1.0
+"""How long work runs before its progress bar appears."""
+
 
 def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options every command has: ``--json`` and ``-v``."""
+    """Add the options that every command has: ``--json`` and ``-v``."""
     add_json = click.option(
         "--json", is_flag=True, expose_value=False, is_eager=True, callback=_remember_json,
-        help="Print one JSON object on standard output.",
+        help="Print one JSON object to standard output.",
     )  # fmt: skip
     add_verbose = click.option(
         "-v", "--verbose", count=True, expose_value=False, callback=_log_to_stderr,
-        help="Log to standard error; -vv also what is for developers.",
+        help="Log to standard error; -vv includes debug messages.",
     )  # fmt: skip
     return add_json(add_verbose(function))
-
-
-def emit(result: Mapping[str, Any], text: str) -> None:
-    """Print ``text``, or ``result`` as one JSON object if that was asked for."""
-    if click.get_current_context().meta.get(_JSON):
-        click.echo(json.dumps(result, allow_nan=False))
-    else:
-        click.echo(text)
-
-
-def emit_ensemble(ensemble: Any, path: str) -> None:
-    """Print what an ensemble is that was stored at ``path``."""
-    emit(
-        ensemble.info(),
-        f"{path}: {amount(ensemble.n_objects, 'object')} in {amount(ensemble.n_partitions, 'partition')} "
-        f"with {amount(ensemble.n_base_clusters, 'cluster')} in all.",
-    )
-
-
-def emit_error(ctx: click.Context, reason: str) -> None:
-    """Print ``{"error": reason}`` on standard output if JSON was asked for."""
-    if ctx.meta.get(_JSON):
-        click.echo(json.dumps({"error": reason}))
-
-
-def facts(items: Mapping[str, Any]) -> str:
-    """Lay out names and values in two columns; nested mappings indented under their name."""
-    return "\n".join(_fact_lines(items, indent=0))
-
-
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]], *, text: Sequence[str] = ()) -> str:
-    """Lay out a table for a terminal: the first column and those of ``text`` to the left, others right."""
-    lines = [list(columns), *([row.get(column, "") for column in columns] for row in rows)]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
-    to_the_left = [column in (columns[0], *text) for column in columns]
-    return "\n".join(_table_line(cells, widths, to_the_left) for cells in lines)
-
-
-def amount(n: int, what: str) -> str:
-    """Return so many of ``what``, a word in the singular whose plural ends in s."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that names the ``known`` word nearest to a mistyped one, empty if none is near."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f" Did you mean {near[0]}?" if near else ""
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the names in a line that stays readable: the first of them, and how many there are."""
-    if len(names) <= _MOST_NAMES:
-        return ", ".join(names)
-    return f"{', '.join(names[:_MOST_NAMES])}, ... ({len(names):,} in all)"
-
-
-def _table_line(cells: Sequence[str], widths: Sequence[int], to_the_left: Sequence[bool]) -> str:
-    placed = [
-        cell.ljust(width) if left else cell.rjust(width)
-        for cell, width, left in zip(cells, widths, to_the_left, strict=True)
-    ]
-    return "  ".join(placed).rstrip()
-
-
-def _fact_lines(items: Mapping[str, Any], indent: int) -> list[str]:
-    width = max((len(str(name)) for name in items), default=0)
-    lines = []
-    for name, value in items.items():
-        if isinstance(value, Mapping):
-            lines += [f"{' ' * indent}{name}", *_fact_lines(value, indent + 2)]
-        else:
-            text = str(value) if _names_something(str(name), value) else _text(value)
-            lines.append(f"{' ' * indent}{str(name).ljust(width)}  {text}")
-    return lines
-
-
-def _names_something(name: str, value: Any) -> bool:
-    """Tell a number that is compared or copied, not read as a size."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return is_number and name.endswith(("checksum", "random_state", "seed"))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "-"}[value]
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_text(item) for item in value)
-    return str(value)
 
 
 def _remember_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -130,3 +45,131 @@ def _log_to_stderr(_: click.Context, __: click.Parameter, count: int) -> None:
         level = logging.INFO if count == 1 else logging.DEBUG
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
         logging.getLogger("bigcons").setLevel(level)
+
+
+def emit(result: Mapping[str, Any], text: str) -> None:
+    """Print ``text`` or, with ``--json``, ``result`` as one JSON object."""
+    if click.get_current_context().meta.get(_JSON):
+        click.echo(json.dumps(result, allow_nan=False))
+    else:
+        click.echo(text)
+
+
+def emit_ensemble(ensemble: Any, path: str) -> None:
+    """Print a description of the ensemble that was stored at ``path``."""
+    emit(
+        ensemble.info(),
+        f"{path}: {amount(ensemble.n_objects, 'object')} in {amount(ensemble.n_partitions, 'partition')} "
+        f"with {amount(ensemble.n_base_clusters, 'cluster')} in total.",
+    )
+
+
+def emit_error(ctx: click.Context, reason: str) -> None:
+    """With ``--json``, print ``{"error": reason}`` to standard output."""
+    if ctx.meta.get(_JSON):
+        click.echo(json.dumps({"error": reason}))
+
+
+# Layout
+
+
+def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
+    """Lay out names and values in two columns; nested mappings are indented under their name."""
+    width = max((len(str(name)) for name in items), default=0)
+    margin = " " * indent
+    lines = []
+    for name, value in items.items():
+        if isinstance(value, Mapping):
+            lines += [f"{margin}{name}", *facts(value, indent=indent + 2).splitlines()]
+        else:
+            lines.append(f"{margin}{str(name).ljust(width)}  {_text(str(name), value)}")
+    return "\n".join(lines)
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a value for people: thousands are separated, except in checksums and seeds."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, int):
+        return str(value) if name.endswith(("checksum", "random_state", "seed")) else f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text("", item) for item in value)
+    return str(value)
+
+
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]], *, text: Sequence[str] = ()) -> str:
+    """Lay out a table: the first column and those in ``text`` flush left, the others flush right."""
+    lines = [list(columns), *([row.get(column, "") for column in columns] for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    place = [str.ljust if column in (columns[0], *text) else str.rjust for column in columns]
+    return "\n".join(
+        "  ".join(put(cell, width) for put, cell, width in zip(place, cells, widths, strict=True)).rstrip()
+        for cells in lines
+    )
+
+
+def amount(n: int, what: str) -> str:
+    """Return a count with its noun, ``what`` in the singular, whose plural ends in s."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a sentence that suggests the ``known`` word closest to ``word``; empty if none is close."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first few names and, if there are more, their number."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_NAMES])}, ... ({len(names):,} in total)"
+
+
+# Progress
+
+
+class TerminalProgress:
+    """A progress bar, hidden during the first second and while another bar is on the screen."""
+
+    _on_screen: TerminalProgress | None = None
+    _bar: Any
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Begin a task of ``total`` units."""
+        label = f"{what} ({total:,} {unit})"
+        self._bar = click.progressbar(length=total, label=label, file=sys.stderr, hidden=True)
+        self._show_after = time.monotonic() + QUIET_SECONDS
+        self._drawing = threading.Lock()
+        self._first = threading.Timer(max(QUIET_SECONDS, 0.0), self._draw)
+        self._first.daemon = True
+        self._first.start()
+
+    def advance(self, n: int) -> None:
+        """Advance the bar by ``n`` units."""
+        self._draw(n)
+
+    def finish(self) -> None:
+        """End the bar, so that another may be drawn."""
+        self._first.cancel()
+        self._first.join()
+        self._bar.render_finish()
+        if TerminalProgress._on_screen is self:
+            TerminalProgress._on_screen = None
+
+    def _draw(self, n: int = 0) -> None:
+        with self._drawing:
+            late = time.monotonic() >= self._show_after
+            if self._bar.hidden and TerminalProgress._on_screen is None and late:
+                TerminalProgress._on_screen = self
+                self._bar.hidden = False
+                self._bar.render_progress()
+            self._bar.update(n)
+
+
+def progress_on_terminal() -> AbstractContextManager[None]:
+    """Draw progress bars in the ``with`` block, if standard error is a terminal."""
+    return report_progress_to(TerminalProgress) if sys.stderr.isatty() else nullcontext()

@@ -1,4 +1,4 @@
-"""``bigcons score``: how good a consensus is."""
+"""``bigcons score``: evaluate a consensus."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("consensus", type=PATH)
 @click.option("--truth", type=PATH, metavar="FILE", help="True classes, one row per object.")
-@click.option("--column", help="Column of the truth file.  [default: its only one]")
+@click.option("--column", help="Column of the truth file.  [default: its only column]")
+@click.option("--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for criteria that need no truth.")
 @click.option(
-    "--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for the criteria that need no truth."
-)
-@click.option(
-    "--features", type=PATH, metavar="FILE", help="Features of the objects, for the compactness of clusters."
+    "--features",
+    type=PATH,
+    metavar="FILE",
+    help="Features of the objects, for the compactness of clusters.",
 )
 @click.option(
     "--metric",
     type=click.Choice(["euclidean", "sqeuclidean", "cityblock"]),
-    help="Distance of the compactness; sqeuclidean takes one pass, the others visit every pair of a cluster."
-    "  [default: euclidean]",
+    help="Distance for the compactness; sqeuclidean takes one pass, the others visit all pairs within each "
+    "cluster.  [default: euclidean]",
 )
 @reporting
 def command(
@@ -42,27 +43,27 @@ def command(
     features: str | None,
     metric: str | None,
 ) -> None:
-    """Judge CONSENSUS by a truth, by its ensemble or by features.
+    """Evaluate CONSENSUS against a truth, its ensemble or features.
 
-    The truth is a .parquet, .csv, .npy, .npz or .zarr. Objects without a class in it, or without a label
+    The truth is a .parquet, .csv, .npy, .npz or .zarr file. Objects without a class in it, or without a label
     in the consensus, are left out.
 
-    High is good, except in van_dongen, variation_of_information, pcc_objective and compactness, which are
-    distances. Criteria called mean_... are averages over the partitions of the ensemble, and so is anmi, with
-    partitions weighted by their known labels.
+    Higher is better, except for van_dongen, variation_of_information, pcc_objective and compactness, which
+    are distances or costs. Criteria named mean_... are averages over the partitions of the ensemble; so is
+    anmi, with partitions weighted by their number of labels.
     """
     from bigcons.stores.consensus import Consensus
 
     if truth is None and ensemble is None and features is None:
         raise click.UsageError(
-            "Give --truth, --ensemble, --features or several: there is nothing to judge by."
+            "Nothing to compare with; give one or more of --truth, --ensemble, --features."
         )
     for option, value, needed, of in (
         ("--column", column, "--truth", truth),
         ("--metric", metric, "--features", features),
     ):
         if value is not None and of is None:
-            raise click.UsageError(f"{option} says nothing without {needed}.")
+            raise click.UsageError(f"{option} has no effect without {needed}; give both or neither.")
     solved = Consensus.open(consensus)
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects}
     if truth is not None:
@@ -84,7 +85,7 @@ def _by_truth(solved: Consensus, classes: np.ndarray) -> dict[str, Any]:
 
 
 def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
-    """Return the criteria that need no truth; the objective is that of the squared divergence, all pairs."""
+    """Return the criteria that need no truth; the objective is that of PCC with l2 over all pairs."""
     from bigcons import metrics
     from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
     from bigcons.metrics.ensemble import average_of_tables, partition_tables
@@ -94,7 +95,7 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
     if ensemble.n_objects != solved.n_objects:
         raise InvalidInputError(
             f"{path} has {ensemble.n_objects} objects but {solved.path} has {solved.n_objects}; "
-            "give the ensemble the consensus was made from."
+            "give the ensemble that the consensus was computed from."
         )
     tables = partition_tables(ensemble, solved.label_rows)
     scores = {"anmi": average_of_tables(OF_TWO_CLUSTERINGS["nmi"], tables, weighted=True)}
@@ -113,13 +114,13 @@ def _by_features(solved: Consensus, path: str, metric: str) -> dict[str, Any]:
     if features.n_objects != solved.n_objects:
         raise InvalidInputError(
             f"{path} has {features.n_objects} rows but {solved.path} has {solved.n_objects} objects; "
-            "give the features of the objects, in their order."
+            "give one row per object, in order."
         )
     return {"compactness": metrics.compactness(features, solved.labels, metric=metric)}
 
 
 def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
-    """Return the classes in a truth file as integers, -1 where there is none."""
+    """Return the classes of a truth file as integers, -1 where missing."""
     table = _table(path)
     names = list(table.names)
     if column is None and len(names) > 1:
@@ -131,13 +132,13 @@ def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
     if table.n_objects != n_objects:
         raise InvalidInputError(
             f"{path} has {table.n_objects} rows but the consensus has {n_objects} objects; "
-            "give one class per object, in the order of the objects."
+            "give one class per object, in order."
         )
     return table.read(0, n_objects)[:, names.index(column) if column else 0]
 
 
 def _table(path: str) -> Ensemble:
-    """Read a truth file as a table of labels; an .npy may also hold one plain vector."""
+    """Read a truth file as a table of labels; an .npy may also hold a vector."""
     import numpy as np
 
     from bigcons.stores.ensemble import Ensemble
@@ -148,6 +149,6 @@ def _table(path: str) -> Ensemble:
         classes = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise InvalidInputError(
-            f"{path} holds no plain array ({error}); save one with numpy.save."
+            f"{path} is not a plain .npy array ({error}); write one with numpy.save."
         ) from error
     return Ensemble.from_labels(classes[:, None] if classes.ndim == 1 else classes)

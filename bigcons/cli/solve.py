@@ -8,12 +8,15 @@ from typing import Any
 
 import click
 
-from bigcons.cli.method_options import complete_method, no_method, parse_words
 from bigcons.cli.options import (
     ClusterCount,
+    complete_method,
     complete_path,
+    find_method,
+    option_name,
     output_option,
     overwrite_option,
+    parse_words,
     random_state_option,
 )
 from bigcons.cli.output import emit, facts, reporting
@@ -92,11 +95,7 @@ def command(
 
 def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:
     """Return the ensemble that ``words`` name, and the method with their options and ``given``."""
-    from bigcons.methods import METHODS
-
-    if name not in METHODS:
-        raise no_method(name)
-    method = METHODS[name]
+    method = find_method(name)
     arguments, own = parse_words(name, method, words)
     if len(arguments) != 1:
         raise click.UsageError(
@@ -106,7 +105,7 @@ def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[st
     if "n_clusters" not in given and parameters["n_clusters"].default is not None:
         raise click.UsageError(f"Method {name!r} needs -k, the number of clusters.")
     if foreign := given.keys() - parameters.keys():
-        options = ", ".join(f"--{parameter.replace('_', '-')}" for parameter in sorted(foreign))
+        options = ", ".join(map(option_name, sorted(foreign)))
         raise click.UsageError(f"Method {name!r} takes no {options}; leave it out.")
     if given.get("n_clusters") == "auto":
         if "None" not in str(parameters["n_clusters"].annotation):

@@ -1,4 +1,4 @@
-"""``bigcons verify``: whether a store is as it was written."""
+"""``bigcons verify``: check a store against its checksums."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bigcons.cli.store import open_store
 @click.argument("store", type=PATH)
 @reporting
 def command(store: str) -> None:
-    """Compare all of STORE with its checksums.
+    """Check all data of STORE against its checksums.
 
-    STORE is an ensemble, a table of pairs or a consensus. Fails at the first difference.
+    STORE is an ensemble, a pair table or a consensus. The check stops at the first difference.
     """
     result = open_store(store).verify()
-    emit({"ok": True, **result}, f"{store} is whole.\n{facts(result)}")
+    emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")

@@ -118,7 +118,7 @@ def test_import__stores_a_table(labels, ran):
 
 def test_amounts__of_one_are_in_the_singular(labels, run):
     Path("one.csv").write_text("a\n0\n0\n")
-    assert "2 objects in 1 partition with 1 cluster in all." in run("import one.csv -o one.zarr").stdout
+    assert "2 objects in 1 partition with 1 cluster in total." in run("import one.csv -o one.zarr").stdout
     assert "1 pair of 2 objects." in run("sample one.zarr -o p.zarr --n-pairs 1").stdout
     assert "300 objects in 12 partitions" in run("import labels.csv -o ensemble.zarr").stdout
 
@@ -301,7 +301,7 @@ def test_info_and_verify__know_every_kind(consensus, run, ran, kind):
     verified = ran(f"verify {kind}.zarr")
     assert verified["ok"] is True
     assert f"{N_OBJECTS}" in run(f"info {kind}.zarr").stdout
-    assert f"{kind}.zarr is whole." in run(f"verify {kind}.zarr").stdout
+    assert f"{kind}.zarr is intact." in run(f"verify {kind}.zarr").stdout
 
 
 def test_info__sets_off_thousands_of_sizes_alone(run):
@@ -450,7 +450,7 @@ def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
 def test_bad_usage__is_an_object_too_with_json(run):
     result = run("solve e.zarr --json -k 0 -o c.zarr")
     assert result.exit_code == 2
-    assert "no number of clusters" in json.loads(result.stdout)["error"]
+    assert "not a number of clusters" in json.loads(result.stdout)["error"]
 
 
 @pytest.mark.parametrize("line", ["solve {0} -k 3 -o {0} --overwrite", "sample {0} -o ./{0} --overwrite"])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bigcons.cli import progress as bars
+from bigcons.cli import output as bars
 from bigcons.progress import progress, report_progress_to
 
 

@@ -133,8 +133,8 @@ def test_score__prints_names_and_values_for_people(world, run):
     ("options", "message"),
     [
         ("", "--truth, --ensemble, --features"),
-        ("--ensemble ensemble.zarr --column a", "--column says nothing without --truth"),
-        ("--truth truth.npy --metric cityblock", "--metric says nothing without --features"),
+        ("--ensemble ensemble.zarr --column a", "--column has no effect without --truth"),
+        ("--truth truth.npy --metric cityblock", "--metric has no effect without --features"),
         ("--features features.npy --metric cosine", "cosine"),
     ],
 )
@@ -174,5 +174,5 @@ def test_column__is_named_without_a_list_of_hundreds(world, run):
         result = run(f"score soft.zarr --truth wide.csv{line}")
         assert result.exit_code == 1
         assert start in result.stderr
-        assert "(300 in all)" in result.stderr
+        assert "(300 in total)" in result.stderr
         assert len(result.stderr) < 400
