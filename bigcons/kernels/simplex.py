@@ -29,7 +29,16 @@ def minimize_on_simplex(A, b, y, K, support, work):
         if y[k] > 0.0:
             support[n_support] = k
             n_support += 1
-    ridge = RIDGE * largest + 1e-100  # not 0 where A is
+    if largest == 0.0:  # linear: the best vertex
+        best = 0
+        for k in range(1, K):
+            if b[k] > b[best]:
+                best = k
+        for k in range(K):
+            y[k] = 0.0
+        y[best] = 1.0
+        return -b[best]
+    ridge = RIDGE * largest
     level = np.inf  # if the rounds run out before the face is exhausted
     for _ in range(4 * K + 8):  # finite in exact arithmetic; the cap guards against cycling by rounding
         if n_support > 1:
@@ -103,7 +112,7 @@ def walk_to(y, support, m, work):
         target = work[r, 0]
         now = y[support[r]]
         if target <= 0.0:
-            reach = now / (now - target) if now > 0.0 else 0.0  # both may be 0
+            reach = now / (now - target)
             if reach < step or blocking < 0:
                 step = reach
                 blocking = r
