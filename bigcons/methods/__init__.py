@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 _REGISTRY = {
     "pcc": "pcc.estimator:PCC",
-    "bce": "bce.estimator:BCE",
+    "bce": "bce.variational:BCE",
     "bce-gibbs": "bce.gibbs:GibbsBCE",
     "mixture": "mixture:MixtureModel",
     "qmi": "qmi:QMI",
@@ -43,8 +43,8 @@ _REGISTRY = {
 """Module (within this package) and class of each method."""
 
 if TYPE_CHECKING:
-    from bigcons.methods.bce.estimator import BCE as BCE
     from bigcons.methods.bce.gibbs import GibbsBCE as GibbsBCE
+    from bigcons.methods.bce.variational import BCE as BCE
     from bigcons.methods.best import BEST as BEST
     from bigcons.methods.correspondence import CCC as CCC
     from bigcons.methods.correspondence import CCSVD as CCSVD

@@ -14,12 +14,12 @@ from bigcons.kernels.cluster_tables import SCORE
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.embedding import best_kmeans
 from bigcons.seeding import SeedLike, generator
+from bigcons.solving.assignment import TableProblem
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_matrix_plan
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Record, State, Stats
 from bigcons.solving.survey import Survey
-from bigcons.solving.table_problem import TableProblem
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

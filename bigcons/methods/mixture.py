@@ -16,8 +16,8 @@ from bigcons.kernels.cluster_tables import (
     responsibilities,
 )
 from bigcons.seeding import SeedLike, generator
+from bigcons.solving.assignment import first_partition
 from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.first_partition import first_partition
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
 from bigcons.solving.survey import Survey

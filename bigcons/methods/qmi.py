@@ -9,12 +9,11 @@ import numpy as np
 
 from bigcons.kernels.cluster_tables import LABELED, SCORE, count_assigned
 from bigcons.seeding import SeedLike
+from bigcons.solving.assignment import TableProblem, first_partition, shares
 from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.first_partition import first_partition
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import State, Stats
 from bigcons.solving.survey import Survey
-from bigcons.solving.table_problem import TableProblem, shares
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -11,9 +11,8 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.embedding import Embedding
+from bigcons.overlaps.embedding import SAMPLE, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.incidence import check_overlaps_plan
-from bigcons.overlaps.kmeans import SAMPLE, KMeansSettings, find_centers
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, Output
 from bigcons.solving.survey import Survey, take_survey

@@ -5,19 +5,21 @@ from __future__ import annotations
 import html
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.solving.recoding import Recoding
-from bigcons.solving.results import Results
+from bigcons.solving.results import Results, Use
+from bigcons.solving.survey import labeled_objects
+from bigcons.solving.workspace import telling_what_is_kept
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.consensus_writer import ConsensusWriter, fit_results
@@ -228,3 +230,153 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             **{name.replace("_", " "): value for name, value in fit_results(self).items()},
         }
         return facts_table(repr(self), facts)
+
+
+class PredictingClusterer(ConsensusClusterer):
+    """Base of the methods that place new objects, and that can resume an interrupted solve.
+
+    With ``out``, every pass is committed to ``<out>.partial``. With ``resume`` a solve continues from there,
+    or starts anew if there is nothing to resume.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        resume: bool = False,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.resume = resume
+
+    def _undertaking(self, out: Output | None) -> AbstractContextManager[None]:
+        return telling_what_is_kept(out.path) if self.resume and out is not None else nullcontext()
+
+    @abstractmethod
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Return what gives labels (rows, M) in the fitted codes their clusters or, if soft, memberships.
+
+        It may travel to other machines, so it is to hold no more than it needs.
+        """
+
+    def _partition_weights(self) -> np.ndarray | None:
+        """Return the weights (n_partitions,) by which partitions count, None where all count the same."""
+        return None
+
+    def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
+        """Return labels (n_objects,) int32 of objects given by their base labels, -1 where these say nothing.
+
+        ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
+        labels that were not seen in ``fit`` count as missing.
+        With ``out``, the result also goes to a Consensus store there, block by block.
+        """
+        check_is_fitted(self, "labels_")
+        ensemble = self._recoding.ensemble(x)
+        if out is None:
+            return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
+        with Consensus.create(
+            out,
+            n_objects=ensemble.n_objects,
+            n_clusters=self.n_clusters,
+            chunk_rows=ensemble.chunk_rows,
+            memberships=self.info.soft,
+        ) as writer:
+            rows = writer.rows
+            for written in self._placed(ensemble, lambda block, *found: rows.write(block.start, *found)):
+                writer.note(written)
+            writer.describe(provenance={"ensemble": ensemble.path or "in memory", "predicted_by": repr(self)})
+        return Consensus.open(out).labels
+
+    def _placed(
+        self, ensemble: Ensemble, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]
+    ) -> Iterator[Use]:
+        """Yield ``use(block, labels, memberships)`` of new objects, block by block; it is part of the tasks.
+
+        Memberships are None of a method that is not soft.
+        """
+        tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()
+        soft, even = self.info.soft, np.float32(1.0 / self.n_clusters)
+
+        def place_block(block: Block) -> Use:
+            labels = recode(ensemble.read(block.start, block.stop), tables)
+            found, labeled = place(labels), labeled_objects(labels >= 0, weights)
+            winners = np.where(labeled, found.argmax(axis=1) if soft else found, -1).astype(np.int32)
+            return use(block, winners, np.where(labeled[:, None], found, even) if soft else None)
+
+        with open_engine(self.client) as engine:
+            yield from engine.map(place_block, ensemble.blocks())
+
+    def _check_resume(self, out: Output | None) -> None:
+        if self.resume and out is None:
+            raise InvalidInputError(
+                "resume=True without out=; only a solve with out= keeps what it has done."
+            )
+
+
+class SoftPredictingClusterer(PredictingClusterer):
+    """Base of the methods that give new objects memberships."""
+
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
+
+        See `predict`; objects without any label get uniform memberships.
+        """
+        check_is_fitted(self, "labels_")
+        return np.concatenate(
+            list(self._placed(self._recoding.ensemble(x), lambda _, __, memberships: memberships))
+        )
+
+
+class Recoding:
+    """Turns the codes of one ensemble into those of another: the same original labels, the same codes.
+
+    Labels that the fitted ensemble never saw become missing.
+    """
+
+    def __init__(self, fitted: Ensemble) -> None:
+        self.values = original_values(fitted)
+        self.names = list(fitted.names)
+        self.offsets = fitted.offsets
+
+    def ensemble(self, x: Any) -> Ensemble:
+        """Return new labels as an ensemble; a partition that saw none of these objects may be all missing."""
+        return as_ensemble(x, self.values)
+
+    def tables(self, new: Ensemble) -> list[np.ndarray]:
+        """Return for each partition the fitted code of each code of ``new``, -1 where there is none."""
+        if new.n_partitions != len(self.values):
+            raise InvalidInputError(
+                f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "
+                "give the same partitions in the same order."
+            )
+        if new.names != self.names and sorted(new.names) == sorted(self.names):
+            u = next(u for u, name in enumerate(self.names) if new.names[u] != name)
+            raise InvalidInputError(
+                f"the new labels have partition {new.names[u]!r} where {self.names[u]!r} was fitted; "
+                "give the same partitions in the same order."
+            )
+        return [
+            _codes_in(known, values) for known, values in zip(self.values, original_values(new), strict=True)
+        ]
+
+
+def recode(labels: np.ndarray, tables: Sequence[np.ndarray]) -> np.ndarray:
+    """Return a block of labels (rows, M) in the fitted codes, int32."""
+    recoded = np.empty(labels.shape, np.int32)
+    for u, table in enumerate(tables):
+        recoded[:, u] = table[labels[:, u]]  # code -1 takes the last entry of the table, which is -1
+    return recoded
+
+
+def original_values(ensemble: Ensemble) -> list[np.ndarray]:
+    """Return the original label of every dense label of every partition."""
+    pairs = zip(ensemble.categories, ensemble.n_clusters, strict=True)
+    return [np.arange(k) if values is None else np.asarray(values) for values, k in pairs]
+
+
+def _codes_in(known: np.ndarray, values: Any) -> np.ndarray:
+    code = {value: number for number, value in enumerate(known.tolist())}
+    return np.array([*(code.get(value, -1) for value in values.tolist()), -1], np.int32)

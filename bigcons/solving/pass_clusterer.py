@@ -12,11 +12,10 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import Output
+from bigcons.solving.estimator import Output, PredictingClusterer, SoftPredictingClusterer
 from bigcons.solving.loop import as_history
 from bigcons.solving.memory_plan import block_label_bytes, check_plan, label_bytes
 from bigcons.solving.passes import SUBSAMPLE, CarriedArrays, Effort, Problem, Record, solve_by_passes
-from bigcons.solving.prediction import PredictingClusterer, SoftPredictingClusterer
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import open_workspace
 from bigcons.stores.ensemble import Ensemble

@@ -8,8 +8,16 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
-from bigcons.methods.bce.columns import BCEServer, ColumnClient, MixtureServer, fit_columns, start_columns
-from bigcons.methods.bce.rows import Site, fit_rows, fit_rows_in_turn
+from bigcons.methods.bce.distributed import (
+    BCEServer,
+    ColumnClient,
+    MixtureServer,
+    Site,
+    fit_columns,
+    fit_rows,
+    fit_rows_in_turn,
+    start_columns,
+)
 from bigcons.methods.bce.variational import VariationalBCE, memberships_of
 from bigcons.methods.mixture import SMOOTHING, MixtureProblem
 from bigcons.metrics import adjusted_rand

@@ -15,8 +15,7 @@ from bigcons.execution.engine import ThreadsEngine
 from bigcons.kernels import gibbs as kernel
 from bigcons.kernels.draws import uniform
 from bigcons.memory import row_blocks
-from bigcons.methods.bce.gibbs import GibbsBCE, Sampler
-from bigcons.methods.bce.gibbs_blocks import BlockSweeps
+from bigcons.methods.bce.gibbs import BlockSweeps, GibbsBCE, Sampler
 from bigcons.metrics import adjusted_rand
 from tests.naive import bce as naive
 from tests.support.strategies import label_matrices

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import SerialEngine
-from bigcons.methods.correspondence import CCC, CCSVD, CCU
-from bigcons.overlaps.grouping import (
+from bigcons.methods.correspondence import (
+    CCC,
+    CCSVD,
+    CCU,
     cosines,
     first_groups,
     mean_similarity,

@@ -14,7 +14,7 @@ from bigcons.generate import noisy_copies
 from bigcons.methods import IPC, IPVC, IVC, KCC, QMI, LabelKMeans
 from bigcons.methods.qmi import EntropyUtility
 from bigcons.metrics import adjusted_rand, nmi
-from bigcons.solving.first_partition import first_partition
+from bigcons.solving.assignment import first_partition
 from tests.naive import agreement
 from tests.naive import table_methods as naive
 from tests.support.strategies import label_matrices

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -13,11 +14,10 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels import gibbs as kernel
 from bigcons.memory import Block, format_size
-from bigcons.methods.bce.gibbs_blocks import BlockSweeps
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
+from bigcons.solving.assignment import first_partition
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
-from bigcons.solving.first_partition import first_partition
 from bigcons.solving.memory_plan import check_plan, label_bytes
 from bigcons.solving.starts import best_start
 from bigcons.solving.survey import take_survey
@@ -287,3 +287,80 @@ def _best_chain(
                 yield chain
 
         return best_start(told(), lambda chain: chain.objective, lower_is_better=False)
+
+
+class BlockSweeps:
+    """Sweeps of one chain, block by block on an engine, with draws of each block's own."""
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        offsets: np.ndarray,
+        engine: Engine,
+        priors: tuple[float, float],
+        seed: int,
+        number: int,
+    ) -> None:
+        self.blocks = blocks
+        self.offsets = offsets
+        self.engine = engine
+        self.priors = priors
+        self._random = [
+            generator(seed, "bce.gibbs.blocks", number, block.index).integers(2**64, size=1, dtype=np.uint64)
+            for block in blocks
+        ]
+
+    def sweep(
+        self,
+        labels: np.ndarray,
+        z: np.ndarray,
+        by_label: np.ndarray,
+        by_partition: np.ndarray,
+        sums: np.ndarray,
+        keep: bool,
+    ) -> None:
+        """Draw every cluster in ``z`` (n, M), and bring the counts and ``sums`` up to date, all in place.
+
+        A block follows its own changes of the counts, and all changes are added after the sweep.
+        """
+        task = partial(_sweep_block, self.offsets, by_label.copy(), by_partition.copy(), self.priors, keep)
+        with closing(self.engine.map(task, self._parts(labels, z))) as results:
+            for block, random, done in zip(self.blocks, self._random, results, strict=True):
+                rows = slice(block.start, block.stop)
+                z[rows] = done.z
+                sums[rows] += done.sums
+                by_label += done.by_label
+                by_partition += done.by_partition
+                random[:] = done.random
+
+    def _parts(
+        self, labels: np.ndarray, z: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        for block, random in zip(self.blocks, self._random, strict=True):
+            rows = slice(block.start, block.stop)
+            yield labels[rows], z[rows], random
+
+
+class _Swept(NamedTuple):
+    """What a block hands back: its clusters, how many of each if kept, and the changes of the counts."""
+
+    z: np.ndarray
+    sums: np.ndarray
+    by_label: np.ndarray
+    by_partition: np.ndarray
+    random: np.ndarray
+
+
+def _sweep_block(
+    offsets: np.ndarray,
+    by_label: np.ndarray,
+    by_partition: np.ndarray,
+    priors: tuple[float, float],
+    keep: bool,
+    part: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> _Swept:
+    labels, z, random = part[0], part[1].copy(), part[2].copy()  # what a worker was sent may be read-only
+    own_label, own_partition = by_label.copy(), by_partition.copy()
+    sums = np.zeros((len(labels), by_label.shape[1]), np.float32)
+    kernel.sweep(labels, offsets, z, own_label, own_partition, *priors, sums, keep, random)
+    return _Swept(z, sums, own_label - by_label, own_partition - by_partition, random)

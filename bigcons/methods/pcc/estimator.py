@@ -41,9 +41,8 @@ from bigcons.methods.pcc.streamed import solve_all_pairs
 from bigcons.methods.pcc.streamed_prototypes import solve_prototypes
 from bigcons.methods.pcc.subsample import SUBSAMPLE
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import MethodInfo, Output
+from bigcons.solving.estimator import MethodInfo, Output, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
-from bigcons.solving.prediction import SoftPredictingClusterer
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import Workspace, open_workspace
 from bigcons.stores.ensemble import Ensemble
