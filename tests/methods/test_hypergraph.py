@@ -26,7 +26,7 @@ from bigcons.methods.hgpa import HGPA, hyperedges
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.overlaps import embedding as spectral
-from bigcons.overlaps import graph_clusterer, incidence, kmeans
+from bigcons.overlaps import graph_clusterer, incidence
 from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.progress import report_progress_to
 from tests.naive import hypergraph as naive
@@ -296,7 +296,7 @@ def test_passes__that_reach_max_iter_warn(planted, monkeypatch):
 def test_settings__of_kmeans_are_checked():
     for wrong in ({"n_init": 0}, {"max_iter": 0}, {"tol": -1.0}):
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-            kmeans.KMeansSettings(
+            spectral.KMeansSettings(
                 **{"n_clusters": 3, "n_init": 1, "max_iter": 1, "tol": 0.0, **wrong}
             ).check()
 
