@@ -52,7 +52,7 @@ class StoreError(BigconsError):
 
     def __init__(self, message: str, *, path: str | os.PathLike[str] | None = None) -> None:
         super().__init__(message)
-        self.path = None if path is None else os.fspath(path)
+        self.path: str | None = None if path is None else os.fspath(path)
 
 
 class StoreExistsError(StoreError, FileExistsError):
@@ -71,7 +71,7 @@ class StoreLockedError(StoreError):
     """Another process is writing to the store."""
 
 
-class MemoryBudgetError(BigconsError, MemoryError):
+class MemoryBudgetError(MemoryError, BigconsError):  # in this order, or tblib cannot unpickle it
     """The work does not fit in the memory budget.
 
     Attributes:
@@ -81,8 +81,8 @@ class MemoryBudgetError(BigconsError, MemoryError):
 
     def __init__(self, message: str, *, needed: float | None = None, budget: float | None = None) -> None:
         super().__init__(message)
-        self.needed = None if needed is None else math.ceil(needed)
-        self.budget = None if budget is None else int(budget)
+        self.needed: int | None = None if needed is None else math.ceil(needed)
+        self.budget: int | None = None if budget is None else int(budget)
 
 
 class ExecutionError(BigconsError, RuntimeError):

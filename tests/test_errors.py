@@ -40,6 +40,7 @@ def test_errors__survive_pickling(error):
     assert str(copy) == str(error)
     assert vars(copy) == vars(error)
     assert any(value is not None for value in vars(copy).values())
+    assert type(error).__new__(type(error))  # which is how tblib, for Dask, makes the copy
 
 
 def test_errors__have_one_base_class():

@@ -1,4 +1,4 @@
-"""``bigcons generate``: base partitions of a feature table."""
+"""``bigcons generate``: generate base partitions from a table of features."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import click
 
 from bigcons.cli.options import (
     PATH,
-    ClusterRange,
+    cluster_range,
     memory_option,
+    option_name,
     output_option,
     overwrite_option,
     random_state_option,
@@ -25,96 +26,89 @@ SCHEMES = {
     "feature-views": "feature_views",
     "object-views": "object_views",
 }
-"""Names of the schemes, and of their functions in `bigcons.generate`."""
+"""Schemes and their functions in `bigcons.generate`."""
 
 
-class Clusters(ClusterRange):
-    """A number of clusters, a range of them, or ``split``."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return ``(min, max)`` or ``"split"``."""
-        return value if value == "split" else super().convert(value, param, ctx)
+def _clusters(value: str) -> tuple[int, int] | str:
+    return value if value == "split" else cluster_range(value)
 
 
-class NumberRange(click.ParamType):
-    """A range of numbers, ``0:1.5``; becomes a pair."""
-
-    name = "MIN:MAX"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, float]:
-        """Return ``(min, max)``."""
-        try:
-            low, _, high = value.partition(":")
-            return float(low), float(high or low)
-        except ValueError:
-            self.fail(f"{value!r} is no range of numbers; write 0:1.5.", param, ctx)
+def _number_range(value: str) -> tuple[float, float]:
+    try:
+        low, _, high = value.partition(":")
+        return float(low), float(high or low)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a range of numbers; use one such as 0:1.5.") from None
 
 
-class Names(click.ParamType):
-    """One name, or several with commas between them."""
-
-    name = "NAME,..."
-
-    def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> str | list[str]:
-        """Return a name, or a list of names."""
-        names = value.split(",")
-        return names if len(names) > 1 else str(value)
+def _names(value: str) -> str | list[str]:
+    names = value.split(",")
+    return names if len(names) > 1 else value
 
 
 @click.command()
 @click.argument("features", type=PATH)
-@output_option("Where the ensemble goes (.zarr).")
+@output_option("Store for the ensemble (.zarr).")
 @click.option(
     "--scheme",
     type=click.Choice(list(SCHEMES)),
     default="kmeans",
     show_default=True,
-    help="k-means on random samples; on features with Zipf weights; different algorithms (in memory); "
-    "k-means on some of the features; k-means on parts that share all objects among them.",
+    help="k-means on random samples; k-means on features with Zipf weights; several algorithms (in memory); "
+    "k-means on subsets of the features; k-means on overlapping subsets that cover all objects.",
 )
 @click.option(
     "--n-partitions",
     type=click.IntRange(min=1),
-    help="Partitions.  [default: 100; feature-views: 10; object-views: 16]",
+    help="Number of partitions.  [default: 100; feature-views: 10; object-views: 16]",
 )
 @click.option(
     "--n-clusters",
-    type=Clusters(),
+    type=_clusters,
     metavar="K|MIN:MAX|split",
-    help="Clusters of a partition; split: as many as cut the data into small blocks.  [default: 2:10; "
-    "needed for views]",
+    help="Clusters per partition; split: enough to divide the data into small groups.  [default: 2:10; "
+    "required for views]",
 )
 @click.option(
     "--fixed",
     type=click.IntRange(min=1),
     metavar="K",
-    help="K clusters and all objects in every partition: restarts. For --n-clusters K --sample 1.",
+    help="K clusters and all objects in every partition, so that partitions differ only in their start; "
+    "short for --n-clusters K --sample 1.",
 )
 @click.option(
     "--sample",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Share of the objects each partition sees; the others have no label in it.  [default: 0.5; zipf: 1]",
+    help="Fraction of the objects in each partition; the others get no label in it.  [default: 0.5; zipf: 1]",
 )
-@click.option("--alpha-range", type=NumberRange(), help="zipf: exponents of the weights.  [default: 0:1.5]")
 @click.option(
-    "--largest-weight", type=click.IntRange(min=1), help="zipf: largest weight of a feature.  [default: 20]"
+    "--alpha-range",
+    type=_number_range,
+    metavar="MIN:MAX",
+    help="zipf: range of the exponents.  [default: 0:1.5]",
 )
-@click.option("--n-features", type=click.IntRange(min=1), help="feature-views: features each partition sees.")
+@click.option(
+    "--largest-weight", type=click.IntRange(min=1), help="zipf: largest feature weight.  [default: 20]"
+)
+@click.option(
+    "--n-features", type=click.IntRange(min=1), help="feature-views: number of features per partition."
+)
 @click.option(
     "--repetition",
     type=click.IntRange(min=1),
-    help="object-views: partitions that see an object, on average.  [default: 2]",
+    help="object-views: mean number of partitions per object.  [default: 2]",
 )
 @click.option(
     "--algorithms",
-    type=Names(),
-    help="diverse: pcc (linkages, k-means, spectral), rcc (k-means and graph partitioning by four "
-    "similarities), or names with commas.  [default: pcc]",
+    type=_names,
+    metavar="NAME,...",
+    help="diverse: pcc (linkages, k-means, spectral), rcc (k-means and graph partitioning with four "
+    "similarities), or names separated by commas.  [default: pcc]",
 )
 @click.option(
-    "--standardize/--no-standardize", default=True, help="Bring features to mean 0, deviation 1 (default)."
+    "--standardize/--no-standardize",
+    default=True,
+    help="Scale features to mean 0 and standard deviation 1 (the default).",
 )
 @random_state_option
 @memory_option
@@ -133,9 +127,9 @@ def command(
 ) -> None:
     """Cluster FEATURES many times.
 
-    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .npy or .zarr of one row per
-    object; it is read in blocks and need not fit in memory, except for --scheme diverse. An option that a
-    scheme does not have is refused.
+    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .npy or .zarr with one row per
+    object; it is read in blocks and need not fit in memory, except for --scheme diverse. Options that do not
+    apply to the scheme are refused.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if fixed is not None:
@@ -153,7 +147,7 @@ def command(
 
 
 def _with_fixed(given: dict[str, Any], fixed: int, scheme: str) -> dict[str, Any]:
-    """Return the options with ``--fixed`` written out."""
+    """Return the options with ``--fixed`` expanded."""
     if scheme not in ("kmeans", "zipf"):
         raise click.UsageError(f"Scheme {scheme!r} takes no --fixed; use --n-clusters.")
     twice = given.keys() & {"n_clusters", "sample"}
@@ -163,7 +157,7 @@ def _with_fixed(given: dict[str, Any], fixed: int, scheme: str) -> dict[str, Any
 
 
 def _generator(scheme: str, given: dict[str, Any]) -> Callable[..., Any]:
-    """Return the function of a scheme that takes all ``given`` parameters and needs no other."""
+    """Return the function of a scheme; raise UsageError unless it takes exactly the ``given`` parameters."""
     from bigcons import generate
 
     function: Callable[..., Any] = getattr(generate, SCHEMES[scheme])
@@ -182,4 +176,4 @@ def _generator(scheme: str, given: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _option_names(parameters: set[str]) -> str:
-    return ", ".join(f"--{name.replace('_', '-')}" for name in sorted(parameters))
+    return ", ".join(map(option_name, sorted(parameters)))

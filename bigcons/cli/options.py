@@ -40,34 +40,22 @@ random_state_option = click.option(
 )
 
 
-class ClusterCount(click.ParamType):
-    """A number of clusters, or ``auto`` for methods that can find it."""
-
-    name = "K|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Return the number, or "auto"."""
-        if value == "auto":
-            return "auto"
-        if not str(value).isdigit() or int(value) < 1:
-            self.fail(f"{value!r} is not a number of clusters; use one such as 5, or auto.", param, ctx)
-        return int(value)
+def cluster_count(value: str) -> int | str:
+    """Return a number of clusters, or "auto"."""
+    if value == "auto":
+        return value
+    if not value.isdigit() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is not a number of clusters; use one such as 5, or auto.")
+    return int(value)
 
 
-class ClusterRange(click.ParamType):
-    """A number of clusters, ``5``, or a range to draw it from, ``2:10``."""
-
-    name = "K|MIN:MAX"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """Return ``(min, max)``."""
-        try:
-            low, _, high = value.partition(":")
-            return int(low), int(high or low)
-        except ValueError:
-            self.fail(f"{value!r} is not a number of clusters; use 5 or 2:10.", param, ctx)
+def cluster_range(value: str) -> tuple[int, int]:
+    """Return the lowest and highest of ``5`` or ``2:10`` clusters."""
+    try:
+        low, _, high = value.partition(":")
+        return int(low), int(high or low)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a number of clusters; use 5 or 2:10.") from None
 
 
 # Options of a single method: --name VALUE for each parameter of its class

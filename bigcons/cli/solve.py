@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bigcons.cli.options import (
-    ClusterCount,
+    cluster_count,
     complete_method,
     complete_path,
     find_method,
@@ -41,7 +41,8 @@ from bigcons.cli.output import emit, facts, reporting
 @click.option(
     "-k",
     "--n-clusters",
-    type=ClusterCount(),
+    type=cluster_count,
+    metavar="K|auto",
     help="Clusters, at most; auto for methods that find it, such as eac by lifetimes.",
 )
 @output_option("Where the consensus goes (.zarr).")

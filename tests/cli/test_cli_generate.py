@@ -119,7 +119,7 @@ def test_generate__is_the_function_of_the_scheme(made, options, expected):
         ("--scheme object-views", ["'object-views' needs --n-clusters"]),
         ("--fixed 3 --n-clusters 3", ["either --fixed or --n-clusters"]),
         ("--fixed 3 --sample 0.5", ["either --fixed or --sample"]),
-        ("--scheme zipf --alpha-range a:b", ["is no range of numbers"]),
+        ("--scheme zipf --alpha-range a:b", ["is not a range of numbers"]),
         ("--scheme hdbscan", ["'hdbscan'", "object-views"]),
     ],
 )
