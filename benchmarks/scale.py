@@ -23,8 +23,7 @@ from machine import describe
 from bigcons.datasets import PlantedLabels, planted_blocks
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block, row_blocks
-from bigcons.stores.growing import write_store
-from bigcons.stores.label_store import Head
+from bigcons.stores.ensemble_store import Header, write_store
 from bigcons.tables.importing import default_chunk_rows
 
 N_PARTITIONS = 100
@@ -43,7 +42,7 @@ def plant(n_objects: int, folder: Path, n_partitions: int = N_PARTITIONS) -> tup
     n_labeled = np.zeros(n_partitions, np.int64)
     truth = np.lib.format.open_memmap(truth_path, "w+", np.int8, (n_objects,))
     names = [f"p{u}" for u in range(n_partitions)]
-    head = Head(n_objects, names, n_clusters, n_labeled, chunk_rows, {"made_by": "benchmarks/scale.py"})
+    head = Header(n_objects, names, n_clusters, n_labeled, chunk_rows, {"made_by": "benchmarks/scale.py"})
     blocks = labels_in_order(recipe, row_blocks(n_objects, chunk_rows), n_labeled, truth)
     write_store(path, blocks, head, [None] * n_partitions, recipe.dtype, True)
     truth.flush()

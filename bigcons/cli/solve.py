@@ -77,7 +77,7 @@ def command(
     """
     from bigcons.solving.workspace import is_kept
     from bigcons.storage.commit import refuse_existing
-    from bigcons.stores.consensus_writer import fit_results
+    from bigcons.stores.consensus import fit_results
 
     refuse_existing(out, overwrite)
     options["n_clusters"] = n_clusters

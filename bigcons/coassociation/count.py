@@ -11,8 +11,8 @@ import numpy as np
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
+from bigcons.stores.pair_rows import ascending_pairs, counts_dtype
 from bigcons.stores.pairs import PairTable
-from bigcons.stores.symmetric import ascending_pairs, counts_dtype
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble

@@ -26,8 +26,8 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block, format_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.seeding import generator
+from bigcons.stores.pair_rows import Rows, counts_dtype, rows_of_entries
 from bigcons.stores.pairs import PairTable
-from bigcons.stores.symmetric import Rows, counts_dtype, rows_of_entries
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble

@@ -21,11 +21,9 @@ from bigcons.solving.results import Results, Use
 from bigcons.solving.survey import labeled_objects
 from bigcons.solving.workspace import telling_what_is_kept
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
-from bigcons.stores.consensus import Consensus
-from bigcons.stores.consensus_writer import ConsensusWriter, fit_results
-from bigcons.stores.dask_arrays import as_dask_array
+from bigcons.stores.consensus import Consensus, ConsensusWriter, fit_results
+from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.stores.facts import facts_table
 from bigcons.validation import check_int
 
 
@@ -204,7 +202,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             raise AttributeError(f"{type(self).__name__} has no memberships_; a soft method has once fitted.")
         if not isinstance(found, Consensus):
             return found
-        return as_dask_array(found.read_memberships, found.blocks(), found.n_clusters, np.dtype(np.float32))
+        return found.dask_memberships()
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return the parameters that a resumed solve must share with the one it continues."""

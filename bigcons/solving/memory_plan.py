@@ -10,7 +10,7 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size, resident_bytes
 from bigcons.storage.arrays import bytes_kept_by_decoding
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.label_store import MAX_CHUNK_COLUMNS
+from bigcons.stores.ensemble_store import MAX_CHUNK_COLUMNS
 
 logger = logging.getLogger("bigcons")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.stores.consensus_writer import ConsensusWriter, Written
+from bigcons.stores.consensus import ConsensusWriter, Written
 from bigcons.stores.ensemble import Ensemble
 
 Use = TypeVar("Use")

@@ -94,6 +94,19 @@ def open_array(
     return array
 
 
+def open_declared(place: Place, shape: tuple[int, ...], dtype: np.dtype | str, remedy: str) -> zarr.Array:
+    """Open an array of which the manifest declares shape and type; raise CorruptStoreError if it differs."""
+    try:
+        array = open_array(place)
+    except StoreNotFoundError as error:
+        raise CorruptStoreError(f"{place} is missing; {remedy}") from error
+    if (array.shape, array.dtype) != (shape, np.dtype(dtype)):
+        raise CorruptStoreError(
+            f"{place} is {array.dtype} {array.shape} but the manifest says {dtype} {shape}; {remedy}"
+        )
+    return array
+
+
 def open_matrix(place: Place) -> zarr.Array:
     """Open a Zarr array that the user made, or the only array of a group, or its array ``labels``."""
     if read_metadata(place).get("node_type") == "group":

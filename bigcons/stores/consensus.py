@@ -1,34 +1,30 @@
 """Consensus: a stored solve, with labels, memberships, history, parameters and provenance.
 
-A Zarr v3 group of arrays cut into the same row chunks: labels, and memberships if the method has them.
-Every byte is covered twice: by the crc32c of its chunk, and by the checksum of its rows in the manifest,
-which is committed last.
+A Zarr group of two arrays cut into the same row chunks: labels, and memberships if the method has them. Every
+byte is covered twice: by the crc32c of its chunk, and by the checksum of its rows in the manifest, which is
+committed last.
 """
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.schema import CONSENSUS
-from bigcons.storage.arrays import open_array
+from bigcons.schema import CONSENSUS, ArraySpec
+from bigcons.storage.arrays import create_array, create_group, open_array, open_declared
 from bigcons.storage.commit import load_manifest, new_store, write_manifest
 from bigcons.storage.places import Place, StorePath, place_of
-from bigcons.stores.consensus_writer import (
-    ConsensusRows,
-    ConsensusWriter,
-    fit_results,
-    rows_checksum,
-    specs_of,
-)
-from bigcons.stores.exporting import Columns, export_columns
-from bigcons.stores.facts import facts_table
+from bigcons.stores.display import facts_table
+from bigcons.stores.export import Columns, export_columns
+from bigcons.validation import check_int
 
 KIND = "consensus"
 CHUNK_ROWS = 65_536
@@ -37,12 +33,12 @@ _RESTORE = "solve again or restore the store from a copy."
 
 
 class Consensus:
-    """A consensus on disk; nothing is read before it is asked for.
+    """A stored consensus; arrays are read only on request.
 
-    Attributes: ``path``, ``n_objects``, ``n_clusters`` (won or not), ``has_memberships`` (methods without
-    soft output store labels only), ``chunk_rows``, ``history`` (lists by name, one entry per step),
+    Attributes: ``path``, ``n_objects``, ``n_clusters`` (including empty ones), ``has_memberships`` (methods
+    without soft output store labels only), ``chunk_rows``, ``history`` (lists by name, one value per step),
     ``parameters`` (of the method), ``results`` (objective, gap, passes, ...) and ``provenance`` (what it was
-    made from, and by what).
+    made from).
     """
 
     def __init__(self, place: Place, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -62,12 +58,28 @@ class Consensus:
     def open(cls, path: StorePath) -> Consensus:
         """Open the consensus at ``path`` for reading.
 
-        Raises StoreNotFoundError if there is none, CorruptStoreError if the arrays are not the ones
-        its manifest describes.
+        Raises StoreNotFoundError if there is none, CorruptStoreError if the arrays do not match the
+        manifest.
         """
         place = place_of(path)
         data, body, _ = load_manifest(place, KIND)
-        return cls(place, body, _open_arrays(data, body))
+        try:
+            n_chunks = -(
+                -check_int("n_objects", body["n_objects"]) // check_int("chunk_rows", body["chunk_rows"])
+            )
+            check_int("n_clusters", body["n_clusters"])
+            for name in ("history", "parameters", "results", "provenance"):
+                dict(body[name])
+            if len(body["checksums"]) != n_chunks:
+                raise ValueError("the number of checksums")
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptStoreError(f"{place} has an inconsistent manifest ({error}); {_RESTORE}") from error
+        specs = _specs(body.get("has_memberships", True))
+        arrays = {
+            name: open_declared(data / name, spec.shape_in(body), spec.dtypes[0], _RESTORE)
+            for name, spec in specs.items()
+        }
+        return cls(place, body, arrays)
 
     @classmethod
     def write(
@@ -85,7 +97,8 @@ class Consensus:
     ) -> Consensus:
         """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
 
-        With ``memberships`` None it holds labels only. Memberships that can be sliced are read by blocks.
+        Without memberships the store holds labels only. Memberships that are an array of any kind are read by
+        slices of rows.
         """
         labels = np.asarray(labels)
         if memberships is not None and not hasattr(memberships, "shape"):
@@ -120,7 +133,7 @@ class Consensus:
         provenance: Mapping[str, Any] | None = None,
         overwrite: bool = False,
     ) -> Consensus:
-        """Store what a fitted consensus clusterer found, with its parameters and its history."""
+        """Store the result of a fitted consensus clusterer, with its parameters and history."""
         if not hasattr(model, "labels_"):
             raise InvalidInputError(f"{type(model).__name__} has no labels_ yet; fit it before storing it.")
         return cls.write(
@@ -146,21 +159,20 @@ class Consensus:
         overwrite: bool = False,
         memberships: bool = True,
     ) -> Iterator[ConsensusWriter]:
-        """Yield a writer by row blocks; the store appears at ``path`` when the ``with`` block ends well.
+        """Yield a writer by blocks of rows; the store appears at ``path`` when the ``with`` block succeeds.
 
-        Without ``memberships`` it stores labels only.
-        If it ends with an error, or before every row was written, nothing is left behind and a store
-        that was at ``path`` before stays as it was.
+        Without ``memberships`` it stores labels only. If the block fails, or not every row was written, no
+        partial output remains and a store that was at ``path`` stays.
         """
         if n_objects < 1 or n_clusters < 1:
             raise InvalidInputError(
-                f"a consensus of n_objects={n_objects} and n_clusters={n_clusters} holds nothing; "
+                f"a consensus of n_objects={n_objects} and n_clusters={n_clusters} is empty; "
                 "both must be at least 1."
             )
-        with new_store(path, overwrite) as directory:
-            writer = ConsensusWriter(ConsensusRows(directory, n_objects, n_clusters, chunk_rows, memberships))
+        with new_store(path, overwrite) as folder:
+            writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
             yield writer
-            write_manifest(directory, KIND, writer.body())
+            write_manifest(folder, KIND, writer.body())
 
     @property
     def labels(self) -> np.ndarray:
@@ -174,12 +186,12 @@ class Consensus:
 
     @property
     def label_rows(self) -> StoredRows:
-        """The labels to be read by slices, for criteria that need no more than a block at a time."""
+        """The labels as rows that are read when sliced, for criteria that need one block at a time."""
         return StoredRows(self.read_labels, (self.n_objects,))
 
     @property
     def membership_rows(self) -> StoredRows:
-        """The memberships to be read by slices of rows."""
+        """The memberships as rows that are read when sliced."""
         return StoredRows(self.read_memberships, (self.n_objects, self.n_clusters))
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
@@ -193,24 +205,24 @@ class Consensus:
         """
         if not self.has_memberships:
             raise InvalidInputError(
-                f"{self.path} holds labels only, for its method has no memberships; "
-                "read its labels, or solve by a method with soft output."
+                f"{self.path} holds labels only, because its method has no memberships; "
+                "read its labels, or use a method with soft output."
             )
         return self._read("memberships", start, stop)
 
     def export(self, path: StorePath, *, memberships: bool = False, overwrite: bool = False) -> None:
-        """Write the labels to a .parquet, .csv or .npy on a disk, in the order of the objects.
+        """Write the labels to a .parquet, .csv or .npy file on a disk, in the order of the objects.
 
         The column ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32
-        columns ``cluster_0``, ``cluster_1``, ... An .npy is the array of labels ``(n_objects,)``, with
-        memberships one of records with these fields. Memory is that of a few blocks; the file is there as a
-        whole or not at all. One of labels alone can be imported, as an ensemble of one partition.
+        columns ``cluster_0``, ``cluster_1``, ... An .npy file holds the array of labels
+        ``(n_objects,)``, or with memberships an array of records with these fields. Holds a few blocks in
+        memory and writes the whole file or none. Without memberships it can be imported as one partition.
 
-        Raises InvalidInputError for another suffix and for memberships the consensus has not,
-        StoreExistsError if there is something at ``path``; with ``overwrite`` a file there is replaced.
+        Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
+        ``path`` exists; with ``overwrite`` a file there is replaced.
         """
         if memberships:
-            self.read_memberships(0, 0)  # refuses a consensus without any
+            self.read_memberships(0, 0)  # raises if there are none
         clusters = range(self.n_clusters if memberships else 0)
         dtypes = {"label": np.dtype(np.int32)} | {f"cluster_{k}": np.dtype(np.float32) for k in clusters}
         columns = Columns(self.n_objects, dtypes, self._columns(memberships=memberships))
@@ -223,12 +235,26 @@ class Consensus:
             soft = self.read_memberships(block.start, block.stop).T if memberships else ()
             yield [labels, *map(np.ascontiguousarray, soft)]
 
+    def dask_memberships(self) -> Any:
+        """Return the memberships as a dask array ``(n_objects, n_clusters)`` that reads one block a chunk."""
+        import dask
+        import dask.array
+
+        read = dask.delayed(self.read_memberships)
+        chunks = [
+            dask.array.from_delayed(
+                read(block.start, block.stop), (block.n_rows, self.n_clusters), np.dtype(np.float32)
+            )
+            for block in self.blocks()
+        ]
+        return dask.array.concatenate(chunks)
+
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Cut the objects into blocks of ``rows`` rows, by default one chunk each."""
         return row_blocks(self.n_objects, rows or self.chunk_rows)
 
     def info(self) -> dict[str, Any]:
-        """Return what is known of the consensus without reading its arrays; fit for JSON."""
+        """Return what is known without reading the arrays, as JSON values."""
         return {
             "kind": KIND,
             "path": self.path,
@@ -243,10 +269,10 @@ class Consensus:
         }
 
     def verify(self) -> dict[str, Any]:
-        """Read every row, compare its checksum and its values with the promise, and report.
+        """Read every row and check its checksum and its values.
 
         Returns ``{"kind", "path", "n_objects", "n_blocks", "n_unlabeled"}``; raises CorruptStoreError at
-        the first block that is not as written, or whose memberships leave the simplex.
+        the first block that differs from what was written, or whose memberships leave the simplex.
         """
         n_unlabeled = 0
         for block, checksum in zip(self.blocks(), self._checksums, strict=True):
@@ -256,9 +282,9 @@ class Consensus:
                 raise self._corrupt(block.start, block.stop, "differ from their checksum")
             labeled = labels >= 0
             if (labels >= self.n_clusters).any():
-                raise self._corrupt(block.start, block.stop, "are no labels of the clusters")
+                raise self._corrupt(block.start, block.stop, "contain labels of no cluster")
             if memberships is not None and not _on_simplex(memberships[labeled]):
-                raise self._corrupt(block.start, block.stop, "are no memberships of the clusters")
+                raise self._corrupt(block.start, block.stop, "contain memberships off the simplex")
             n_unlabeled += int(np.count_nonzero(~labeled))
         return {
             "kind": KIND,
@@ -271,8 +297,8 @@ class Consensus:
     def _read(self, name: str, start: int, stop: int) -> np.ndarray:
         if not 0 <= start <= stop <= self.n_objects:
             raise InvalidInputError(
-                f"rows {start} to {stop} do not lie in a consensus of n_objects={self.n_objects}; "
-                f"ask for 0 <= start <= stop <= {self.n_objects}."
+                f"rows {start} to {stop} are not within a consensus of n_objects={self.n_objects}; "
+                f"use 0 <= start <= stop <= {self.n_objects}."
             )
         try:
             rows = np.ascontiguousarray(self._arrays[name][start:stop])
@@ -303,13 +329,13 @@ class Consensus:
             **self.results,
             **self.parameters,
         }
-        facts.pop("n_clusters", None)  # said above
+        facts.pop("n_clusters", None)  # shown as "clusters"
         return facts_table(f"Consensus {self.path}", facts)
 
 
 @dataclass(frozen=True)
 class StoredRows:
-    """An array of a consensus whose rows are read when it is sliced, ``rows[start:stop]``."""
+    """An array of a consensus of which ``rows[start:stop]`` are read when sliced."""
 
     read: Callable[[int, int], np.ndarray]
     shape: tuple[int, ...]
@@ -319,25 +345,177 @@ class StoredRows:
         return self.read(start, stop)
 
 
-def _open_arrays(directory: Place, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """Open the arrays of the schema; raises CorruptStoreError if they are not those of the manifest."""
-    arrays = {}
-    for name, spec in specs_of(sizes.get("has_memberships", True)).items():
-        try:
-            arrays[name] = open_array(directory / name)
-        except StoreNotFoundError as error:
-            raise CorruptStoreError(f"{directory} has lost its array {name!r}; {_RESTORE}") from error
-        found = (arrays[name].shape, str(arrays[name].dtype))
-        if found != (spec.shape_in(sizes), spec.dtypes[0]):
-            raise CorruptStoreError(
-                f"{directory}: array {name!r} has shape and type {found} but the manifest says "
-                f"{(spec.shape_in(sizes), spec.dtypes[0])}; {_RESTORE}"
-            )
-    return arrays
-
-
 def _on_simplex(memberships: np.ndarray) -> bool:
     if not len(memberships):
         return True
     sums = memberships.sum(axis=1, dtype=np.float64)
     return bool((memberships >= 0).all() and np.abs(sums - 1).max() < 1e-3)
+
+
+# Writing
+
+
+class Written(NamedTuple):
+    """What the manifest records of rows that were written."""
+
+    first_chunk: int
+    checksums: list[int]
+
+
+class ConsensusRows:
+    """The arrays of a consensus in the making, writable from every thread and from workers that reach them.
+
+    Blocks in different chunks may be written at once, and a block may be written twice.
+    """
+
+    def __init__(
+        self, folder: Place, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
+    ) -> None:
+        self.n_objects = n_objects
+        self.n_clusters = n_clusters
+        self.has_memberships = memberships
+        self.chunk_rows = min(chunk_rows, n_objects)
+        self._folder = folder
+        self._arrays = self._create_arrays()
+
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
+        """Write rows like `ConsensusWriter.write`; pass the result on to `ConsensusWriter.note`."""
+        self._check(start, labels, memberships)
+        stop = start + len(labels)
+        labels = np.ascontiguousarray(labels, dtype=np.int32)
+        self._arrays["labels"][start:stop] = labels
+        if memberships is not None:
+            memberships = np.ascontiguousarray(memberships, dtype=np.float32)
+            self._arrays["memberships"][start:stop] = memberships
+        checksums = []
+        for block in row_blocks(len(labels), self.chunk_rows):
+            rows = slice(block.start, block.stop)
+            checksums.append(rows_checksum(labels[rows], None if memberships is None else memberships[rows]))
+        return Written(start // self.chunk_rows, checksums)
+
+    def _check(self, start: int, labels: np.ndarray, memberships: np.ndarray | None) -> None:
+        stop = start + len(labels)
+        whole = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
+        if not whole or not 0 <= start < stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {self.n_objects}; "
+                "write blocks that start and end at chunk boundaries."
+            )
+        expected = (len(labels), self.n_clusters) if self.has_memberships else None
+        found = None if memberships is None else memberships.shape
+        if found != expected:
+            raise InvalidInputError(f"memberships has shape {found}; pass {expected}.")
+        if labels.dtype.kind not in "iu" or labels.min() < -1 or labels.max() >= self.n_clusters:
+            raise InvalidInputError(
+                f"labels has type {labels.dtype} and range {labels.min()} to {labels.max()}; pass integers "
+                f"from 0 to {self.n_clusters - 1}, -1 where missing."
+            )
+
+    def _create_arrays(self) -> dict[str, Any]:
+        """Create the empty arrays, in chunks of ``chunk_rows`` rows."""
+        create_group(self._folder)
+        arrays = {}
+        for name, spec in _specs(self.has_memberships).items():
+            shape = spec.shape_in({"n_objects": self.n_objects, "n_clusters": self.n_clusters})
+            chunks = (self.chunk_rows, *shape[1:])
+            arrays[name] = create_array(self._folder / name, spec, shape, chunks, spec.dtypes[0])
+        return arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_arrays"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        names = _specs(self.has_memberships)
+        self._arrays = {name: open_array(self._folder / name, read_only=False) for name in names}
+
+
+class ConsensusWriter:
+    """Writes a consensus block by block, in any order; made by `Consensus.create`."""
+
+    def __init__(self, rows: ConsensusRows) -> None:
+        self.rows = rows
+        self._checksums: list[int | None] = [None] * math.ceil(rows.n_objects / rows.chunk_rows)
+        self._description: dict[str, Any] = {}
+
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
+        """Write rows from ``start`` on: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
+
+        A consensus without memberships takes labels only. The rows must be whole chunks: start at a multiple
+        of ``chunk_rows`` and end at one or at the last row.
+        """
+        self.note(self.rows.write(start, labels, memberships))
+
+    def note(self, written: Written) -> None:
+        """Record rows that ``rows.write`` wrote, in this process or another."""
+        last = written.first_chunk + len(written.checksums)
+        self._checksums[written.first_chunk : last] = written.checksums
+
+    def describe(
+        self,
+        *,
+        history: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        results: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set what the manifest says about the solve; values that JSON cannot hold are stored as text."""
+        if history is not None:
+            self._description["history"] = _as_json({name: list(values) for name, values in history.items()})
+        parts = {"parameters": parameters, "results": results, "provenance": provenance}
+        self._description |= {name: _as_json(value) for name, value in parts.items() if value is not None}
+
+    def body(self) -> dict[str, Any]:
+        """Return the manifest's body; raises InvalidInputError if some rows were never written."""
+        n_missing = self._checksums.count(None)
+        if n_missing:
+            raise InvalidInputError(
+                f"{n_missing} of {len(self._checksums)} blocks were not written; write every row."
+            )
+        return {
+            "n_objects": self.rows.n_objects,
+            "n_clusters": self.rows.n_clusters,
+            "has_memberships": self.rows.has_memberships,
+            "chunk_rows": self.rows.chunk_rows,
+            "checksums": self._checksums,
+            "history": {},
+            "parameters": {},
+            "results": {},
+            "provenance": {},
+            **self._description,
+        }
+
+
+def fit_results(model: Any) -> dict[str, Any]:
+    """Return the scalar results of a fitted clusterer by name: objective, gap, number of passes, ..."""
+    names = ("objective", "start_objectives", "gap", "n_clusters", "n_passes", "n_steps", "converged")
+    found = {name: getattr(model, f"{name}_", None) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _specs(memberships: bool) -> dict[str, ArraySpec]:
+    """Return the arrays of a consensus, with memberships or without."""
+    return {name: spec for name, spec in CONSENSUS.items() if memberships or name != "memberships"}
+
+
+def rows_checksum(labels: np.ndarray, memberships: np.ndarray | None) -> int:
+    """Return the CRC-32 of the rows as little-endian bytes, labels first."""
+    checksum = zlib.crc32(labels.astype("<i4").data)
+    return checksum if memberships is None else zlib.crc32(memberships.astype("<f4").data, checksum)
+
+
+def _as_json(value: Any) -> Any:
+    """Return ``value`` as JSON values: NaN and infinity become None, other objects their repr."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, np.generic):
+        return _as_json(value.item())
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape} {value.dtype}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value)

@@ -10,28 +10,39 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import parse_size
+from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.schema import FORMAT_VERSION
 from bigcons.storage.commit import is_store, refuse_existing
 from bigcons.storage.places import StorePath, place_of
-from bigcons.stores import growing
-from bigcons.stores.described import Described
-from bigcons.stores.label_store import Categories, Head, StoredLabels, open_labels
-from bigcons.stores.making import read_labels, store_labels
+from bigcons.stores import building
+from bigcons.stores.display import facts_table
+from bigcons.stores.ensemble_store import (
+    KIND,
+    Appending,
+    Categories,
+    Header,
+    StoredLabels,
+    appending,
+    open_labels,
+    write_store,
+)
 from bigcons.tables.importing import warn_of_suspects
 from bigcons.tables.sources import ColumnsSource, LabelSource, open_source
 from bigcons.validation import check_choice, check_int
 
 
-class Ensemble(Described):
-    """Partitions of the same objects: dense labels ``(n_objects, n_partitions)``, -1 where missing.
+class Ensemble:
+    """Partitions of the same objects: labels ``(n_objects, n_partitions)``, -1 where missing.
 
-    Make one with ``from_labels``, ``open`` or ``import_labels``. Labels ``0 .. n_clusters[u] - 1`` of
-    partition ``u`` stand for the original values ``categories[u]``.
+    Made by ``from_labels``, ``open`` or ``import_labels``. The labels of partition ``u`` are
+    ``0 .. n_clusters[u] - 1`` and stand for the original values ``categories[u]``.
     """
 
-    def __init__(self, labels: np.ndarray | StoredLabels, head: Head, categories: Categories | None) -> None:
+    def __init__(
+        self, labels: np.ndarray | StoredLabels, header: Header, categories: Categories | None
+    ) -> None:
         self._labels = labels
-        self._head = head
+        self._header = header
         self._categories = categories
         self._mode = "a" if isinstance(labels, np.ndarray) else "r"
 
@@ -41,37 +52,117 @@ class Ensemble(Described):
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table, a
         dask array or dataframe, another ensemble, or a path to one or to .npy, .npz, .csv, .parquet or
-        .zarr. NaN, None, pd.NA, negative numbers and what a mask of numpy hides are missing labels. Raises
+        .zarr. NaN, None, pd.NA, negative numbers and masked entries are missing labels. Raises
         InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged matrix
         and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
-        return _warned_of(Ensemble(*read_labels(_source_of(x), provenance, names=names)))
+        return _with_warnings(Ensemble(*building.read_labels(_source_of(x), provenance, names=names)))
 
     @classmethod
     def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
-        """Open a stored ensemble for reading ("r"), or also for appending ("a").
+        """Open a stored ensemble for reading (``mode="r"``) or for reading and appending (``"a"``).
 
         Raises StoreNotFoundError if there is none, CorruptStoreError if the store is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
         stored = open_labels(place_of(path))
-        ensemble = cls(stored, stored.head, None)
+        ensemble = cls(stored, stored.header, None)
         ensemble._mode = mode
         return ensemble
 
     @property
+    def n_objects(self) -> int:
+        """Number of objects."""
+        return self._header.n_objects
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions."""
+        return len(self._header.names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the label matrix: ``(n_objects, n_partitions)``."""
+        return self.n_objects, self.n_partitions
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return self.n_objects
+
+    @property
+    def n_clusters(self) -> np.ndarray:
+        """Number of clusters of each partition: ``(n_partitions,)`` int64."""
+        return self._header.n_clusters
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where the base clusters of each partition begin: ``(n_partitions + 1,)`` int64.
+
+        The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
+        """
+        return np.concatenate([[0], np.cumsum(self._header.n_clusters)])
+
+    @property
+    def n_base_clusters(self) -> int:
+        """Number of clusters of all partitions together."""
+        return int(self._header.n_clusters.sum())
+
+    @property
+    def missing_share(self) -> float:
+        """Share of labels that are missing, as counted when they were written."""
+        return 1.0 - int(self._header.n_labeled.sum()) / (self.n_objects * self.n_partitions)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the labels: the smallest signed integer that holds them."""
+        return self._labels.dtype
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows per chunk of the store; in memory the default of ``save``."""
+        return self._header.chunk_rows
+
+    @property
+    def path(self) -> str | None:
+        """Where the ensemble is stored, None in memory."""
+        return str(self._labels.path) if isinstance(self._labels, StoredLabels) else None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the partitions."""
+        return list(self._header.names)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What made the ensemble, from what and with which parameters."""
+        return dict(self._header.provenance)
+
+    @property
     def categories(self) -> Categories:
-        """Original value of each dense label, per partition; None where the labels were 0 .. k-1 already."""
+        """Original value of each label, per partition; None where the values were 0 .. k-1 already."""
         if self._categories is None:
             assert isinstance(self._labels, StoredLabels)  # noqa: S101 - in memory they are always set
             self._categories = self._labels.categories()
         return list(self._categories)
 
+    def blocks(self, rows: int | None = None) -> list[Block]:
+        """Cut the objects into blocks of at most ``rows`` rows, by default ``chunk_rows``.
+
+        ``rows`` is rounded down to a multiple or a divisor of ``chunk_rows``, so that no block holds parts
+        of two chunks.
+        """
+        rows = self.chunk_rows if rows is None else check_int("rows", rows)
+        if rows >= self.chunk_rows:
+            return row_blocks(self.n_objects, rows - rows % self.chunk_rows)
+        while self.chunk_rows % rows:
+            rows -= 1
+        return row_blocks(self.n_objects, rows)
+
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of objects ``start`` to ``stop``: ``(stop - start, n_partitions)``, C order.
 
-        In memory this is a view, not to be changed. Raises CorruptStoreError for damaged chunks.
+        In memory this is a view that the caller must not change. Raises CorruptStoreError for damaged chunks.
         """
         if not 0 <= start <= stop <= self.n_objects:
             raise InvalidInputError(
@@ -92,7 +183,7 @@ class Ensemble(Described):
             return np.empty((0, self.n_partitions), self.dtype)
         if indices.ndim != 1 or indices.dtype.kind not in "iu":
             raise InvalidInputError(
-                f"indices has shape {indices.shape} and type {indices.dtype}; give whole numbers, shape (n,)."
+                f"indices has shape {indices.shape} and type {indices.dtype}; pass integers of shape (n,)."
             )
         if indices.min() < 0 or indices.max() >= self.n_objects:
             raise InvalidInputError(
@@ -100,97 +191,6 @@ class Ensemble(Described):
             )
         if isinstance(self._labels, np.ndarray):
             return self._labels[indices]
-        return self._gather_rows(indices)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return all labels ``(n_objects, n_partitions)``, so that ``np.asarray(ensemble)`` is the matrix.
-
-        Of a stored ensemble this reads everything into memory: use ``read`` and ``blocks`` if it does not
-        fit. In memory it is a view that cannot be written to, unless a copy is asked for.
-        """
-        if isinstance(self._labels, StoredLabels) and copy is False:
-            raise ValueError(f"{self.path} is on disk, and its labels are always copied; pass copy=None.")
-        labels = self.read(0, self.n_objects).view()
-        labels.flags.writeable = isinstance(self._labels, StoredLabels)
-        return np.array(labels, dtype, copy=copy if self.path is None else None)
-
-    def load(self) -> Ensemble:
-        """Return the ensemble with its labels in memory, cut into the same blocks."""
-        if not isinstance(self._labels, StoredLabels):
-            return self
-        return Ensemble(self.read(0, self.n_objects), self._head, self.categories)
-
-    def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
-        """Store the ensemble at ``path`` and return it opened from there.
-
-        Raises StoreExistsError if there is something at ``path``; with ``overwrite`` a store there is
-        replaced in one step, once the new one is whole.
-        """
-        rows = self.chunk_rows if chunk_rows is None else check_int("chunk_rows", chunk_rows)
-        blocks = (self.read(block.start, block.stop) for block in self.blocks())
-        head = self._head._replace(chunk_rows=rows)
-        growing.write_store(path, blocks, head, self.categories, self.dtype, overwrite)
-        return Ensemble.open(path)
-
-    def append_objects(self, labels: Any) -> Ensemble:
-        """Append rows, in the order of the partitions (tables: by their names), and return this ensemble.
-
-        New label values extend the categories. A stored ensemble must be open with mode "a"; its chunks
-        keep their number of rows, and other handles that are open on it must be opened again.
-        """
-        source = _source_of(labels)
-        if isinstance(self._labels, np.ndarray):
-            self._labels, self._head, self._categories = growing.memory_objects(
-                self._labels, self._head, self.categories, source
-            )
-        else:
-            with self._writing() as room:
-                growing.store_objects(room, source)
-        return self
-
-    def append_partitions(self, labels: Any, names: Sequence[str] | None = None) -> Ensemble:
-        """Append columns for the same objects, in the same order, and return this ensemble.
-
-        ``labels`` is a matrix, or ``(n_objects,)`` for one partition. A stored ensemble must be open
-        with mode "a".
-        """
-        source = _source_of(_as_matrix(labels))
-        if isinstance(self._labels, np.ndarray):
-            self._labels, self._head, self._categories = growing.memory_partitions(
-                self._labels, self._head, self.categories, source, names
-            )
-        else:
-            with self._writing() as room:
-                growing.store_partitions(room, source, names)
-        return self
-
-    def verify(self) -> dict[str, Any]:
-        """Read every label and compare it with what the manifest promises.
-
-        Returns the counts of what was checked; raises CorruptStoreError at the first thing that is
-        wrong. In memory there is nothing to compare with.
-        """
-        n_chunks = self._labels.verify() if isinstance(self._labels, StoredLabels) else 0
-        return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is not None:
-            return Ensemble.open, (self.path, self._mode)
-        return Ensemble, (self._labels, self._head, self._categories)
-
-    @contextmanager
-    def _writing(self) -> Iterator[growing.Room]:
-        """Hold the store for writing, and open what was made of it."""
-        assert self.path is not None  # noqa: S101 - only stored ensembles are written to
-        if self._mode != "a":
-            raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
-        with growing.room_to_grow(place_of(self.path)) as room:
-            yield room
-            self._labels = open_labels(room.stored.path)
-            self._head = self._labels.head
-            self._categories = None
-
-    def _gather_rows(self, indices: np.ndarray) -> np.ndarray:
         order = np.argsort(indices, kind="stable")
         ascending = indices[order]
         rows = np.empty((len(indices), self.n_partitions), self.dtype)
@@ -201,12 +201,148 @@ class Ensemble(Described):
             rows[order[low:high]] = self.read(start, stop)[ascending[low:high] - start]
         return rows
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all labels ``(n_objects, n_partitions)``, so that ``np.asarray(ensemble)`` is the matrix.
+
+        A stored ensemble is read into memory as a whole: use ``read`` and ``blocks`` if it does not fit. In
+        memory the result is a read-only view, unless a copy is requested.
+        """
+        if isinstance(self._labels, StoredLabels) and copy is False:
+            raise ValueError(f"{self.path} is stored, and its labels are always copied; pass copy=None.")
+        labels = self.read(0, self.n_objects).view()
+        labels.flags.writeable = isinstance(self._labels, StoredLabels)
+        return np.array(labels, dtype, copy=copy if self.path is None else None)
+
+    def load(self) -> Ensemble:
+        """Return the ensemble with its labels in memory, cut into the same blocks."""
+        if not isinstance(self._labels, StoredLabels):
+            return self
+        return Ensemble(self.read(0, self.n_objects), self._header, self.categories)
+
+    def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
+        """Store the ensemble at ``path`` and return it opened from there.
+
+        Raises StoreExistsError if ``path`` exists; with ``overwrite`` a store there is replaced in one step,
+        once the new one is complete.
+        """
+        rows = self.chunk_rows if chunk_rows is None else check_int("chunk_rows", chunk_rows)
+        blocks = (self.read(block.start, block.stop) for block in self.blocks())
+        header = self._header._replace(chunk_rows=rows)
+        write_store(path, blocks, header, self.categories, self.dtype, overwrite)
+        return Ensemble.open(path)
+
+    def append_objects(self, labels: Any) -> Ensemble:
+        """Append objects, with columns in the order of the partitions or named like them; return ``self``.
+
+        New label values extend the categories. A stored ensemble must be open with mode "a", and keeps its
+        rows per chunk; other objects that have it open must open it again.
+        """
+        source = _source_of(labels)
+        if isinstance(self._labels, np.ndarray):
+            self._labels, self._header, self._categories = building.append_objects_in_memory(
+                self._labels, self._header, self.categories, source
+            )
+        else:
+            with self._appending() as append:
+                building.append_objects_to_store(append, source)
+        return self
+
+    def append_partitions(self, labels: Any, names: Sequence[str] | None = None) -> Ensemble:
+        """Append partitions of the same objects, in the same order; return ``self``.
+
+        ``labels`` is ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition. A stored ensemble must be
+        open with mode "a".
+        """
+        source = _source_of(_as_matrix(labels))
+        if isinstance(self._labels, np.ndarray):
+            self._labels, self._header, self._categories = building.append_partitions_in_memory(
+                self._labels, self._header, self.categories, source, names
+            )
+        else:
+            with self._appending() as append:
+                building.append_partitions_to_store(append, source, names)
+        return self
+
+    @contextmanager
+    def _appending(self) -> Iterator[Appending]:
+        """Lock the store for an append, and open the result."""
+        assert self.path is not None  # noqa: S101 - only stored ensembles get here
+        if self._mode != "a":
+            raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
+        with appending(place_of(self.path)) as append:
+            yield append
+            self._labels = open_labels(append.stored.path)
+            self._header = self._labels.header
+            self._categories = None
+
+    def verify(self) -> dict[str, Any]:
+        """Read every label and compare it with the manifest.
+
+        Returns ``{"ok", "path", "n_objects", "n_chunks"}``; raises CorruptStoreError at the first difference.
+        In memory there is nothing to check.
+        """
+        n_chunks = self._labels.verify() if isinstance(self._labels, StoredLabels) else 0
+        return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
+
+    def info(self) -> dict[str, Any]:
+        """Return what is known without reading labels, as JSON values; ``n_bytes`` is the size."""
+        clusters = self.n_clusters
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "format_version": FORMAT_VERSION,
+            "n_objects": self.n_objects,
+            "n_partitions": self.n_partitions,
+            "n_base_clusters": self.n_base_clusters,
+            "clusters_min": int(clusters.min()),
+            "clusters_median": float(np.median(clusters)),
+            "clusters_max": int(clusters.max()),
+            "missing_share": self.missing_share,
+            "dtype": self.dtype.name,
+            "chunk_rows": self.chunk_rows,
+            "n_chunks": len(self.blocks()),
+            "n_bytes": self._n_bytes,
+            "provenance": self.provenance,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is not None:
+            return Ensemble.open, (self.path, self._mode)
+        return Ensemble, (self._labels, self._header, self._categories)
+
+    def __repr__(self) -> str:
+        low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
+        where = f"{self.path!r}" if self.path else "in memory"
+        return (
+            f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} partitions of "
+            f"{low}-{high} clusters, {self.missing_share:.1%} missing, {format_size(self._n_bytes)} {where})"
+        )
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        where = "on disk" if self.path else "in memory"
+        facts = {
+            "objects": f"{self.n_objects:,}",
+            "partitions": f"{self.n_partitions:,}",
+            "missing labels": f"{self.missing_share:.1%}",
+            "clusters per partition (min / median / max)": (
+                f"{info['clusters_min']} / {info['clusters_median']:g} / {info['clusters_max']}"
+            ),
+            "size": f"{format_size(info['n_bytes'])} {where}, {info['dtype']}",
+            "chunks": f"{info['n_chunks']:,} of {self.chunk_rows:,} rows",
+        }
+        return facts_table(f"Ensemble {self.path or 'in memory'}", facts)
+
+    @property
+    def _n_bytes(self) -> int:
+        return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
+
 
 def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
     """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory.
 
-    Labels that are read get the codes of the ``known`` values of each partition, if given, and other values
-    codes behind these; a partition with known values may then be without labels.
+    With ``known`` values of each partition, labels are numbered by these, and other values after them; a
+    partition may then be without labels.
     """
     if isinstance(x, Ensemble):
         return x
@@ -221,7 +357,7 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
             "give the same partitions in the same order."
         )
     provenance = {"made_by": "from_labels", "source": _describe(x)}
-    return Ensemble(*read_labels(source, provenance, known=known))
+    return Ensemble(*building.read_labels(source, provenance, known=known))
 
 
 def import_labels(
@@ -232,19 +368,21 @@ def import_labels(
     memory: int | str = "1GB",
     chunk_rows: int | None = None,
 ) -> Ensemble:
-    """Store the labels of ``source``, which is what ``Ensemble.from_labels`` takes, without holding them.
+    """Store labels as an ensemble at ``out`` without holding them; ``source`` as for `Ensemble.from_labels`.
 
-    Reads the source twice (once for the values, once to write) by blocks that keep within ``memory``;
-    a dask collection is computed twice, chunk by chunk. Raises MemoryBudgetError if a chunk of the
-    source, or the distinct labels, do not fit.
+    Reads the source twice, once to find the values and once to write them, by blocks that fit in ``memory``;
+    a dask collection is computed twice, chunk by chunk. Raises MemoryBudgetError if a chunk of the source or
+    the distinct values do not fit.
     """
     refuse_existing(out, overwrite)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
-    store_labels(_source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows)
-    return _warned_of(Ensemble.open(out))
+    building.store_labels(
+        _source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows
+    )
+    return _with_warnings(Ensemble.open(out))
 
 
-def _warned_of(ensemble: Ensemble) -> Ensemble:
+def _with_warnings(ensemble: Ensemble) -> Ensemble:
     warn_of_suspects(ensemble.n_objects, ensemble.names, ensemble.n_clusters)
     return ensemble
 
@@ -260,14 +398,14 @@ def write_partitions(
     chunk_rows: int | None = None,
     memory: int | str = "1GB",
 ) -> Ensemble:
-    """Store partitions that were made one by one: arrays ``(n_objects,)`` or paths of .npy files of them.
+    """Store partitions that were made one by one: arrays ``(n_objects,)`` or paths of .npy files.
 
-    Files are mapped and read by blocks of rows, so that the labels are never in memory as a whole.
+    Files are read by blocks of rows, so that the labels are never in memory as a whole.
     """
     refuse_existing(out, overwrite)
     source = ColumnsSource(columns, check_int("n_objects", n_objects))
     made_by = {"made_by": "write_partitions"} if provenance is None else provenance
-    store_labels(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
+    building.store_labels(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
     return Ensemble.open(out)
 
 
@@ -279,15 +417,15 @@ def ensemble_of(
     overwrite: bool = False,
     memory: int | float | str = "1GB",
 ) -> Ensemble:
-    """Read a source of labels into memory, or with ``out`` into a store within ``memory``.
+    """Read a table of labels into memory, or with ``out`` into a store within ``memory``.
 
-    The source is read twice, and must give the same labels each time.
+    The table is read twice and must give the same labels each time.
     """
     if out is not None:
         refuse_existing(out, overwrite)
-        store_labels(source, out, None, provenance, overwrite, parse_size(memory), None)
+        building.store_labels(source, out, None, provenance, overwrite, parse_size(memory), None)
         return Ensemble.open(out)
-    return Ensemble(*read_labels(source, provenance))
+    return Ensemble(*building.read_labels(source, provenance))
 
 
 def _source_of(x: Any) -> LabelSource:
@@ -300,7 +438,7 @@ def _describe(x: Any) -> str:
 
 
 def _as_matrix(labels: Any) -> Any:
-    """Return one column ``(n_objects,)`` as a matrix, and anything else as it is."""
+    """Return labels ``(n_objects,)`` as a matrix of one column, and anything else unchanged."""
     if len(getattr(labels, "shape", (0, 0))) == 1:
         return np.asanyarray(labels).reshape(-1, 1)
     if (

@@ -1,8 +1,8 @@
 """PairTable: pairs of objects with their counts of agreement, in memory or in a store.
 
-Symmetric compressed sparse rows: every pair lies at both of its ends, so that a block of rows holds
-all it needs. In a store the four arrays of the schema are cut into chunks of equal length, fast to
-decode and each with its own checksum; Parquet is for exchange with other programs.
+A symmetric matrix in compressed sparse rows: every pair is in the rows of both of its objects, so that a
+block of rows is self-contained. In a store the four arrays are cut into chunks of equal length that decode
+fast; Parquet is for exchange with other programs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import PAIRS
 from bigcons.storage.places import StorePath, place_of
-from bigcons.stores.facts import facts_table
-from bigcons.stores.pair_columns import checksum
-from bigcons.stores.pair_store import KIND, RESTORE, open_pairs, write_pairs
-from bigcons.stores.symmetric import (
+from bigcons.stores.display import facts_table
+from bigcons.stores.pair_rows import (
     Edges,
     Rows,
     ascending_pairs,
@@ -30,23 +28,32 @@ from bigcons.stores.symmetric import (
     row_of_entries,
     symmetric_rows,
 )
+from bigcons.stores.pair_store import (
+    KIND,
+    RESTORE,
+    checksum,
+    open_pairs,
+    read_parquet,
+    write_pairs,
+    write_parquet,
+)
 
 CHUNK_ENTRIES = 1 << 20
 ENTRIES_PER_BLOCK = 1 << 22
 
 
 class PairTable:
-    """Pairs of objects and how many partitions put them together (``n_agree``) of how many see both.
+    """Pairs of objects, with the number of partitions that put them in one cluster and that label both.
 
-    As compressed sparse rows: row ``r`` has the neighbors ``indices[indptr[r]:indptr[r + 1]]`` in
-    ascending order, with the counts at the same places; every pair is in the rows of both of its
+    Stored as compressed sparse rows: row ``r`` has the neighbors ``indices[indptr[r]:indptr[r + 1]]`` in
+    ascending order, with their counts at the same positions; every pair is in the rows of both of its
     objects. ``indptr`` ``(n_objects + 1,)`` int64; ``indices`` ``(2 n_pairs,)`` int32; ``n_agree`` and
-    ``n_seen`` ``(2 n_pairs,)`` uint8 or, for counts above 254, uint16. Pairs that no partition sees
-    carry no information and are left out.
+    ``n_seen`` ``(2 n_pairs,)`` uint8 or, for counts above 254, uint16. Pairs that no partition labels at
+    both ends carry no information and are left out.
 
-    Of a stored table nothing is read before it is asked for: ``read`` takes a range of rows, the four
-    attributes take all. ``provenance`` says what the table was made from, and how. ``rows_per_block`` is set
-    if the pairs were sampled in tiles: those of a block of so many rows then lead to a few blocks only.
+    A stored table is read only on request: ``read`` reads a range of rows, the four attributes read all.
+    ``provenance`` says what the table was made from, and how. ``rows_per_block`` is set if the pairs were
+    sampled in tiles: the rows of one such block then have neighbors in a few blocks only.
     """
 
     def __init__(
@@ -79,10 +86,10 @@ class PairTable:
         n_objects: int,
         provenance: Mapping[str, Any] | None = None,
     ) -> PairTable:
-        """Make a table of pairs ``(i[p], j[p])``, each given once, in any order and either way round.
+        """Make a table of pairs ``(i[p], j[p])``, each given once, in any order and orientation.
 
         The four columns are ``(n_pairs,)`` integers with ``0 <= i, j < n_objects``, ``i != j`` and
-        ``0 <= n_agree <= n_seen``. Costs a sort of the pairs unless they come with i < j, ascending.
+        ``0 <= n_agree <= n_seen``. Sorts the pairs unless they come with i < j in ascending order.
         """
         low, high, order = ascending_pairs(i, j, n_objects)
         n_agree, n_seen = checked_counts(n_agree, n_seen, len(low))
@@ -95,8 +102,7 @@ class PairTable:
     def open(cls, path: StorePath) -> PairTable:
         """Open the table stored at ``path`` for reading.
 
-        Raises StoreNotFoundError if there is none, CorruptStoreError if its arrays are not the ones its
-        manifest describes.
+        Raises StoreNotFoundError if there is none, CorruptStoreError if its arrays do not match the manifest.
         """
         place = place_of(path)
         arrays, body = open_pairs(place)
@@ -128,10 +134,10 @@ class PairTable:
         provenance: Mapping[str, Any] | None = None,
         overwrite: bool = False,
     ) -> PairTable:
-        """Store a table that comes as consecutive blocks of rows, all or nothing, and return it opened.
+        """Store consecutive blocks of rows as a table, all or nothing, and return it opened.
 
-        Each part is as ``read`` returns it. No more than a part and a chunk are held. The parts together must
-        hold ``n_objects`` rows, and every pair at both of its ends.
+        Each part is like a result of ``read``. No more than a part and a chunk are in memory. Together the
+        parts must have ``n_objects`` rows and hold every pair at both of its objects.
         """
         facts = {
             "n_objects": n_objects,
@@ -143,7 +149,7 @@ class PairTable:
 
     @cached_property
     def indptr(self) -> np.ndarray:
-        """Where each row begins in the other arrays, ``(n_objects + 1,)`` int64."""
+        """Start of each row in the other arrays, ``(n_objects + 1,)`` int64."""
         return self._whole("indptr")
 
     @cached_property
@@ -164,7 +170,7 @@ class PairTable:
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Cut the objects into blocks of ``rows`` rows.
 
-        By default ``rows_per_block``, and where that is not set with about 4 million entries each.
+        By default ``rows_per_block`` or, if that is not set, blocks of about 4 million entries.
         """
         mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
         rows = rows or self.rows_per_block or max(1, int(ENTRIES_PER_BLOCK / max(mean_entries, 1)))
@@ -177,12 +183,12 @@ class PairTable:
     def read(self, start: int, stop: int) -> Rows:
         """Return the rows of the objects ``start`` to ``stop``, with ``indptr`` counted from 0.
 
-        Raises CorruptStoreError, from a stored table, if the rows cannot be what was written.
+        Raises CorruptStoreError if rows of a stored table cannot be what was written.
         """
         if not 0 <= start <= stop <= self.n_objects:
             raise InvalidInputError(
-                f"rows {start} to {stop} do not lie in a table of n_objects={self.n_objects}; "
-                f"ask for 0 <= start <= stop <= {self.n_objects}."
+                f"rows {start} to {stop} are not within a table of n_objects={self.n_objects}; "
+                f"use 0 <= start <= stop <= {self.n_objects}."
             )
         indptr = self._part("indptr", start, stop + 1)
         entries = (int(indptr[0]), int(indptr[-1]))
@@ -199,24 +205,20 @@ class PairTable:
 
         Pages carry checksums; ``n_objects`` and the provenance are in the file's metadata.
         """
-        from bigcons.stores.pairs_parquet import write
-
         facts = {"n_objects": self.n_objects, "provenance": self.provenance}
-        write(path, self._edges_of_blocks(), facts, overwrite=overwrite)
+        write_parquet(path, self._edges_of_blocks(), facts, overwrite=overwrite)
 
     @classmethod
     def from_parquet(cls, path: StorePath, n_objects: int | None = None) -> PairTable:
         """Read a table from the integer columns ``i``, ``j``, ``n_agree``, ``n_seen`` of a Parquet file.
 
-        ``n_objects`` is needed if another program wrote the file, for the last objects may have no pair.
+        ``n_objects`` is needed if another program wrote the file, because the last objects may have no pairs.
         """
-        from bigcons.stores.pairs_parquet import read
-
-        columns, facts = read(path, n_objects)
+        columns, facts = read_parquet(path, n_objects)
         return cls.from_arrays(*columns, **facts)
 
     def info(self) -> dict[str, Any]:
-        """Return what is known of the table without reading its arrays; fit for JSON."""
+        """Return what is known without reading the arrays, as JSON values."""
         if self.path is None:
             n_bytes = sum(column.nbytes for column in self._columns)
         else:
@@ -234,12 +236,12 @@ class PairTable:
         }
 
     def verify(self) -> dict[str, Any]:
-        """Read every entry, compare with the checksums and with what a table of pairs is, and report.
+        """Read every entry and check it against the checksums and the rules of a symmetric table.
 
         Returns ``{"kind", "path", "n_objects", "n_pairs", "n_blocks"}``; raises CorruptStoreError if a
-        chunk is not as written, a row does not ascend, or a pair is not the same at both of its ends.
+        chunk differs from what was written, a row does not ascend, or a pair differs between its two rows.
         """
-        table = self if self.path is None else type(self).open(self.path)  # nothing from memory
+        table = self if self.path is None else type(self).open(self.path)  # not the cached arrays
         table._verify_checksums()
         blocks = table.blocks()
         balance = 0
@@ -267,7 +269,7 @@ class PairTable:
                     raise self._corrupt(name, f"differs from its checksum in chunk {chunk.index}")
 
     def _check(self, name: str, part: np.ndarray) -> np.ndarray:
-        """Refuse what no table can hold: places out of range, and the fill value of a lost chunk."""
+        """Refuse values that no table holds: positions out of range, and the fill value of a lost chunk."""
         if not len(part):
             return part
         if name == "indptr":
@@ -310,7 +312,7 @@ class PairTable:
         return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {RESTORE}")
 
     def __getstate__(self) -> Any:
-        """Send a stored table to another process as its path."""
+        """Pickle a stored table as its path."""
         return self.path or vars(self)
 
     def __setstate__(self, state: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from bigcons import PairTable
 from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
 from bigcons.storage import commit
-from bigcons.stores.pair_columns import ColumnWriter
+from bigcons.stores.pair_store import ColumnWriter
 
 N_OBJECTS = 40
 COLUMNS = ("indptr", "indices", "n_agree", "n_seen")

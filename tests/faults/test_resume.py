@@ -210,7 +210,7 @@ MOMENTS = {
     "pass 1": ("bigcons.storage.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),
     "second commit": ("bigcons.storage.checkpoint.Snapshots.save", 2, 0),
     "pass 2": ("bigcons.storage.checkpoint.FileBlocks.write", 2 * N_BLOCKS + 3, 1),
-    "results": ("bigcons.stores.consensus_writer.ConsensusRows.write", 2, "all"),
+    "results": ("bigcons.stores.consensus.ConsensusRows.write", 2, "all"),
 }
 
 

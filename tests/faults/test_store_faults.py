@@ -19,7 +19,7 @@ from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 from bigcons.storage import commit
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import disk_errors
-from bigcons.stores import label_store, label_writer
+from bigcons.stores import ensemble_store
 from tests.support.stores import names_in
 
 LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))
@@ -256,8 +256,8 @@ def test_open__while_another_appends(store, monkeypatch):
             Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
         return open_array(path, *shared)
 
-    open_array = label_store.open_array
-    monkeypatch.setattr(label_store, "open_array", append_then_open)
+    open_array = ensemble_store.open_array
+    monkeypatch.setattr(ensemble_store, "open_array", append_then_open)
     assert Ensemble.open(store).n_partitions == 31
 
 
@@ -275,7 +275,7 @@ def test_append__is_refused_while_another_writes(store):
 def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, code):
     ensemble = Ensemble.open(store, "a")
     before = ensemble.read(0, 4000)
-    checksums = label_writer.tile_checksums
+    checksums = ensemble_store.tile_checksums
     calls = iter(range(100))
 
     def full_at_the_third_chunk(*arguments):
@@ -283,7 +283,7 @@ def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, 
             raise OSError(code, os.strerror(code))
         return checksums(*arguments)
 
-    monkeypatch.setattr(label_writer, "tile_checksums", full_at_the_third_chunk)
+    monkeypatch.setattr(ensemble_store, "tile_checksums", full_at_the_third_chunk)
     write = {
         "append_objects": lambda: ensemble.append_objects(Ensemble.from_labels(LABELS)),
         "append_partitions": lambda: ensemble.append_partitions(Ensemble.from_labels(LABELS)),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
+from bigcons.storage import commit
 from bigcons.stores.consensus import Consensus
 
 N_OBJECTS, N_CLUSTERS, CHUNK_ROWS = 25, 3, 8
@@ -199,7 +200,7 @@ def test_open__says_what_is_missing(tmp_path):
 
 
 def test_read__refuses_rows_outside(stored):
-    with pytest.raises(InvalidInputError, match="do not lie in"):
+    with pytest.raises(InvalidInputError, match="are not within"):
         stored.read_labels(0, N_OBJECTS + 1)
 
 
@@ -235,7 +236,7 @@ def test_verify__refuses_memberships_off_the_simplex(tmp_path):
     labels, memberships = a_solution()
     memberships[3] *= 2
     stored = Consensus.write(tmp_path / "c.zarr", labels, memberships)
-    with pytest.raises(CorruptStoreError, match="no memberships"):
+    with pytest.raises(CorruptStoreError, match="off the simplex"):
         stored.verify()
 
 
@@ -248,7 +249,7 @@ def test_open__refuses_broken_array_metadata(stored, damage):
 
 def test_open__notices_a_lost_array(stored):
     shutil.rmtree(Path(stored.path) / "labels")
-    with pytest.raises(CorruptStoreError, match="lost its array 'labels'"):
+    with pytest.raises(CorruptStoreError, match="labels is missing"):
         Consensus.open(stored.path)
 
 
@@ -286,3 +287,20 @@ def test_a_consensus_of_labels_only(tmp_path):
     assert stored.verify()["n_unlabeled"] == 1
     with pytest.raises(InvalidInputError, match="labels only"):
         _ = stored.memberships
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n_objects": 0}, {"n_objects": "9"}, {"n_clusters": None}, {"chunk_rows": 0}, {"checksums": []},
+     {"history": 3}, {"provenance": None}, {"parameters": [1]}],
+    ids=str,
+)  # fmt: skip
+def test_open__refuses_an_inconsistent_manifest(stored, change):
+    body = commit.load_manifest(stored.path, "consensus").body
+    commit.write_manifest(stored.path, "consensus", body | change)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Consensus.open(stored.path)
+    del body["results"]
+    commit.write_manifest(stored.path, "consensus", body)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Consensus.open(stored.path)

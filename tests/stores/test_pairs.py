@@ -138,7 +138,7 @@ def test_save__without_pairs(n_objects, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([(0, 0, 1, 1)], "pair 0 has i=0, j=0, but a pair is of two different objects"),
+        ([(0, 0, 1, 1)], "pair 0 has i=0, j=0, but a pair has two different objects"),
         (
             [(0, 1, 1, 1), (0, N_OBJECTS, 1, 1)],
             f"pair 1 has i=0, j={N_OBJECTS}, but objects are numbered 0 to",
@@ -147,7 +147,7 @@ def test_save__without_pairs(n_objects, tmp_path):
         ([(0, 1, 2, 1)], "n_agree=2, n_seen=1"),
         ([(0, 1, -1, 1)], "n_agree=-1"),
         ([(0, 1, 1, 70_000)], "n_seen=70000"),
-        ([(3, 7, 1, 1), (0, 1, 1, 1), (7, 3, 1, 1)], "i=3, j=7, but this pair was given before"),
+        ([(3, 7, 1, 1), (0, 1, 1, 1), (7, 3, 1, 1)], "i=3, j=7, but each pair may be given once"),
     ],
 )
 def test_from_arrays__refuses_in_one_line(rows, message):
@@ -161,7 +161,7 @@ def test_from_arrays__refuses_in_one_line(rows, message):
     [
         (([0], [1], [1], [1, 1]), "differ in length"),
         (([0], [1], [0.5], [1]), "n_agree .* integers"),
-        (([0], [1], [[1]], [1]), "n_agree .* one dimension"),
+        (([0], [1], [[1]], [1]), "n_agree has shape"),
         ((["a"], [1], [1], [1]), "i has .* integers"),
     ],
 )
@@ -172,7 +172,7 @@ def test_from_arrays__refuses_columns(columns, message):
 
 @pytest.mark.parametrize("ends", [(-1, 2), (3, 2), (0, N_OBJECTS + 1)])
 def test_read__refuses_rows_outside(ends):
-    with pytest.raises(InvalidInputError, match="do not lie in a table of n_objects=12"):
+    with pytest.raises(InvalidInputError, match="are not within a table of n_objects=12"):
         a_table().read(*ends)
 
 

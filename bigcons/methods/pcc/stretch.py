@@ -11,8 +11,8 @@ from bigcons.divergences import Divergence
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
 from bigcons.methods.pcc.searches import general_search
+from bigcons.stores.pair_rows import Rows
 from bigcons.stores.pairs import PairTable
-from bigcons.stores.symmetric import Rows
 
 # The gradients are built anew, which bounds the drift of their updates, and the objective is recorded this
 # often while n_objects * n_clusters steps are taken.

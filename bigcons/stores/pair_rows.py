@@ -1,7 +1,4 @@
-"""From columns of pairs, in any order, to compressed sparse rows that hold every pair at both ends.
-
-And whether rows that were read are such.
-"""
+"""Pairs as columns and as symmetric compressed sparse rows, the checks of both, and the way between them."""
 
 from __future__ import annotations
 
@@ -35,10 +32,10 @@ class Rows(NamedTuple):
 
 
 def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the pairs as ``(i, j, order)`` int32 with ``i < j``, ascending; refuse what is no set of pairs.
+    """Return the pairs as ``(i, j, order)`` int32, ``i < j``, ascending; refuse anything but a set of pairs.
 
-    ``order`` sorts columns given along with the pairs; it is None if they were in order. Columns that are as
-    they should be come back themselves, not copied.
+    ``order`` sorts columns that belong to the pairs; it is None if they were in order. Columns that need no
+    change are returned, not copied.
     """
     if not 0 <= n_objects <= MAX_OBJECTS:
         raise InvalidInputError(f"n_objects={n_objects} is out of range; use 0 to {MAX_OBJECTS:,}.")
@@ -46,7 +43,7 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
     _refuse_unequal_lengths(i=i, j=j)
     outside = (i < 0) | (j < 0) | (i >= n_objects) | (j >= n_objects)
     _refuse(outside, f"objects are numbered 0 to {n_objects - 1}", i=i, j=j)
-    _refuse(i == j, "a pair is of two different objects", i=i, j=j)
+    _refuse(i == j, "a pair has two different objects", i=i, j=j)
     low, high = (i, j) if (i < j).all() else (np.minimum(i, j), np.maximum(i, j))
     low, high = low.astype(np.int32, copy=False), high.astype(np.int32, copy=False)
     number = low * np.int64(n_objects)
@@ -56,12 +53,12 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
         order = np.argsort(number)
         number, low, high = number[order], low[order], high[order]
     repeated = np.concatenate([[False], number[1:] == number[:-1]])
-    _refuse(repeated, "this pair was given before", i=low, j=high)
+    _refuse(repeated, "each pair may be given once", i=low, j=high)
     return low, high, order
 
 
 def checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts as arrays of integers; refuse those that cannot be of ``n_pairs`` pairs."""
+    """Return the counts as arrays of integers; refuse impossible counts of ``n_pairs`` pairs."""
     n_agree, n_seen = _integers("n_agree", n_agree), _integers("n_seen", n_seen)
     _refuse_unequal_lengths(i=range(n_pairs), n_agree=n_agree, n_seen=n_seen)
     bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
@@ -75,7 +72,7 @@ def _integers(name: str, column: Any) -> np.ndarray:
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInputError(
-            f"{name} has shape {array.shape} and type {array.dtype}; pass one dimension of integers."
+            f"{name} has shape {array.shape} and type {array.dtype}; pass integers of shape (n_pairs,)."
         )
     return array
 
@@ -91,7 +88,7 @@ def _refuse(bad: np.ndarray, rule: str, **columns: np.ndarray) -> None:
     if bad.any():
         p = int(np.argmax(bad))
         got = ", ".join(f"{name}={column[p]}" for name, column in columns.items())
-        raise InvalidInputError(f"pair {p} has {got}, but {rule}; correct it or leave it out.")
+        raise InvalidInputError(f"pair {p} has {got}, but {rule}; correct or remove it.")
 
 
 def _without_unseen(edges: Edges) -> Edges:
@@ -100,10 +97,10 @@ def _without_unseen(edges: Edges) -> Edges:
 
 
 def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
-    """Return ascending ``edges`` with every pair at both ends, ascending in each row.
+    """Return ascending ``edges`` as rows that hold every pair at both ends, ascending in each row.
 
-    Pairs that were never seen are left out. The two counts travel through scipy's counting sort and
-    merge as one number, which is never 0. Takes 42 bytes a pair and 40 an object on the way.
+    Pairs with ``n_seen = 0`` are left out. Both counts go through SciPy's transpose and addition packed into
+    one number, which is never 0. Needs 42 bytes a pair and 40 an object of working memory.
     """
     from scipy.sparse import csr_array
 
@@ -112,7 +109,7 @@ def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
         empty = np.empty(0, dtype=np.uint8)
         return Rows(np.zeros(n_objects + 1, dtype=np.int64), np.empty(0, dtype=np.int32), empty, empty.copy())
     counts = _packed(edges.n_agree, edges.n_seen)
-    # scipy gives all that it makes the type of indptr: wide ones would double the memory
+    # SciPy gives all its index arrays the type of indptr: wide ones would double the memory
     narrow = 2 * len(edges.i) <= np.iinfo(np.int32).max
     indptr = np.zeros(n_objects + 1, dtype=np.int32 if narrow else np.int64)
     np.cumsum(np.bincount(edges.i, minlength=n_objects), out=indptr[1:])
@@ -130,9 +127,9 @@ def rows_of_entries(
     n_rows: int,
     n_objects: int,
 ) -> Rows:
-    """Return entries ``(row, column)`` that come in any order, each once, as rows that ascend.
+    """Return entries ``(row, column)``, in any order and each once, as ascending rows.
 
-    Entries that were never seen are left out; counts keep their type. Takes 20 bytes an entry on the way.
+    Entries with ``n_seen = 0`` are left out; counts keep their type. Needs 20 working bytes an entry.
     """
     from scipy.sparse import coo_array
 
@@ -152,7 +149,7 @@ def _packed(n_agree: np.ndarray, n_seen: np.ndarray) -> np.ndarray:
 
 
 def _unpacked(rows: Any, dtype: np.dtype) -> Rows:
-    """Return the matrix ``rows`` of packed counts, which is used up, as rows with counts of ``dtype``."""
+    """Return the matrix ``rows`` of packed counts, which is overwritten, as rows with counts of ``dtype``."""
     n_agree = rows.data.astype(np.uint16).astype(dtype, copy=False)
     rows.data >>= np.uint32(16)
     n_seen = rows.data.astype(dtype)
@@ -160,34 +157,34 @@ def _unpacked(rows: Any, dtype: np.dtype) -> Rows:
 
 
 def counts_dtype(largest: int) -> np.dtype:
-    """Return the smallest unsigned type that holds counts up to ``largest`` with a value to spare."""
+    """Return the smallest unsigned type for counts up to ``largest`` and the fill value of lost chunks."""
     if largest > MAX_SEEN:
         raise InvalidInputError(
-            f"pairs can be seen by {largest:,} partitions, more than {MAX_SEEN:,}; use fewer partitions."
+            f"pairs may be labeled by {largest:,} partitions, more than {MAX_SEEN:,}; use fewer partitions."
         )
     return np.dtype(np.uint8 if largest < np.iinfo(np.uint8).max else np.uint16)
 
 
 def row_of_entries(start: int, rows: Rows) -> np.ndarray:
-    """Return the object (entries,) int64 in whose row each entry is, of rows from that of ``start`` on."""
+    """Return the row of each entry, ``(entries,)`` int64, for rows that begin with that of ``start``."""
     return start + np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
 
 
 def fault_of(i: np.ndarray, rows: Rows) -> tuple[str, str] | None:
-    """Return the name of an array that no table has, and what is wrong; ``i`` as of `row_of_entries`."""
+    """Return the name of an invalid array and what is wrong with it, or None; ``i`` from `row_of_entries`."""
     if (rows.n_agree > rows.n_seen).any():
-        return "n_agree", "is more than n_seen for some pair"
+        return "n_agree", "exceeds n_seen for some pair"
     same_row = i[1:] == i[:-1]
     if (i == rows.indices).any() or (np.diff(rows.indices)[same_row] <= 0).any():
-        return "indices", "has a row that does not ascend or holds its own object"
+        return "indices", "has a row that does not ascend or contains its own object"
     return None
 
 
 def imbalance(i: np.ndarray, rows: Rows, n_objects: int) -> int:
-    """Return the fingerprints of the entries above the diagonal minus those below.
+    """Return the sum of hashes of the entries above the diagonal minus that of the entries below.
 
-    Over all rows that is 0 modulo 2^64 if every pair lies at both ends, with the same counts, and else
-    almost never. ``i`` as `row_of_entries`.
+    Summed over all rows it is 0 modulo 2^64 if every pair is at both ends with the same counts, and almost
+    never otherwise. ``i`` from `row_of_entries`.
     """
     number = np.minimum(i, rows.indices) * np.int64(n_objects) + np.maximum(i, rows.indices)
     counts = rows.n_agree.astype(np.uint64) << np.uint64(16) | rows.n_seen.astype(np.uint64)
@@ -197,7 +194,7 @@ def imbalance(i: np.ndarray, rows: Rows, n_objects: int) -> int:
 
 
 def _scramble(x: np.ndarray) -> np.ndarray:
-    """Mix 64-bit numbers so that sums of them are as good as random (the finalizer of splitmix64)."""
+    """Hash 64-bit numbers (the finalizer of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Columns as a file for other programs, written block by block."""
+"""Export to other programs: columns as a .parquet, .csv or .npy file, written block by block."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Columns(NamedTuple):
-    """What is written: columns of equal length, and their values block by block."""
+    """The columns to write, and their values block by block."""
 
     n_rows: int
     dtypes: dict[str, np.dtype]
-    """By name."""
+    """Type of each column, by name."""
     blocks: Iterable[Sequence[np.ndarray]]
-    """Of every block its columns ``(rows,)``; gone through once."""
+    """The columns ``(rows,)`` of each block; iterated once."""
 
     def read(self) -> Iterator[Sequence[np.ndarray]]:
-        """Yield the columns of each block, and report progress."""
+        """Yield the columns of each block and report progress."""
         with progress("export", self.n_rows) as listener:
             for block in self.blocks:
                 yield block
@@ -34,10 +34,10 @@ class Columns(NamedTuple):
 
 
 def export_columns(columns: Columns, path: StorePath, *, overwrite: bool) -> None:
-    """Write columns to a .parquet, .csv or .npy: see `Consensus.export`."""
+    """Write columns to a .parquet, .csv or .npy file; see `Consensus.export`."""
     suffix = local_path(path).suffix
     if suffix.lower() not in _WRITERS:
-        raise InvalidInputError(f"{path} has suffix {suffix!r}; give one of {', '.join(_WRITERS)}.")
+        raise InvalidInputError(f"{path} has suffix {suffix!r}; use one of {', '.join(_WRITERS)}.")
     with new_file(path, overwrite=overwrite) as file:
         _WRITERS[suffix.lower()](file, columns)
 
@@ -55,14 +55,14 @@ def _write_parquet(file: IO[bytes], columns: Columns) -> None:
 def _write_csv(file: IO[bytes], columns: Columns) -> None:
     from pyarrow import csv
 
-    file.write(f"{','.join(columns.dtypes)}\n".encode())  # pyarrow's own line of names has quotes
+    file.write(f"{','.join(columns.dtypes)}\n".encode())  # pyarrow would quote the names
     rows_only = csv.WriteOptions(include_header=False)
     with csv.CSVWriter(file, _schema(columns), write_options=rows_only) as writer:
         _write_batches(writer, columns)
 
 
 def _write_npy(file: IO[bytes], columns: Columns) -> None:
-    """Write a number per row, or of several columns a record whose fields have their names."""
+    """Write one number per row, or with several columns a record whose fields have their names."""
     record = np.dtype(list(columns.dtypes.items()))
     header = {
         "descr": np.lib.format.dtype_to_descr(record if len(columns.dtypes) > 1 else record[0]),
@@ -96,4 +96,4 @@ _WRITERS: dict[str, Callable[[IO[bytes], Columns], None]] = {
     ".csv": _write_csv,
     ".npy": _write_npy,
 }
-"""By suffix of the file."""
+"""By file suffix."""

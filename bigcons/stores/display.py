@@ -1,4 +1,4 @@
-"""How a store shows itself in a notebook."""
+"""How ensembles, pairs, consensuses and estimators show themselves in a notebook."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
-    """Return names and values as an HTML table, numbers to six digits; values that are None are left out."""
+    """Return names and values as an HTML table, floats to six digits; None values are left out."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
         f"<td style='text-align:left'>{html.escape(_text(value))}</td></tr>"

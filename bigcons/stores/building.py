@@ -1,0 +1,263 @@
+"""Building ensembles from tables of labels: new ones, and further objects or partitions of those that exist.
+
+Every table is read twice, once to find the values and once to encode them, and so is never held as a whole
+unless the ensemble is in memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.memory import row_blocks
+from bigcons.storage.places import StorePath
+from bigcons.stores.ensemble_store import (
+    MAX_CHUNK_COLUMNS,
+    Appending,
+    Categories,
+    Header,
+    LabelWriter,
+    write_store,
+)
+from bigcons.tables.importing import (
+    Learned,
+    check_distinct,
+    chunk_rows_within,
+    default_chunk_rows,
+    encode,
+    label_dtype,
+    learn,
+    partition_names,
+    rechunk,
+    rows_per_read,
+)
+from bigcons.tables.relabel import Encoding
+from bigcons.tables.sources import LabelSource, ReorderedSource
+from bigcons.validation import check_int
+
+# New ensembles
+
+
+def read_labels(
+    source: LabelSource,
+    provenance: dict[str, Any],
+    *,
+    names: Sequence[str] | None = None,
+    known: Sequence[np.ndarray] | None = None,
+) -> tuple[np.ndarray, Header, Categories]:
+    """Read a table into memory as labels, header and categories; new values follow the ``known`` ones."""
+    learned = learn(source, partition_names(source, names), known=known)
+    dtype = label_dtype([len(encoding.values) for encoding in learned.encodings])
+    labels = np.empty((learned.n_objects, source.n_partitions), dtype)
+    start = 0
+    for block in encode(source, learned.encodings, dtype):
+        labels[start : start + len(block)] = block
+        start += len(block)
+    return labels, _header(learned, provenance), [e.categories for e in learned.encodings]
+
+
+def store_labels(
+    source: LabelSource,
+    out: StorePath,
+    names: Sequence[str] | None,
+    provenance: dict[str, Any],
+    overwrite: bool,
+    budget: int,
+    chunk_rows: int | None,
+) -> None:
+    """Store a table as a new ensemble at ``out`` within a ``budget`` of bytes; see `import_labels`."""
+    rows = rows_per_read(source, budget)
+    learned = learn(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
+    dtype = label_dtype([len(encoding.values) for encoding in learned.encodings])
+    if chunk_rows is None:
+        chunk_rows = chunk_rows_within(learned.n_objects, dtype.itemsize * source.n_partitions, budget)
+    header = _header(learned, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    categories = [encoding.categories for encoding in learned.encodings]
+    write_store(out, encode(source, learned.encodings, dtype, rows), header, categories, dtype, overwrite)
+
+
+def _header(learned: Learned, provenance: dict[str, Any]) -> Header:
+    return Header(
+        learned.n_objects,
+        [encoding.name for encoding in learned.encodings],
+        np.array([len(encoding.values) for encoding in learned.encodings], np.int64),
+        np.array([encoding.n_labeled for encoding in learned.encodings], np.int64),
+        default_chunk_rows(learned.n_objects),
+        provenance,
+    )
+
+
+# Appends: what the ensemble becomes
+
+
+class Extended(NamedTuple):
+    """An ensemble after an append, without its labels, and the encodings of the new ones."""
+
+    header: Header
+    categories: Categories
+    dtype: np.dtype
+    encodings: list[Encoding]
+
+
+def _with_objects(header: Header, categories: Categories, source: LabelSource) -> Extended:
+    """Find the values of further objects; new values follow the known ones."""
+    if source.n_partitions != len(header.names):
+        raise InvalidInputError(
+            f"labels has {source.n_partitions} partitions but the ensemble has {len(header.names)}; "
+            "give one column for each."
+        )
+    known = [
+        np.arange(k) if values is None else values
+        for k, values in zip(header.n_clusters, categories, strict=True)
+    ]
+    learned = learn(source, header.names, known=known)
+    encodings = learned.encodings
+    extended = header._replace(
+        n_objects=header.n_objects + learned.n_objects,
+        n_clusters=np.array([len(encoding.values) for encoding in encodings]),
+        n_labeled=header.n_labeled + [encoding.n_labeled for encoding in encodings],
+        provenance=_appended(header, objects=learned.n_objects),
+    )
+    return Extended(extended, [e.categories for e in encodings], label_dtype(extended.n_clusters), encodings)
+
+
+def _with_partitions(
+    header: Header, categories: Categories, source: LabelSource, names: Sequence[str] | None
+) -> Extended:
+    """Find the values of further partitions of the same objects."""
+    if names is None and source.names is not None and _generic(source.names):
+        names = [f"p{len(header.names) + u}" for u in range(source.n_partitions)]
+    names = partition_names(source, names, first=len(header.names))
+    check_distinct([*header.names, *names])
+    learned = learn(source, names)
+    if learned.n_objects != header.n_objects:
+        raise InvalidInputError(
+            f"labels has {learned.n_objects} objects but the ensemble has {header.n_objects}; "
+            "give one row for each, -1 where the label is missing."
+        )
+    encodings = learned.encodings
+    extended = header._replace(
+        names=[*header.names, *names],
+        n_clusters=np.append(header.n_clusters, [len(encoding.values) for encoding in encodings]),
+        n_labeled=np.append(header.n_labeled, [encoding.n_labeled for encoding in encodings]),
+        provenance=_appended(header, partitions=source.n_partitions),
+    )
+    categories = [*categories, *(encoding.categories for encoding in encodings)]
+    return Extended(extended, categories, label_dtype(extended.n_clusters), encodings)
+
+
+def _in_order_of(header: Header, source: LabelSource) -> LabelSource:
+    """Return ``source`` with its columns in the order of the partitions, if it names them.
+
+    Raises InvalidInputError if both have names of their own and these differ.
+    """
+    if source.names is None or source.names == header.names:
+        return source
+    if sorted(source.names) == sorted(header.names):
+        return ReorderedSource(source, header.names)
+    if _generic(source.names) or _generic(header.names):
+        return source
+    unknown = next((name for name in source.names if name not in header.names), source.names[-1])
+    raise InvalidInputError(
+        f"labels has a partition {unknown!r} that the ensemble does not have; "
+        "give columns with the same names, or an array in the order of the partitions."
+    )
+
+
+def _generic(names: Sequence[str]) -> bool:
+    """Return whether names only count: ``p0, p1, ...`` or ``0, 1, ...``."""
+    return all(re.fullmatch(r"p?\d+", name) for name in names)
+
+
+def _appended(header: Header, **what: int) -> dict[str, Any]:
+    return header.provenance | {"appended": [*header.provenance.get("appended", []), what]}
+
+
+# Appends: in memory
+
+
+def append_objects_in_memory(
+    labels: np.ndarray, header: Header, categories: Categories, source: LabelSource
+) -> tuple[np.ndarray, Header, Categories]:
+    """Return labels, header and categories with further objects."""
+    source = _in_order_of(header, source)
+    extended = _with_objects(header, categories, source)
+    new = encode(source, extended.encodings, extended.dtype)
+    header = extended.header._replace(chunk_rows=default_chunk_rows(extended.header.n_objects))
+    return np.concatenate([labels.astype(extended.dtype, copy=False), *new]), header, extended.categories
+
+
+def append_partitions_in_memory(
+    labels: np.ndarray,
+    header: Header,
+    categories: Categories,
+    source: LabelSource,
+    names: Sequence[str] | None,
+) -> tuple[np.ndarray, Header, Categories]:
+    """Return labels, header and categories with further partitions."""
+    extended = _with_partitions(header, categories, source, names)
+    new = np.concatenate([*encode(source, extended.encodings, extended.dtype)])
+    labels = np.hstack([labels.astype(extended.dtype, copy=False), new])
+    return labels, extended.header, extended.categories
+
+
+# Appends: in a store
+
+
+def append_objects_to_store(append: Appending, source: LabelSource) -> None:
+    """Append objects to a store; full chunks stay the same unless the type grows."""
+    stored = append.stored
+    header, rows = stored.header, stored.header.chunk_rows
+    source = _in_order_of(header, source)
+    extended = _with_objects(header, stored.categories(), source)
+    kept_rows = header.n_objects // rows if extended.dtype == stored.dtype else 0
+    writer = LabelWriter(
+        append.folder,
+        stored.generation + 1,
+        (extended.header.n_objects, len(header.names)),
+        extended.dtype,
+        (rows, stored.chunk_columns),
+        kept=stored,
+        kept_rows=kept_rows,
+    )
+    first = kept_rows * rows
+    old = (
+        stored.read(first + block.start, first + block.stop).astype(extended.dtype)
+        for block in row_blocks(header.n_objects - first, rows)
+    )
+    new = encode(source, extended.encodings, extended.dtype)
+    for block in rechunk(chain(old, new), rows):
+        writer.write(block)
+    append.check_lock()
+    writer.commit(stored.path, extended.header, extended.categories)
+
+
+def append_partitions_to_store(append: Appending, source: LabelSource, names: Sequence[str] | None) -> None:
+    """Append partitions to a store; full columns of chunks stay the same unless the type grows."""
+    stored = append.stored
+    header = stored.header
+    extended = _with_partitions(header, stored.categories(), source, names)
+    n_partitions = len(extended.header.names)
+    full = len(header.names) // MAX_CHUNK_COLUMNS if stored.chunk_columns == MAX_CHUNK_COLUMNS else 0
+    kept_columns = full if extended.dtype == stored.dtype else 0
+    writer = LabelWriter(
+        append.folder,
+        stored.generation + 1,
+        (header.n_objects, n_partitions),
+        extended.dtype,
+        (header.chunk_rows, min(n_partitions, MAX_CHUNK_COLUMNS)),
+        kept=stored,
+        kept_columns=kept_columns,
+    )
+    start = 0
+    for new in rechunk(encode(source, extended.encodings, extended.dtype), header.chunk_rows):
+        old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
+        writer.write(np.hstack([old.astype(extended.dtype, copy=False), new]))
+        start += len(new)
+    append.check_lock()
+    writer.commit(stored.path, extended.header, extended.categories)

@@ -1,0 +1,445 @@
+"""The label matrix on disk: generations of one Zarr array, of which the manifest names the valid one.
+
+A store that grows gets a new generation beside the old one. Chunks that stay the same are shared by both, as
+hard links on a disk and by reference in a bucket, so that an append costs what the new labels cost. The
+commit of the manifest makes the new generation valid, and the old one is removed after that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
+from bigcons.progress import progress
+from bigcons.schema import ENSEMBLE, MISSING
+from bigcons.storage.arrays import (
+    MAX_CHUNK_BYTES,
+    METADATA,
+    SharedChunks,
+    create_array,
+    create_group,
+    damaged,
+    metadata_checksum,
+    open_array,
+)
+from bigcons.storage.commit import (
+    MANIFEST,
+    discarded_on_failure,
+    load_manifest,
+    new_folder,
+    new_store,
+    sweep_folders,
+    write_manifest,
+)
+from bigcons.storage.locks import writer_lock
+from bigcons.storage.places import DiskPlace, Place, StorePath, disk_errors
+from bigcons.tables.importing import rechunk
+
+KIND = "ensemble"
+MAX_CHUNK_COLUMNS = 128
+_RESTORE = "restore the store from a copy."
+_FOLD_ROWS = 256
+
+Categories = list[np.ndarray | None]
+"""Original value of each label, per partition; None where the values are the labels."""
+
+
+class Header(NamedTuple):
+    """What is known of an ensemble without reading its labels."""
+
+    n_objects: int
+    names: list[str]
+    n_clusters: np.ndarray
+    """``(n_partitions,)`` int64"""
+    n_labeled: np.ndarray
+    """``(n_partitions,)`` int64: number of objects that each partition labels"""
+    chunk_rows: int
+    provenance: dict[str, Any]
+
+
+# Reading
+
+
+class StoredLabels:
+    """One generation of a store, open for reading; many threads may read at once."""
+
+    def __init__(self, path: Place) -> None:
+        self.path = path
+        self._stamp = _stamp(path)
+        self.data, body, folders = load_manifest(path, KIND)
+        try:
+            self.header = _read_header(body)
+            self.generation = _positive(body["generation"])
+            self.dtype = np.dtype(_one_of(body["dtype"], ENSEMBLE["labels"].dtypes))
+            self.chunk_columns = _positive(body["chunk_columns"])
+            self.checksums = np.array(body["checksums"], np.int64)
+            self.n_bytes = int(body["n_bytes"])
+            self._categories_checksum = body["categories_checksum"]
+            self._check_sizes(body)
+            self.shared = SharedChunks.from_manifest(body.get("shared"), folders, self.checksums.shape)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise CorruptStoreError(f"{path} has an inconsistent manifest ({error}); {_RESTORE}") from None
+        self._array = self._open_array(body)
+
+    def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:
+        """Return rows ``start`` to ``stop``, from ``first_column`` on, checked.
+
+        Raises CorruptStoreError for a chunk that is damaged, lost or holds an impossible label, and
+        StoreError if the store was written to since it was opened.
+        """
+        shape = (stop - start, len(self.header.names) - first_column)
+        if 0 in shape:
+            return np.empty(shape, self.dtype)
+        try:
+            block = np.ascontiguousarray(self._array[start:stop, first_column:])
+        except (OSError, MemoryError, StoreError):
+            raise
+        except Exception as error:  # codecs raise errors of many types
+            raise self._broken(start, stop, str(error) or type(error).__name__) from None
+        self._check_unchanged()
+        if block.min() < MISSING:
+            raise self._broken(start, stop, "a chunk is lost")
+        if (_column_maxima(block) >= self.header.n_clusters[first_column:]).any():
+            raise self._broken(start, stop, "a label is not of its partition")
+        return block
+
+    def categories(self) -> Categories:
+        """Return the original label values of every partition, None where they are the labels."""
+        if self._categories_checksum is None:
+            return [None] * len(self.header.names)
+        path = self.data / categories_name(self.generation)
+        try:
+            data = path.read()
+            if zlib.crc32(data) != self._categories_checksum:
+                raise ValueError("its checksum is wrong")
+            values = [None if entry is None else _category_array(entry) for entry in json.loads(data)]
+            fits = len(values) == len(self.header.n_clusters) and all(
+                entry is None or entry.shape == (k,)
+                for entry, k in zip(values, self.header.n_clusters, strict=True)
+            )
+            _require(fits, "it does not fit the manifest")
+        except (ValueError, TypeError, FileNotFoundError, RecursionError) as error:
+            raise damaged(path, error) from None
+        return values
+
+    def verify(self) -> int:
+        """Read everything and compare it with the manifest; return the number of chunks."""
+        header = self.header
+        self.categories()
+        n_labeled = np.zeros(len(header.names), np.int64)
+        present = [np.zeros(k, bool) for k in header.n_clusters]
+        for row, start in enumerate(range(0, header.n_objects, header.chunk_rows)):
+            block = self.read(start, min(start + header.chunk_rows, header.n_objects))
+            if tile_checksums(block, self.chunk_columns) != self.checksums[row].tolist():
+                raise self._broken(start, start + len(block), "a chunk is not the one that was written")
+            n_labeled += np.count_nonzero(block != MISSING, axis=0)
+            for u, found in enumerate(present):
+                found[block[:, u][block[:, u] >= 0]] = True
+        if not np.array_equal(n_labeled, header.n_labeled) or not all(found.all() for found in present):
+            raise CorruptStoreError(f"{self.path}: the labels differ from the manifest's counts; {_RESTORE}")
+        for link in self.path.links():
+            raise CorruptStoreError(f"{link} is a link that may leave the store; replace it with the data.")
+        return int(self.checksums.size)
+
+    def _check_sizes(self, body: dict[str, Any]) -> None:
+        n, m, chunk_rows = self.header.n_objects, len(self.header.names), self.header.chunk_rows
+        _require(body["n_partitions"] == m, "the number of names")
+        grid = (math.ceil(n / chunk_rows), math.ceil(m / self.chunk_columns))
+        _require(self.checksums.shape == grid, "the number of chunks")
+        chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
+        _require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
+        _require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
+
+    def _open_array(self, body: dict[str, Any]) -> Any:
+        path = self.data / labels_name(self.generation)
+        try:
+            array = open_array(path, self.shared.arrays(labels_name))
+        except StoreNotFoundError:
+            raise CorruptStoreError(f"{path} is missing; {_RESTORE}") from None
+        expected = (
+            (self.header.n_objects, len(self.header.names)),
+            (self.header.chunk_rows, self.chunk_columns),
+        )
+        if (array.shape, array.chunks) != expected or array.dtype != self.dtype:
+            raise CorruptStoreError(f"{path} has another shape or type than the manifest says; {_RESTORE}")
+        if metadata_checksum(path) != body["metadata_checksum"]:
+            raise CorruptStoreError(f"{path} has damaged metadata (its checksum is wrong); {_RESTORE}")
+        return array
+
+    def _check_unchanged(self) -> None:
+        """Refuse rows of a store that was written to since it was opened: they may be old or new."""
+        if _stamp(self.path) != self._stamp:
+            raise StoreError(f"{self.path} has changed since it was opened; open it again.")
+
+    def _broken(self, start: int, stop: int, reason: str) -> StoreError:
+        self._check_unchanged()
+        reason = reason.splitlines()[0][:120]
+        return CorruptStoreError(f"{self.path} is damaged in rows {start} to {stop} ({reason}); {_RESTORE}")
+
+
+def open_labels(path: Place) -> StoredLabels:
+    """Open the store at ``path`` as it is now, even while another process appends to it."""
+    while True:
+        stamp = _stamp(path)
+        try:
+            return StoredLabels(path)
+        except CorruptStoreError:
+            if _stamp(path) == stamp:
+                raise
+
+
+def labels_name(generation: int) -> str:
+    """Return the name of a generation's label array."""
+    return f"labels-{generation}"
+
+
+def categories_name(generation: int) -> str:
+    """Return the name of a generation's file of original label values."""
+    return f"categories-{generation}.json"
+
+
+def tile_checksums(block: np.ndarray, columns: int) -> list[int]:
+    """Return the CRC-32 of the labels of each chunk in a row of chunks."""
+    tiles = (block[:, first : first + columns] for first in range(0, block.shape[1], columns))
+    return [zlib.crc32(np.ascontiguousarray(tile).data) for tile in tiles]
+
+
+def _column_maxima(block: np.ndarray) -> np.ndarray:
+    """Return the maximum of each column; rows are folded first, because long rows reduce much faster."""
+    n_rows, n_columns = block.shape
+    if n_rows < 2 * _FOLD_ROWS:
+        return block.max(axis=0)
+    whole = n_rows - n_rows % _FOLD_ROWS
+    folded = block[:whole].reshape(-1, _FOLD_ROWS * n_columns).max(axis=0).reshape(_FOLD_ROWS, n_columns)
+    return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
+
+
+def _stamp(path: Place) -> Hashable:
+    """Return a value that changes with every commit, because each makes a new manifest file."""
+    return (path / MANIFEST).stamp()
+
+
+def _read_header(body: dict[str, Any]) -> Header:
+    n_objects = _positive(body["n_objects"])
+    names = [str(name) for name in body["names"]]
+    n_clusters, n_labeled = (np.array(body[key], np.int64) for key in ("n_clusters", "n_labeled"))
+    _require(len(names) > 0 and n_clusters.shape == n_labeled.shape == (len(names),), "the number of names")
+    _require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
+    _require(bool((n_labeled <= n_objects).all()), "the number of labels")
+    _require(isinstance(body["provenance"], dict), "the provenance")
+    return Header(n_objects, names, n_clusters, n_labeled, _positive(body["chunk_rows"]), body["provenance"])
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
+
+
+def _positive(value: Any) -> int:
+    is_positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    _require(is_positive, f"{value!r} is not a positive integer")
+    return int(value)
+
+
+def _one_of(value: Any, allowed: tuple[str, ...]) -> str:
+    _require(value in allowed, f"{value!r} is not one of {allowed}")
+    return str(value)
+
+
+def _category_array(entry: list[Any]) -> np.ndarray:
+    if all(isinstance(value, str) for value in entry):
+        return np.array(entry, dtype=object)
+    return np.array(entry, dtype=np.int64)
+
+
+# Writing
+
+
+class LabelWriter:
+    """Writes one generation in ``folder``, row chunk by row chunk, and commits it.
+
+    ``kept`` is the previous generation, of which the first ``kept_rows`` rows of chunks, or for appended
+    partitions the first ``kept_columns`` columns of chunks, stay the same.
+    """
+
+    def __init__(
+        self,
+        folder: Place,
+        generation: int,
+        shape: tuple[int, int],
+        dtype: np.dtype,
+        chunks: tuple[int, int],
+        *,
+        kept: StoredLabels | None = None,
+        kept_rows: int = 0,
+        kept_columns: int = 0,
+    ) -> None:
+        self.folder = folder
+        self.generation = generation
+        self.dtype = dtype
+        self.chunk_rows, self.chunk_columns = chunks
+        self._first_column = kept_columns * self.chunk_columns
+        self._path = folder / labels_name(generation)
+        self._array = create_array(self._path, ENSEMBLE["labels"], shape, chunks, dtype)
+        self._checksums: list[list[int]] = []
+        self._kept_checksums: list[list[int]] = []
+        self._next_row = 0
+        self._kept_bytes = 0
+        self._shared = SharedChunks.none(self._array.cdata_shape)
+        if kept is not None:
+            self._keep(kept, kept_rows, kept_columns)
+
+    def write(self, block: np.ndarray) -> None:
+        """Write the next ``chunk_rows`` rows (fewer at the end of the matrix)."""
+        stop = self._next_row + len(block)
+        if stop > self._array.shape[0]:
+            raise InvalidInputError(
+                f"labels has more objects than the {self._array.shape[0]} counted in the first pass; "
+                "pass labels that do not change."
+            )
+        self._array[self._next_row : stop, self._first_column :] = block
+        kept = self._kept_checksums[len(self._checksums)] if self._first_column else []
+        self._checksums.append(kept + tile_checksums(block, self.chunk_columns))
+        self._next_row = stop
+
+    def commit(self, place: Place, header: Header, categories: Categories) -> None:
+        """Make this the valid generation of the store at ``place``."""
+        if self._next_row != header.n_objects:
+            raise InvalidInputError(
+                f"labels has {self._next_row} objects but {header.n_objects} were counted in the first pass; "
+                "pass labels that do not change."
+            )
+        if not (self.folder / METADATA).is_file():
+            create_group(self.folder)
+        body = {
+            "n_objects": header.n_objects,
+            "n_partitions": len(header.names),
+            "names": header.names,
+            "n_clusters": header.n_clusters,
+            "n_labeled": header.n_labeled,
+            "provenance": header.provenance,
+            "generation": self.generation,
+            "dtype": self.dtype.name,
+            "chunk_rows": self.chunk_rows,
+            "chunk_columns": self.chunk_columns,
+            "metadata_checksum": metadata_checksum(self._path),
+            "categories_checksum": self._write_categories(categories),
+            "checksums": self._checksums,
+            "n_bytes": self._path.n_bytes() + self._kept_bytes,
+        }
+        if isinstance(self.folder, DiskPlace) or place is self.folder:
+            write_manifest(place, KIND, body)
+            return
+        body["shared"] = self._shared.as_entry()
+        folders = [folder.name for folder in self._shared.folders]
+        write_manifest(place, KIND, body, data=self.folder.name, shared=folders)
+
+    def _write_categories(self, categories: Categories) -> int | None:
+        if all(values is None for values in categories):
+            return None
+        entries = [None if values is None else values.tolist() for values in categories]
+        data = json.dumps(entries).encode()
+        (self.folder / categories_name(self.generation)).write(data)
+        return zlib.crc32(data)
+
+    def _keep(self, kept: StoredLabels, kept_rows: int, kept_columns: int) -> None:
+        n_rows, n_columns = kept.checksums.shape
+        n_rows, n_columns = (n_rows, kept_columns) if kept_columns else (kept_rows, n_columns)
+        if isinstance(kept.data, DiskPlace):
+            before = kept.data / labels_name(kept.generation)
+            for row, column in np.ndindex(n_rows, n_columns):
+                _link(before / f"c/{row}/{column}", self._path / f"c/{row}/{column}")
+        else:
+            grid = self._array.cdata_shape
+            self._shared = kept.shared.grown(kept.data, kept.generation, grid, n_rows, n_columns)
+            self._kept_bytes = kept.n_bytes if self._shared.folders else 0
+        if kept_columns:
+            self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
+        else:
+            self._checksums = kept.checksums[:kept_rows].tolist()
+            self._next_row = kept_rows * self.chunk_rows
+
+
+def _link(source: Place, target: Place) -> None:
+    """Share a chunk between generations, which never change it; copy it where there are no hard links."""
+    assert isinstance(source, DiskPlace)  # noqa: S101 - in a bucket there are no links
+    assert isinstance(target, DiskPlace)  # noqa: S101
+    target.path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source.path, target.path)
+    except FileNotFoundError:
+        raise CorruptStoreError(f"{source} is missing; {_RESTORE}") from None
+    except OSError:
+        shutil.copyfile(source.path, target.path)
+
+
+def write_store(
+    path: StorePath,
+    blocks: Iterable[np.ndarray],
+    header: Header,
+    categories: Categories,
+    dtype: np.dtype,
+    overwrite: bool,
+) -> None:
+    """Store consecutive blocks of labels as a new ensemble at ``path``."""
+    shape = (header.n_objects, len(header.names))
+    chunks = (header.chunk_rows, min(shape[1], MAX_CHUNK_COLUMNS))
+    with new_store(path, overwrite) as folder:
+        writer = LabelWriter(folder, 1, shape, dtype, chunks)
+        with progress("labels to the store", header.n_objects) as listener:
+            for block in rechunk(blocks, header.chunk_rows):
+                writer.write(block)
+                listener.advance(len(block))
+        writer.commit(folder, header, categories)
+
+
+class Appending(NamedTuple):
+    """A store that is locked for an append."""
+
+    stored: StoredLabels
+    folder: Place
+    """Where the next generation goes."""
+    check_lock: Callable[[], None]
+    """Raises StoreError if the lock was lost; call it right before the commit."""
+
+
+@contextmanager
+def appending(place: Place) -> Iterator[Appending]:
+    """Lock the store at ``place`` for an append; if the ``with`` block fails, what it wrote is removed."""
+    with writer_lock(place) as check_lock, disk_errors(place):
+        stored = open_labels(place)
+        _sweep(place)
+        if not isinstance(place, DiskPlace):
+            with discarded_on_failure(new_folder(place), place) as folder:
+                yield Appending(stored, folder, check_lock)
+            _sweep(place)
+        elif stored.data is place:
+            try:
+                yield Appending(stored, place, check_lock)
+            finally:
+                _sweep(place)
+        else:
+            raise InvalidInputError(
+                f"{place} was copied from a bucket; save() it on the disk to append to it."
+            )
+
+
+def _sweep(place: Place) -> None:
+    """Remove what the manifest does not name: older generations, and what a killed writer left."""
+    if not isinstance(place, DiskPlace):
+        sweep_folders(place)
+        return
+    generation = load_manifest(place, KIND).body["generation"]
+    keep = {labels_name(generation), categories_name(generation)}
+    for name in place.names():
+        if name.endswith(".partial") or (name.startswith(("labels-", "categories-")) and name not in keep):
+            (place / name).remove()
