@@ -18,6 +18,9 @@ _UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 
 _LEAST_WITHOUT_UNIT = 1000
 
+MOST_BYTES = 1 << 50
+"""The largest budget: far beyond any machine, so that a larger one is a slip."""
+
 
 class Block(NamedTuple):
     """A range of rows: the unit of reading, work, checkpoint and retry."""
@@ -41,9 +44,19 @@ def row_blocks(n_rows: int, rows_per_block: int) -> list[Block]:
 def parse_size(size: int | float | str) -> int:
     """Return a size in bytes from a number or a text such as ``"2GB"`` or ``"512 MiB"``.
 
-    Raises InvalidInputError for what is neither, and for a number below 1,000 without a unit: no budget is
-    so small, and a unit was forgotten.
+    Raises InvalidInputError for what is neither, for a number below 1,000 without a unit, which was then
+    forgotten, and for more than 2**50 bytes, which no machine has.
     """
+    n_bytes = _n_bytes(size)
+    if n_bytes > MOST_BYTES:
+        raise InvalidInputError(
+            f"memory={size!r} is {format_size(n_bytes)}, more than any machine has; give at most 1 PiB.",
+            parameter="memory",
+        )
+    return n_bytes
+
+
+def _n_bytes(size: int | float | str) -> int:
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size)
         if match and match[2]:

@@ -50,6 +50,14 @@ def test_parse_size__refuses_the_rest(size):
         parse_size(size)
 
 
+@pytest.mark.parametrize("size", [1 << 62, (1 << 50) + 1, 1e300, "2000TB"])
+def test_parse_size__refuses_what_no_machine_has(size):
+    with pytest.raises(InvalidInputError, match="give at most 1 PiB") as refusal:
+        parse_size(size)
+    assert refusal.value.parameter == "memory"
+    assert parse_size(1 << 50) == 1 << 50
+
+
 @pytest.mark.parametrize("size", [None, [1], float("inf")])
 def test_parse_size__refuses_other_types(size):
     with pytest.raises(InvalidInputError, match="is not a size"):

@@ -47,7 +47,11 @@ from bigcons.cli.output import emit, facts, reporting
 )
 @output_option("Where the consensus goes (.zarr).")
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
-@click.option("--resume", is_flag=True, default=None, help="Take up the solve that was interrupted.")
+@click.option(
+    "--resume/--no-resume",
+    default=None,
+    help="Continue the solve that was interrupted on its way to the output, the default; or begin it again.",
+)
 @click.option(
     "--scheduler",
     "client",
@@ -76,20 +80,21 @@ def command(
     Options that are not given have the method's own defaults; one that the method does not have is refused.
     """
     from bigcons.solving.workspace import is_kept
-    from bigcons.storage.commit import refuse_existing
+    from bigcons.storage.commit import is_store
     from bigcons.stores.consensus import fit_results
 
-    refuse_existing(out, overwrite)
     options["n_clusters"] = n_clusters
     given = {name: value for name, value in options.items() if value is not None}
     ensemble, model = _parse(method, words, {**given, "random_state": random_state})
-    began = time.perf_counter()
+    is_there, began = is_store(out) and not overwrite, time.perf_counter()
     try:
         model.fit(ensemble, out=out, overwrite=overwrite)
     except KeyboardInterrupt:
         if not is_kept(out):
             click.echo("Nothing is kept to resume from; run it again.", err=True)
         raise
+    if is_there:
+        click.echo(f"{out} holds the result of this solve already.", err=True)
     results = {"seconds": time.perf_counter() - began, **fit_results(model)}
     emit({"kind": "consensus", "path": out, **results}, facts({"consensus": out, **results}))
 

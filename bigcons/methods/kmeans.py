@@ -11,6 +11,7 @@ from bigcons.coassociation import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import SCORE
+from bigcons.memory import MOST_BYTES
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.embedding import best_kmeans
 from bigcons.seeding import SeedLike, generator
@@ -69,7 +70,7 @@ class LabelKMeans(PassClusterer):
         "integer": labels as numbers, which is what published figures suggest; it cannot take missing labels.
         "onehot": one column a base cluster, the same as `QMI`. "coassoc": the rows of the matrix of c/N,
         after Kuncheva and Vetrov (2006), in O(n^2) memory, by scikit-learn with its meaning of ``tol``;
-        ``n_finalists`` and ``resume`` have no use there and stay as they are.
+        ``n_finalists`` has no use there and stays 1, and an interrupted run begins again.
     n_init : int, default=10
         Starts of k-means++ for "integer" and "coassoc", from base partitions for "onehot", of which the best
         objective is kept. They run on 4,096 objects, or on all if these are no more or for "coassoc".
@@ -79,8 +80,9 @@ class LabelKMeans(PassClusterer):
         Maximum number of passes.
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
-    resume : bool, default=False
-        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    resume : bool, default=True
+        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
+        starts anew.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -124,7 +126,7 @@ class LabelKMeans(PassClusterer):
         n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -162,10 +164,9 @@ class LabelKMeans(PassClusterer):
         if self.encode != "coassoc":
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        if self.resume or self.n_finalists != 1:
+        if self.n_finalists != 1:
             raise InvalidInputError(
-                f"resume={self.resume}, n_finalists={self.n_finalists} with encode='coassoc', which is "
-                "solved in memory; use resume=False and n_finalists=1."
+                f"n_finalists={self.n_finalists} with encode='coassoc', which is solved in memory; use 1."
             )
         check_matrix_plan(
             "k-means on the co-association",
@@ -179,7 +180,7 @@ class LabelKMeans(PassClusterer):
     def _solve_coassociation(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
-        n_agree, n_seen = dense(ensemble, memory=1 << 62, client=engine)
+        n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
         shares = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
         labeled = np.ones(ensemble.n_objects)
         labeled[survey.unlabeled] = 0.0  # alike in having no labels, they would make a cluster

@@ -136,8 +136,9 @@ class MixtureModel(SoftPassClusterer):
         Number of the best starts that continue on all objects, in the same passes.
     tol : float, default=1e-6
         Relative gain of the objective at which to stop.
-    resume : bool, default=False
-        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    resume : bool, default=True
+        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
+        starts anew.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -187,7 +188,7 @@ class MixtureModel(SoftPassClusterer):
         n_init: int = 10,
         n_finalists: int = 1,
         tol: float = 1e-6,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,

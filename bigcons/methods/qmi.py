@@ -90,8 +90,9 @@ class QMI(PassClusterer):
         Maximum number of passes.
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
-    resume : bool, default=False
-        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    resume : bool, default=True
+        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
+        starts anew.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -141,7 +142,7 @@ class QMI(PassClusterer):
         n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -183,8 +184,9 @@ class KCC(PassClusterer):
         Maximum number of passes.
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
-    resume : bool, default=False
-        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    resume : bool, default=True
+        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
+        starts anew.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -229,7 +231,7 @@ class KCC(PassClusterer):
         n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,

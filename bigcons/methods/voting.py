@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.coassociation import dense
-from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels.cluster_tables import LABELS, SCORE, mark_majorities
+from bigcons.memory import MOST_BYTES
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import TableProblem, first_partition, shares
 from bigcons.solving.estimator import MethodInfo, Output
@@ -77,8 +77,9 @@ class IVC(PassClusterer):
         Maximum number of passes.
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
-    resume : bool, default=False
-        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    resume : bool, default=True
+        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
+        starts anew.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -116,7 +117,7 @@ class IVC(PassClusterer):
         n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -158,8 +159,9 @@ class IPVC(PassClusterer):
         Maximum number of passes.
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
-    resume : bool, default=False
-        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    resume : bool, default=True
+        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
+        starts anew.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -195,7 +197,7 @@ class IPVC(PassClusterer):
         n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -241,8 +243,9 @@ class IPC(PassClusterer):
         Maximum number of passes.
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
-    resume : bool, default=False
-        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    resume : bool, default=True
+        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
+        starts anew.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -280,7 +283,7 @@ class IPC(PassClusterer):
         n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -311,11 +314,6 @@ class IPC(PassClusterer):
         if complete or self.normalize == "all":
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        if self.resume:
-            raise InvalidInputError(
-                "resume=True with normalize='observed' on an incomplete ensemble, which is solved in memory; "
-                "use normalize='all'."
-            )
         check_matrix_plan(
             "IPC with normalize='observed'",
             engine,
@@ -351,7 +349,7 @@ def solve_pairwise(
 
     O(n^2 K) time a pass. Batch moves; objects stay on a tie; without any label they get -1.
     """
-    n_agree, n_seen = dense(ensemble, memory=1 << 62, client=engine)
+    n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
     similarity = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
     labels = ensemble.read(0, ensemble.n_objects)
     labeled = np.asarray((labels >= 0).any(axis=1))

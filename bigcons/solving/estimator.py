@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
+import logging
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, StoreExistsError
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.results import Results, Use
 from bigcons.solving.survey import labeled_objects
-from bigcons.solving.workspace import telling_what_is_kept
+from bigcons.solving.workspace import finished_run, refuse_other_run, seed_kept, telling_what_is_kept
+from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
 from bigcons.stores.consensus import Consensus, ConsensusWriter, fit_results
 from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
+logger = logging.getLogger("bigcons")
+
 
 class Output(NamedTuple):
-    """Where a result goes, and whether it may replace what is there."""
+    """Where a result goes, and what it is the result of."""
 
     path: str | os.PathLike[str]
     overwrite: bool
+    """Whether it replaces what is there."""
+    resume: bool
+    """Whether an unfinished run on its way there goes on; else it is discarded."""
+    fingerprint: dict[str, Any]
+    """Method, parameters, seed and labels: a run goes on only with the same."""
 
 
 class MethodInfo(NamedTuple):
@@ -91,30 +101,54 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         """Find the consensus of ``x``; ``y`` is there for scikit-learn and not used.
 
         With ``out``, here or as a parameter, the result goes to a Consensus store there, written block by
-        block; ``memberships_`` is then a dask array that reads it. A store that is there already is replaced
-        with ``overwrite``, once the new one is whole.
+        block; ``memberships_`` is then a dask array that reads it. The same call again goes on where an
+        interrupted one stopped, and finds the result of a finished one; with other parameters or labels it is
+        refused. ``overwrite`` starts anew and replaces the store once the new one is complete.
         """
         path = out if out is not None else self.out
-        output = Output(path, overwrite) if path is not None else None
-        if output is not None:
-            refuse_existing(output.path, output.overwrite)
-        with self._undertaking(output):
-            ensemble = as_ensemble(x)
-            if output is not None:
-                for source in (ensemble.path, self._stored_pairs()):
-                    refuse_source(output.path, source)
+        resume = not overwrite and bool(getattr(self, "resume", True))
+        finished = finished_run(path) if path is not None and resume else None
+        if path is not None and finished is None:
+            refuse_existing(path, overwrite)
+        with nullcontext() if path is None else telling_what_is_kept(path):
+            ensemble, output = as_ensemble(x), None
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # found by an earlier fit, perhaps with other parameters
             self.n_features_in_ = ensemble.n_partitions
             self._recoding = Recoding(ensemble)
-            with open_engine(self.client) as engine:
-                self._solve(ensemble, engine, resolve_seed(self.random_state), output)
+            seed = resolve_seed(self.random_state)
+            if path is not None:
+                for source in (ensemble.path, self._stored_pairs()):
+                    refuse_source(path, source)
+                if self.random_state is None and resume:
+                    seed = seed_kept(path, finished) or seed
+                output = Output(path, overwrite, resume, self._fingerprint(ensemble, seed))
+                if resume and finished is None:
+                    refuse_other_run(output)
+            self._found_at: str | None = None
+            if finished is not None and output is not None:
+                self._take_finished(finished, output)
+            else:
+                with open_engine(self.client) as engine:
+                    self._solve(ensemble, engine, seed, output)
         return self
 
-    def _undertaking(self, out: Output | None) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Return what ``fit`` does its work in; a method that keeps what is done tells so when it fails."""
-        return nullcontext()
+    def _take_finished(self, finished: Consensus, output: Output) -> None:
+        """Set what a finished run with the same parameters and labels has stored; refuse that of another."""
+        asked = self._provenance(output)["run"]
+        if told := differences(finished.provenance.get("run", {}), asked):
+            raise StoreExistsError(
+                f"{output.path} exists and was made with {told}; "
+                "pass overwrite=True (--overwrite) or choose another path.",
+                path=output.path,
+            )
+        logger.info("%s holds the finished result of this run: nothing is left to solve", output.path)
+        self.labels_, self.history_ = finished.labels, finished.history
+        self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None
+        for name, value in finished.results.items():
+            setattr(self, f"{name}_", value)
+        self._found_at = str(output.path)
 
     def _stored_pairs(self) -> str | os.PathLike[str] | None:
         """Return where the pairs lie that a method was told to work on; None if it has no stored ones."""
@@ -175,7 +209,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         if out is None:
             self.labels_, soft = results.hold()
             self.n_clusters_ = int(np.unique(self.labels_[self.labels_ >= 0]).size)
-            self._memberships: np.ndarray | Consensus | None = soft
+            self._memberships = soft
             return
         with Consensus.create(
             out.path,
@@ -186,7 +220,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             memberships=results.soft,
         ) as writer:
             self.n_clusters_ = results.write(writer)
-            self._describe(writer, results.ensemble)
+            self._describe(writer, results.ensemble, out)
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels
         self._memberships = consensus if results.soft else None
@@ -204,17 +238,28 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             return found
         return found.dask_memberships()
 
-    def _fingerprint(self) -> dict[str, Any]:
-        """Return the parameters that a resumed solve must share with the one it continues."""
+    def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
+        """Return what a resumed solve must share with the one it continues."""
         free = ("max_iter", "memory", "client", "out", "resume", "random_state")
-        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in free}
+        given = {name: value for name, value in self.get_params(deep=False).items() if name not in free}
+        return {
+            "method": type(self).__name__,
+            **{name: _in_words(value) for name, value in given.items()},
+            "seed": seed,
+            "labels": ensemble.digest(),
+        }
 
-    def _describe(self, writer: ConsensusWriter, ensemble: Ensemble) -> None:
+    def _provenance(self, output: Output) -> dict[str, Any]:
+        """Return what a stored result is of: all that it depends on, and the seed by itself."""
+        run = {**output.fingerprint, "max_iter": repr(getattr(self, "max_iter", None))}
+        return {"seed": run["seed"], "run": run}
+
+    def _describe(self, writer: ConsensusWriter, ensemble: Ensemble, output: Output) -> None:
         writer.describe(
             history=getattr(self, "history_", None),
             parameters={"method": type(self).__name__, **self.get_params(deep=False)},
             results=fit_results(self),
-            provenance={"ensemble": ensemble.path or "in memory"},
+            provenance={"ensemble": ensemble.path or "in memory", **self._provenance(output)},
         )
 
     def _repr_html_(self) -> str:
@@ -233,15 +278,15 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 class PredictingClusterer(ConsensusClusterer):
     """Base of the methods that place new objects, and that can resume an interrupted solve.
 
-    With ``out``, every pass is committed to ``<out>.partial``. With ``resume`` a solve continues from there,
-    or starts anew if there is nothing to resume.
+    With ``out``, every pass is committed to ``<out>.partial``, from which the same call continues after an
+    interrupt; ``resume=False`` discards what is there.
     """
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -249,9 +294,6 @@ class PredictingClusterer(ConsensusClusterer):
     ) -> None:
         super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
         self.resume = resume
-
-    def _undertaking(self, out: Output | None) -> AbstractContextManager[None]:
-        return telling_what_is_kept(out.path) if self.resume and out is not None else nullcontext()
 
     @abstractmethod
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -295,6 +337,11 @@ class PredictingClusterer(ConsensusClusterer):
 
         Memberships are None of a method that is not soft.
         """
+        if self._found_at is not None:
+            raise InvalidInputError(
+                f"the result was found at {self._found_at}, which holds labels but not what new objects are "
+                "placed by; fit with overwrite=True, or without out, to predict."
+            )
         tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()
         soft, even = self.info.soft, np.float32(1.0 / self.n_clusters)
 
@@ -306,12 +353,6 @@ class PredictingClusterer(ConsensusClusterer):
 
         with open_engine(self.client) as engine:
             yield from engine.map(place_block, ensemble.blocks())
-
-    def _check_resume(self, out: Output | None) -> None:
-        if self.resume and out is None:
-            raise InvalidInputError(
-                "resume=True without out=; only a solve with out= keeps what it has done."
-            )
 
 
 class SoftPredictingClusterer(PredictingClusterer):
@@ -378,3 +419,11 @@ def original_values(ensemble: Ensemble) -> list[np.ndarray]:
 def _codes_in(known: np.ndarray, values: Any) -> np.ndarray:
     code = {value: number for number, value in enumerate(known.tolist())}
     return np.array([*(code.get(value, -1) for value in values.tolist()), -1], np.int32)
+
+
+def _in_words(value: Any) -> str:
+    """Return a parameter as a text that tells it from others; of an array, which repr shortens, a digest."""
+    if not hasattr(value, "__array__"):
+        return repr(value)
+    values = np.ascontiguousarray(value)
+    return f"array {values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:16]}"

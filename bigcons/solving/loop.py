@@ -98,12 +98,6 @@ def run_stages(
     return stage
 
 
-def passes_kept(snapshots: Snapshots) -> int | None:
-    """Return how many passes the snapshot holds, None if there is none; raises as ``Snapshots.load``."""
-    found = snapshots.load()
-    return None if found is None else len(found[1]["records"])
-
-
 def run_passes(
     one_pass: Callable[[int], Record], *, max_passes: int, what: str, first: int = 1
 ) -> Iterator[Record]:

@@ -36,7 +36,7 @@ class PassClusterer(PredictingClusterer):
         n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -55,7 +55,7 @@ class PassClusterer(PredictingClusterer):
         """Check the method's own parameters and return its problem on this ensemble."""
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        self._check(out)
+        self._check()
         self.__dict__.pop("_problem", None)
         survey = take_survey(ensemble, engine, seed, SUBSAMPLE)
         self._solve_surveyed(ensemble, engine, seed, out, survey)
@@ -67,15 +67,8 @@ class PassClusterer(PredictingClusterer):
         n_finalists = min(self.n_finalists, self.n_init)
         effort = Effort(self.n_init, n_finalists, self.max_iter, self.tol, seed)
         self._check_memory(ensemble, engine, problem, in_memory=out is None and engine.shares_memory)
-        fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
-        with open_workspace(
-            out.path if out is not None else None,
-            engine,
-            problem.n_carried * n_finalists,
-            fingerprint,
-            resume=self.resume,
-            dtype=problem.carried_dtype,
-        ) as workspace:
+        n_columns = problem.n_carried * n_finalists
+        with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
             solution = solve_by_passes(
                 problem, ensemble, survey.sample, effort, engine, workspace.arrays, workspace.snapshots
             )
@@ -124,12 +117,11 @@ class PassClusterer(PredictingClusterer):
         problem, state = self._problem, self._state
         return lambda labels: problem.results(state, labels, None)
 
-    def _check(self, out: Output | None) -> None:
+    def _check(self) -> None:
         check_int("n_init", self.n_init)
         check_int("n_finalists", self.n_finalists)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
-        self._check_resume(out)
 
     def _check_memory(self, ensemble: Ensemble, engine: Engine, problem: Problem, *, in_memory: bool) -> None:
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows

@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError
 from bigcons.execution.engine import Engine
-from bigcons.solving.loop import passes_kept
 from bigcons.storage.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
+from bigcons.storage.commit import is_store, read_manifest
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, Place, place_of
+from bigcons.stores.consensus import KIND, Consensus
+
+if TYPE_CHECKING:
+    from bigcons.solving.estimator import Output
 
 logger = logging.getLogger("bigcons")
 
@@ -28,65 +32,38 @@ class Workspace(NamedTuple):
 
 @contextmanager
 def open_workspace(
-    out: str | os.PathLike[str] | None,
-    engine: Engine,
-    n_columns: int,
-    fingerprint: Mapping[str, Any],
-    *,
-    resume: bool,
-    dtype: str = "<f4",
+    output: Output | None, engine: Engine, n_columns: int, dtype: str = "<f4"
 ) -> Iterator[Workspace]:
-    """Yield the workspace of a solve whose result goes to ``out``, or to memory if None.
+    """Yield the workspace of a solve whose block arrays have ``n_columns`` of ``dtype``.
 
-    Its block arrays have ``n_columns`` of ``dtype``.
-    With ``out`` it is the folder ``<out>.partial``: removed when the solve succeeds, and when it fails or is
-    interrupted before its first snapshot, else kept; emptied at the start unless ``resume``, with a warning
-    if passes are lost. Raises StoreLockedError, on a disk, if another solve works in it.
+    With ``output`` it is the folder ``<path>.partial``: removed when the solve succeeds, and when it fails or
+    is interrupted before its first snapshot, else kept. What an earlier run left there is continued with
+    ``output.resume``, else discarded. Raises StoreLockedError, on a disk, if another solve works in it.
     """
-    if out is None and engine.shares_memory:
+    if output is None and engine.shares_memory:
         yield Workspace(MemoryBlocks(), None)
         return
-    if out is None:
+    if output is None:
         with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
             yield Workspace(FileBlocks(directory, n_columns, dtype), None)
         return
-    folder = partial_folder(out)
-    snapshots = Snapshots(folder, fingerprint)
+    folder = partial_folder(output.path)
+    snapshots = Snapshots(folder, output.fingerprint)
     with _locked(folder):
-        if not resume:
-            _tell_what_is_discarded(snapshots)
+        if not output.resume:
             folder.remove()
-        # of a solve that is resumed `fit` tells, for there is something to keep before the workspace is open
-        with nullcontext() if resume else telling_what_is_kept(out):
-            try:
-                yield Workspace(FileBlocks(folder, n_columns, dtype), snapshots)
-            except BaseException:
-                if not snapshots.exists():
-                    folder.remove()
-                raise
+        try:
+            yield Workspace(FileBlocks(folder, n_columns, dtype), snapshots)
+        except BaseException:
+            if not snapshots.exists():
+                folder.remove()
+            raise
         folder.remove()
 
 
 def _locked(folder: Place) -> AbstractContextManager[object]:
     """Return the sole right to a folder of a disk; in a bucket a killed solve would hold it for a minute."""
     return writer_lock(folder) if isinstance(folder, DiskPlace) else nullcontext()
-
-
-def _tell_what_is_discarded(snapshots: Snapshots) -> None:
-    """Tell of passes of an earlier run that are about to be removed, and whether it could have gone on."""
-    try:
-        n_passes = passes_kept(snapshots)
-    except CorruptStoreError:  # nothing that anybody could go on with
-        return
-    except InvalidInputError:
-        logger.warning("What %s keeps of a run with other parameters or data is discarded.", snapshots.folder)
-        return
-    if n_passes is not None:
-        logger.warning(
-            "What an earlier run kept in %s (passes: %d) is discarded; "
-            "resume=True (--resume) would have gone on with it.",
-            *(snapshots.folder, n_passes),
-        )
 
 
 @contextmanager
@@ -96,14 +73,41 @@ def telling_what_is_kept(out: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except BaseException:
         if is_kept(out):
-            folder = partial_folder(out)
-            logger.warning("What is done is kept in %s; run again with resume=True (--resume).", folder)
+            replaced = f" once {out} is moved away" if is_store(out) else ""
+            logger.warning(
+                "Finished passes are kept in %s; the same call, without overwrite, resumes%s.",
+                *(partial_folder(out), replaced),
+            )
         raise
 
 
 def is_kept(out: str | os.PathLike[str]) -> bool:
-    """Return whether there is an unfinished solve to take up whose result will go to ``out``."""
+    """Return whether there is an unfinished solve to resume whose result will go to ``out``."""
     return Snapshots(partial_folder(out), {}).exists()
+
+
+def finished_run(out: str | os.PathLike[str]) -> Consensus | None:
+    """Return the result that a finished ``fit`` has stored at ``out``, None if there is none."""
+    if not is_store(out) or read_manifest(out).get("kind") != KIND:
+        return None
+    consensus = Consensus.open(out)
+    return consensus if "run" in consensus.provenance else None
+
+
+def seed_kept(out: str | os.PathLike[str], finished: Consensus | None) -> int | None:
+    """Return the seed of the ``finished`` run, or of the unfinished one on its way to ``out``, if any."""
+    if finished is not None:
+        return int(finished.provenance["seed"])
+    try:
+        kept = Snapshots(partial_folder(out), {}).fingerprint_kept()
+    except CorruptStoreError:
+        return None  # whoever resumes is told
+    return None if kept is None else int(kept["seed"])
+
+
+def refuse_other_run(output: Output) -> None:
+    """Raise InvalidInputError if an unfinished run of something else is on its way to the output."""
+    Snapshots(partial_folder(output.path), output.fingerprint).load()
 
 
 def partial_folder(out: str | os.PathLike[str]) -> Place:

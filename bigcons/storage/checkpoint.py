@@ -78,7 +78,7 @@ class FileBlocks:
         rows = memoryview(content)[:-_CHECKSUM_BYTES]
         expected = block.n_rows * self.n_columns * self.dtype.itemsize
         if len(rows) != expected or content[-_CHECKSUM_BYTES:] != _checksum(rows):
-            raise CorruptStoreError(f"{place} is damaged; run without resuming.")
+            raise CorruptStoreError(f"{place} is damaged; start anew with overwrite=True (--overwrite).")
         return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns)
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
@@ -120,8 +120,36 @@ class Snapshots:
         """Return whether there is a snapshot."""
         return self._file.is_file()
 
+    def fingerprint_kept(self) -> dict[str, Any] | None:
+        """Return the fingerprint of the snapshot, or None if there is none."""
+        found = self._read()
+        return None if found is None else found[1].get("fingerprint")
+
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Return arrays and facts of the snapshot, or None if there is none."""
+        """Return arrays and facts of the snapshot, or None if there is none.
+
+        Raises InvalidInputError if it is of another solve or version.
+        """
+        content = self._read()
+        if content is None:
+            return None
+        arrays, head = content
+        found = head.get("format", 1)
+        if found != SNAPSHOT_FORMAT:
+            raise InvalidInputError(
+                f"{self.folder} holds a run in format {found} of another version of bigcons, this one reads "
+                f"format {SNAPSHOT_FORMAT}; finish it with that version, or start anew with overwrite=True "
+                "(--overwrite)."
+            )
+        if told := differences(head["fingerprint"], self.fingerprint):
+            raise InvalidInputError(
+                f"{self.folder} holds an unfinished run with {told}; repeat the call that began it, or start "
+                "anew with overwrite=True (--overwrite)."
+            )
+        return arrays, head["facts"]
+
+    def _read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Return arrays and head of the snapshot, or None if there is none."""
         try:
             content = io.BytesIO(self._file.read())
         except FileNotFoundError:
@@ -131,20 +159,17 @@ class Snapshots:
                 arrays = {name: members[name] for name in members.files}
             head = json.loads(arrays.pop("head").tobytes())
         except Exception as error:
-            raise CorruptStoreError(f"{self._file} is damaged; run without resuming.") from error
-        found = head.get("format", 1)
-        if found != SNAPSHOT_FORMAT:
-            raise InvalidInputError(
-                f"{self.folder} holds a solve in format {found} of another version of bigcons, and this one "
-                f"reads format {SNAPSHOT_FORMAT}; finish it with that version, or start without resuming."
-            )
-        if head["fingerprint"] != self.fingerprint:
-            names = [n for n in self.fingerprint if head["fingerprint"].get(n) != self.fingerprint[n]]
-            raise InvalidInputError(
-                f"{self.folder} holds a solve with a different {', '.join(names) or 'fingerprint'}; "
-                "resume with the same parameters and data, or start without resuming."
-            )
-        return arrays, head["facts"]
+            raise CorruptStoreError(
+                f"{self._file} is damaged; start anew with overwrite=True (--overwrite)."
+            ) from error
+        return arrays, head
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Say in which parameters or data a stored run differs from the one asked for; "" if in none."""
+    other = [name for name in wanted if found.get(name) != wanted[name]]
+    told = [f"{name}={found[name]}, not {wanted[name]}" for name in other if name in found]
+    return "; ".join(told or other)
 
 
 def _checksum(content: memoryview) -> bytes:

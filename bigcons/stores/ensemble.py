@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -283,6 +284,17 @@ class Ensemble:
         """
         n_chunks = self._labels.verify() if isinstance(self._labels, StoredLabels) else 0
         return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
+
+    def digest(self) -> str:
+        """Return a text that tells these labels from others; in memory it reads all of them."""
+        if isinstance(self._labels, StoredLabels):
+            checksum = zlib.crc32(self._labels.checksums.astype("<i8").tobytes())
+        else:
+            checksum = 0
+            for block in self.blocks():
+                rows = np.ascontiguousarray(self._labels[block.start : block.stop])
+                checksum = zlib.crc32(rows.data, checksum)
+        return f"{self.n_objects} x {self.n_partitions}, chunks of {self.chunk_rows}, crc {checksum:08x}"
 
     def info(self) -> dict[str, Any]:
         """Return what is known without reading labels, as JSON values; ``n_bytes`` is the size."""

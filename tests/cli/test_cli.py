@@ -382,7 +382,7 @@ def test_missing_input__is_one_line_and_leaves_nothing(run, line):
     [
         "import labels.csv -o consensus.zarr",
         "sample ensemble.zarr -o consensus.zarr",
-        "solve ensemble.zarr -k 3 -o consensus.zarr",
+        "solve ensemble.zarr -k 4 -o consensus.zarr",
     ],
 )
 def test_existing_output__stays_unless_told_otherwise(consensus, run, line):

@@ -19,15 +19,23 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bigcons import PCC, Consensus, Ensemble, PairTable
+from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable
 from bigcons.cli.group import main
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreLockedError
+from bigcons.errors import (
+    CorruptStoreError,
+    InvalidInputError,
+    StoreError,
+    StoreExistsError,
+    StoreLockedError,
+)
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
+from bigcons.solving.estimator import Output
 from bigcons.solving.workspace import open_workspace
 from bigcons.storage.checkpoint import Snapshots
 from bigcons.storage.places import DiskPlace
+from bigcons.stores.consensus import fit_results
 from tests.support.solves import SOLVES, bits, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
@@ -116,7 +124,7 @@ def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, 
         assert [path.name for path in out.parent.iterdir() if "lock" not in path.name] == [
             "consensus.zarr.partial"
         ]
-        model = PCC(**asked, resume=True).fit(ensemble, out=out)
+        model = PCC(**asked).fit(ensemble, out=out)
         assert bits(model) == bits(expected), name
         assert [path.name for path in out.parent.iterdir() if "lock" not in path.name] == ["consensus.zarr"]
         assert Consensus.open(out).verify()
@@ -136,16 +144,16 @@ def test_resume__more_passes_continue_where_the_last_run_stopped(
 ) -> None:
     out = tmp_path / "consensus.zarr"
     die("snapshot", 3, stored, out)
-    model = PCC(**PARAMETERS, resume=True, max_iter=50).fit(stored, out=out)
+    model = PCC(**PARAMETERS, max_iter=50).fit(stored, out=out)
     np.testing.assert_array_equal(model.labels_, undisturbed.labels_)
 
 
 def test_resume__another_solve_in_the_folder_is_refused(stored: Path, tmp_path: Path) -> None:
     out = tmp_path / "consensus.zarr"
     die("snapshot", 2, stored, out)
-    with pytest.raises(InvalidInputError, match=r"other tol.*resume with the same"):
-        PCC(**{**PARAMETERS, "tol": 1e-3}, resume=True).fit(stored, out=out)
-    assert PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out).converged_
+    with pytest.raises(InvalidInputError, match=r"tol=1e-05, not 0.001; repeat the call .* overwrite=True"):
+        PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out)
+    assert PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out, overwrite=True).converged_
 
 
 def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> None:
@@ -156,19 +164,71 @@ def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> Non
     content[40] ^= 1
     block.write_bytes(content)
     with pytest.raises(CorruptStoreError, match="damaged"):
-        PCC(**PARAMETERS, resume=True).fit(stored, out=out)
+        PCC(**PARAMETERS).fit(stored, out=out)
 
 
-def test_resume__nothing_to_take_up_starts_anew(stored: Path, undisturbed: PCC, tmp_path: Path) -> None:
-    model = PCC(**PARAMETERS, resume=True).fit(stored, out=tmp_path / "consensus.zarr")
-    np.testing.assert_array_equal(model.labels_, undisturbed.labels_)
+def test_fit__with_nothing_to_resume_solves(stored: Path, undisturbed: PCC, tmp_path: Path) -> None:
+    for resume in (True, False):
+        model = PCC(**PARAMETERS, resume=resume).fit(stored, out=tmp_path / f"{resume}.zarr")
+        np.testing.assert_array_equal(model.labels_, undisturbed.labels_)
+        in_memory = PCC(**PARAMETERS, resume=resume).fit(stored)
+        np.testing.assert_array_equal(in_memory.labels_, undisturbed.labels_)
 
 
-def test_resume__needs_an_output_that_keeps_what_is_done(stored: Path) -> None:
-    with pytest.raises(InvalidInputError, match="resume=True without out="):
-        PCC(3, resume=True).fit(stored)
-    with pytest.raises(InvalidInputError, match="pairs='all' and solver='blocked' can be resumed"):
-        PCC(3, pairs=0.1, resume=True, out="never-written.zarr").fit(Ensemble.open(stored))
+def test_resume__without_a_random_state_takes_the_seed_of_the_run_it_continues(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {**PARAMETERS, "random_state": None}
+    out = tmp_path / "consensus.zarr"
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshots, "save", InterruptAt(Snapshots.save, 3))
+        with pytest.raises(KeyboardInterrupt):
+            PCC(**asked).fit(stored, out=out)
+    model = PCC(**asked).fit(stored, out=out)
+    found = Consensus.open(out)
+    assert found.parameters["random_state"] is None
+    assert bits(PCC(**{**asked, "random_state": found.provenance["seed"]}).fit(stored)) == bits(model)
+
+
+@pytest.mark.parametrize("method", ["pcc", "mixture", "ivc", "cspa"])
+def test_fit__finds_the_result_of_a_finished_run(
+    stored: Path, tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "consensus.zarr"
+    asked = {"n_clusters": 5, "random_state": None}
+    model = METHODS[method](**asked).fit(stored, out=out)
+    before = (out / "manifest.json").read_bytes()
+    with caplog.at_level(logging.INFO, "bigcons"):
+        again = METHODS[method](**asked).fit(stored, out=out)
+    assert "holds the finished result of this run" in caplog.text
+    assert (out / "manifest.json").read_bytes() == before
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    assert again.history_ == model.history_
+    assert fit_results(again) == fit_results(model)
+    assert hasattr(again, "memberships_") == hasattr(model, "memberships_") == model.info.soft
+    if hasattr(model, "predict"):
+        with pytest.raises(InvalidInputError, match="overwrite=True"):
+            again.predict(stored)
+    for other, labels, named in (
+        ({"n_clusters": 4}, stored, "n_clusters=5, not 4"),
+        ({"random_state": 3}, stored, "seed="),
+        ({}, Ensemble.open(stored).read(0, 4000), "labels=5000 x 30"),
+    ):
+        with pytest.raises(StoreExistsError, match=named) as refusal:
+            METHODS[method](**{**asked, **other}).fit(labels, out=out)
+        assert "\n" not in str(refusal.value)
+    assert (out / "manifest.json").read_bytes() == before
+    METHODS[method](n_clusters=4, random_state=0).fit(stored, out=out, overwrite=True)
+    assert Consensus.open(out).parameters["n_clusters"] == 4
+
+
+def test_fit__of_another_method_does_not_discard_an_unfinished_run(stored: Path, tmp_path: Path) -> None:
+    out = tmp_path / "consensus.zarr"
+    die("snapshot", 2, stored, out)
+    for other in (PCC(5, pairs=0.01, random_state=3), METHODS["cspa"](5, random_state=3)):
+        with pytest.raises(InvalidInputError, match="holds an unfinished run"):
+            other.fit(stored, out=out)
+    assert passes_of(tmp_path / "consensus.zarr.partial") == 1
 
 
 def test_interrupt__says_how_to_go_on(stored: Path, tmp_path: Path, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
@@ -181,7 +241,7 @@ def test_interrupt__says_how_to_go_on(stored: Path, tmp_path: Path, monkeypatch,
     monkeypatch.setattr(Snapshots, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         PCC(**PARAMETERS).fit(stored, out=tmp_path / "consensus.zarr")
-    assert "resume=True" in caplog.text
+    assert "the same call, without overwrite, resumes" in caplog.text
 
 
 class InterruptAt:
@@ -233,7 +293,7 @@ def test_interrupt__of_the_command_keeps_committed_passes_or_says_that_nothing_i
     if passes is not None:
         n_kept = passes_of(folder)
         assert n_kept == (undisturbed.n_passes_ if passes == "all" else passes)
-    done = CliRunner().invoke(main, ["solve", str(stored), *options, "--resume"])
+    done = CliRunner().invoke(main, ["solve", str(stored), *options])
     assert done.exit_code == 0
     found = Consensus.open(out)
     np.testing.assert_array_equal(found.labels, undisturbed.labels_)
@@ -270,55 +330,43 @@ def test_snapshot__that_cannot_be_written_leaves_nothing_that_python_fails_to_co
     assert (given, complaints) == ([bytes], [])
 
 
-def discarding(n_passes: int, out: Path) -> str:
-    return (
-        f"What an earlier run kept in {out}.partial (passes: {n_passes}) is discarded; "
-        "resume=True (--resume) would have gone on with it."
-    )
-
-
-def test_solve__anew_tells_what_it_discards_while_it_is_still_there(
-    stored: Path, undisturbed: PCC, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("asked", [{"overwrite": True}, {"resume": False}], ids=str)
+def test_solve__begins_again_only_if_told_to(
+    stored: Path, undisturbed: PCC, tmp_path: Path, asked: dict[str, bool]
 ) -> None:
     out = tmp_path / "consensus.zarr"
     die("snapshot", 3, stored, out)
-    told: list[tuple[str, bool]] = []
-
-    def tell(message: str, *arguments: object) -> None:
-        told.append((message % arguments, (tmp_path / "consensus.zarr.partial/snapshot.npz").exists()))
-
-    monkeypatch.setattr(logging.getLogger("bigcons"), "warning", tell)
-    model = PCC(**PARAMETERS).fit(stored, out=out)
-    assert told == [(discarding(2, out), True)]
+    with np.load(f"{out}.partial/snapshot.npz") as members:
+        head = json.loads(members["head"].tobytes())
+    assert len(head["facts"]["records"]) == 2
+    resume, overwrite = asked.get("resume", True), asked.get("overwrite", False)
+    calls = []
+    with pytest.MonkeyPatch.context() as patch:
+        save = Snapshots.save
+        patch.setattr(Snapshots, "save", lambda *a: (calls.append(len(a[2]["records"])), save(*a)))
+        model = PCC(**PARAMETERS, resume=resume).fit(stored, out=out, overwrite=overwrite)
+    assert calls[0] == 0  # the start, which a resumed run does not commit again
     assert bits(model) == bits(undisturbed)
 
 
-def test_solve__anew_promises_nothing_of_what_it_could_not_have_continued(
-    stored: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_solve_command__resumes_by_default_and_finds_what_is_finished(stored: Path, tmp_path: Path) -> None:
     out = tmp_path / "consensus.zarr"
+    options = ["solve", str(stored), "-k", "5", "--tol", "1e-5", "--random-state", "3", "-o", str(out)]
     die("snapshot", 2, stored, out)
-    PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out)
-    assert "keeps of a run with other parameters or data is discarded" in caplog.text
-    assert "--resume" not in caplog.text
-    caplog.clear()
-    PCC(**PARAMETERS).fit(stored, out=out, overwrite=True)
-    assert "discarded" not in caplog.text
-
-
-def test_solve_command__tells_in_one_line_what_it_discards(stored: Path, tmp_path: Path) -> None:
-    out = tmp_path / "consensus.zarr"
-    options = [str(stored), "-k", "5", "--tol", "1e-5", "--random-state", "3", "-o", str(out)]
-    die("snapshot", 2, stored, out)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-m", "bigcons", "solve", *options]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
-    assert [line for line in done.stderr.splitlines() if "discarded" in line] == [discarding(1, out)]
+    other = CliRunner().invoke(main, [*options, "--random-state", "4"])
+    assert (other.exit_code, "seed=3, not 4" in other.stderr) == (1, True)
+    assert CliRunner().invoke(main, [*options, "--resume"]).exit_code == 0
+    again = CliRunner().invoke(main, [*options, "--json"])
+    assert again.exit_code == 0
+    assert "holds the result of this solve already" in again.stderr
+    assert json.loads(again.stdout)["objective"] == Consensus.open(out).results["objective"]
+    other = CliRunner().invoke(main, [*options, "--tol", "1e-3"])
+    assert (other.exit_code, "tol=1e-05, not 0.001" in other.stderr) == (1, True)
 
 
 def kept(caplog: pytest.LogCaptureFixture) -> int:
     """How often it was told since the last time that something is kept, and where."""
-    n_told = caplog.text.count("consensus.zarr.partial; run again with resume=True")
+    n_told = caplog.text.count("consensus.zarr.partial; the same call, without overwrite, resumes")
     caplog.clear()
     return n_told
 
@@ -337,7 +385,7 @@ def test_resume__that_fails_says_once_how_to_go_on(
 ) -> None:
     out = tmp_path / "consensus.zarr"
     die("snapshot", 2, stored, out)
-    model = PCC(**PARAMETERS, resume=True)
+    model = PCC(**PARAMETERS)
     if failure == "refusal":
         model.set_params(tol=1e-3)
     elif failure == "full disk":
@@ -364,7 +412,7 @@ def test_fit__refuses_an_output_that_another_solve_works_on(tmp_path):
     ensemble, _ = planted_ensemble(60, 8, random_state=0)
     out = tmp_path / "c.zarr"
     partial = tmp_path / "c.zarr.partial"
-    with open_workspace(out, SerialEngine(), 5, {}, resume=False) as workspace:
+    with open_workspace(Output(out, False, False, {}), SerialEngine(), 5) as workspace:
         workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
         kept = sorted(partial.rglob("*"))
         for resume in (False, True):

@@ -246,7 +246,6 @@ def test_fit__places_objects_without_pairs(tmp_path):
     [
         ({"pairs": "all"}, "solver='blocked' does not go with pairs='all'"),
         ({"n_init": 2, "init": "uniform"}, "n_init=2 with solver='blocked', init='uniform': one start"),
-        ({"resume": True}, "resume=True without out="),
     ],
 )
 def test_fit__refuses(asked, message):

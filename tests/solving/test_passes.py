@@ -81,20 +81,18 @@ def test_resume__after_a_stop_in_any_pass_ends_with_the_same_bits(name, stored, 
         with pytest.raises(StopError):
             fit(name, stored, out=out, client=EngineThatStops(n_tasks), max_iter=6)
         assert not out.exists()
-        assert_same(fit(name, stored, out=out, resume=True, max_iter=6), expected)
+        assert_same(fit(name, stored, out=out, max_iter=6), expected)
         Consensus.open(out).verify()
         out = tmp_path / f"consensus{n_tasks}.zarr"
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_resume__needs_the_same_parameters_and_an_output(stored, tmp_path):
+def test_resume__needs_the_same_parameters(stored, tmp_path):
     out = tmp_path / "c.zarr"
     with pytest.raises(StopError):
         fit("qmi", stored, out=out, client=EngineThatStops(10))
-    with pytest.raises(InvalidInputError, match="other n_finalists"):
-        fit("qmi", stored, out=out, resume=True, n_finalists=2)
-    with pytest.raises(InvalidInputError, match="resume=True without out="):
-        fit("qmi", stored, resume=True)
+    with pytest.raises(InvalidInputError, match="n_finalists=1, not 2"):
+        fit("qmi", stored, out=out, n_finalists=2)
 
 
 def test_interrupt__on_the_command_line_says_how_to_go_on(stored, tmp_path):
@@ -109,7 +107,7 @@ def test_interrupt__on_the_command_line_says_how_to_go_on(stored, tmp_path):
                 break
         rest = process.stderr.read()
     assert process.returncode != 0
-    assert "--resume" in rest
+    assert "the same call, without overwrite, resumes" in rest
     assert "Traceback" not in rest
     assert not out.exists()
 

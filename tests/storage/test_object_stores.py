@@ -452,7 +452,7 @@ def test_resume__a_killed_solve_ends_with_the_same_bits(url, stored, on_disk, wh
     assert child.returncode == -signal.SIGKILL
     assert keys_below(f"{url}.partial")
     assert not keys_below(url)
-    assert_same_solve(PCC(**SOLVE, resume=True).fit(stored.path, out=url), on_disk)
+    assert_same_solve(PCC(**SOLVE).fit(stored.path, out=url), on_disk)
     assert not keys_below(f"{url}.partial")
     assert Consensus.open(url).verify()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable
@@ -13,14 +12,13 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
+from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
 from bigcons.methods.pcc.blocked import solve_blocked
 from bigcons.methods.pcc.choices import (
     ALL,
     BLOCKED,
-    HEAP,
     PROTOTYPES,
     Choices,
     choose_init,
@@ -98,8 +96,9 @@ class PCC(SoftPredictingClusterer):
         each counts in ``c_ij`` and ``N_ij``, as if it were there that many times. None: all count the same.
         "entropy": the entropy of each partition's labels; "information": its mutual information with the
         consensus, found without weights; both on the start's subsample and of mean 1. See Notes.
-    resume : bool, default=False
-        Resume an interrupted solve to ``out``; the result has the same bits as an undisturbed one.
+    resume : bool, default=True
+        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
+        starts anew.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -183,7 +182,7 @@ class PCC(SoftPredictingClusterer):
         init: Init = "auto",
         n_prototypes: int | str = "auto",
         weights: Any = None,
-        resume: bool = False,
+        resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -203,7 +202,7 @@ class PCC(SoftPredictingClusterer):
         self.weights = weights
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        choices = self._choose(ensemble.offsets, out)
+        choices = self._choose(ensemble.offsets)
         in_memory = out is None and engine.shares_memory
         by_blocks = choices.solver == BLOCKED
         work = Work(self.n_clusters, choices.n_prototypes, self.pairs, by_blocks, in_memory)
@@ -212,9 +211,7 @@ class PCC(SoftPredictingClusterer):
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
         warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
-        fingerprint = {**self._fingerprint(), "seed": seed, "ensemble": ensemble.info()}
-        path = out.path if out is not None else None
-        with open_workspace(path, engine, self.n_clusters, fingerprint, resume=self.resume) as workspace:
+        with open_workspace(out, engine, self.n_clusters) as workspace:
             solve = self._solve_all if choices.solver in (ALL, PROTOTYPES) else self._solve_pairs
             solution = solve(labels, survey, engine, seed, workspace, choices)
             self._keep(solution, ensemble.n_partitions)
@@ -223,18 +220,13 @@ class PCC(SoftPredictingClusterer):
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             self._publish(ensemble, solution.read, survey.unlabeled, out, engine if share else None)
 
-    def _choose(self, offsets: np.ndarray, out: Output | None) -> Choices:
+    def _choose(self, offsets: np.ndarray) -> Choices:
         """Check the parameters and return what they come to, for partitions of these offsets."""
-        self._check_resume(out)
         check_number("tol", self.tol, at_least=0.0)
         if self.max_iter is not None:
             check_int("max_iter", self.max_iter)
         pairs, divergence = self.pairs, resolve_divergence(self.divergence)
         solver = choose_solver(self.solver, pairs, divergence, self.memory)
-        if self.resume and solver == HEAP:
-            raise InvalidInputError(
-                f"resume=True with pairs={pairs!r}; pairs='all' and solver='blocked' can be resumed."
-            )
         init = choose_init(self.init, solver)
         return Choices(
             solver,
@@ -361,14 +353,3 @@ class PCC(SoftPredictingClusterer):
 
     def _partition_weights(self) -> np.ndarray | None:
         return self._placing.weights
-
-    def _fingerprint(self) -> dict[str, Any]:
-        given = {name: getattr(self, name) for name in ("init", "weights")}
-        digests = {name: _digest(value) for name, value in given.items() if hasattr(value, "__array__")}
-        return {**super()._fingerprint(), **digests}
-
-
-def _digest(array: Any) -> str:
-    """Return a few letters for an array, whose text leaves entries and digits out."""
-    values = np.ascontiguousarray(array)
-    return f"{values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:16]}"
