@@ -121,7 +121,8 @@ def _mtkahypar() -> tuple[Any, Any]:
         mtkahypar = importlib.import_module("mtkahypar")
     except ImportError:
         raise MissingDependencyError(
-            "partitioner='mtkahypar' needs mtkahypar, which is not installed; pip install mtkahypar, or use "
-            "partitioner='spectral'."
+            "partitioner='mtkahypar' needs mtkahypar, which is not installed; pip install 'bigcons[graph]', "
+            "or use partitioner='spectral'.",
+            extra="graph",
         ) from None
     return mtkahypar, mtkahypar.initialize(available_cores(), print_warnings=False)
