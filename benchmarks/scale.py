@@ -24,7 +24,7 @@ from bigcons.datasets import PlantedLabels, planted_blocks
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block, row_blocks
 from bigcons.stores.ensemble_store import Header, write_store
-from bigcons.tables.importing import default_chunk_rows
+from bigcons.tables.encode import default_chunk_rows
 
 N_PARTITIONS = 100
 N_CLUSTERS = 10

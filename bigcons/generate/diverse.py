@@ -98,7 +98,7 @@ def diverse(
     every (ordered) pair of objects.
     """
     from bigcons.stores.ensemble import ensemble_of
-    from bigcons.tables.sources import ColumnsSource
+    from bigcons.tables.memory import ColumnsTable
 
     low, high = check_range(n_clusters)
     names = _check_algorithms(algorithms)
@@ -116,8 +116,7 @@ def diverse(
     with open_engine(client) as engine:
         task = _Task(_matrix(data, standardize=standardize), numbers, seed)
         columns = _run_algorithms(task, names, limit_threads(engine, n_tasks))
-    source = ColumnsSource(columns, data.n_objects)
-    source.names = [f"{name}-{k}" for name in names for k in numbers]
+    source = ColumnsTable(columns, data.n_objects, [f"{name}-{k}" for name in names for k in numbers])
     provenance = {
         "generator": "diverse",
         "n_clusters": [low, high],

@@ -11,9 +11,9 @@ import numpy as np
 
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.tables.importing import rechunk
-from bigcons.tables.sources.base import LabelSource, columns_of
-from bigcons.tables.sources.parts import values_of
+from bigcons.tables.encode import rechunk
+from bigcons.tables.memory import values_of
+from bigcons.tables.table import PartedTable
 
 SEGMENT_ROWS = 4096
 """Rows that share one generator."""
@@ -53,12 +53,13 @@ def read_blocks(stored: Any, read: Callable[[int, int], np.ndarray]) -> Iterator
         yield read(block.start, block.stop)
 
 
-class MappedLabels(LabelSource):
+class MappedLabels(PartedTable):
     """Labels ``make(segment)`` ``(rows, n_partitions)`` of all segments; they are made at each reading.
 
     ``categories`` are the values that the labels of each partition stand for, None for themselves.
     """
 
+    where = "labels"
     least_rows = SEGMENT_ROWS
 
     def __init__(
@@ -75,15 +76,22 @@ class MappedLabels(LabelSource):
     ) -> None:
         self._engine, self._read, self._make = engine, read, make
         self._categories = [None] * n_partitions if categories is None else categories
-        self.n_partitions = n_partitions
+        self.n_columns = n_partitions
+        self.lengths = [None]
         self.names = None if names is None else list(names)
         in_work = SEGMENT_ROWS * (row_bytes + _WORKING_BYTES * n_partitions)
         self.fixed_bytes = held_bytes + engine.in_flight * in_work
         self.row_bytes = 8.0 * n_partitions
 
-    def blocks(self, rows: int) -> Iterator[Sequence[np.ndarray]]:  # noqa: ARG002 - segments have their size
+    def load(
+        self,
+        part: int,  # noqa: ARG002 - all segments are one part
+        rows: int,  # noqa: ARG002 - segments have their size
+        columns: Sequence[int] | None,
+    ) -> Iterator[list[np.ndarray]]:
         """Yield the columns of all segments, in order."""
+        positions = range(self.n_columns) if columns is None else columns
         with closing(self._engine.map(self._make, self._read())) as made:
             for labels in made:
-                columns = zip(columns_of(labels), self._categories, strict=True)
-                yield [values_of(codes, values) for codes, values in columns]
+                codes = np.ascontiguousarray(labels.T)
+                yield [values_of(codes[u], self._categories[u]) for u in positions]

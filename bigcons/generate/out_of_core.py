@@ -26,7 +26,7 @@ from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.storage.commit import refuse_existing
 from bigcons.storage.places import Place, place_of
 from bigcons.stores.features import Features, open_features
-from bigcons.tables.feature_sources import NpyFile
+from bigcons.tables.files import NpyTable
 from bigcons.validation import check_choice, check_int, check_number
 from bigcons.version import __version__
 
@@ -180,9 +180,9 @@ class _Job(NamedTuple):
 def in_memory(columns: Sequence[np.ndarray], provenance: dict[str, Any]) -> Ensemble:
     """Return the ensemble of partitions ``(n_objects,)``."""
     from bigcons.stores.ensemble import ensemble_of
-    from bigcons.tables.sources import ColumnsSource
+    from bigcons.tables.memory import ColumnsTable
 
-    return ensemble_of(ColumnsSource(columns, len(columns[0])), provenance=provenance)
+    return ensemble_of(ColumnsTable(columns, len(columns[0])), provenance=provenance)
 
 
 def _check_seen(scheme: Scheme, settings: Settings, n_seen: int, n_objects: int) -> None:
@@ -208,7 +208,7 @@ def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, directory: Path
     if not path.exists():
         with replacing(path) as partial:
             _write_scaled(data, scaling, shape, partial)
-    return NpyFile(path)
+    return NpyTable(path)
 
 
 def _write_scaled(data: Features, scaling: Scaling, shape: tuple[int, int], path: Path) -> None:

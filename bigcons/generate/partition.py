@@ -17,12 +17,12 @@ from bigcons.generate.scratch import Scratch
 from bigcons.generate.subsets import Rows
 from bigcons.memory import row_blocks
 from bigcons.seeding import generator
-from bigcons.tables.feature_sources import NpyFile
+from bigcons.tables.files import NpyTable
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
-Matrix = np.ndarray | NpyFile
+Matrix = np.ndarray | NpyTable
 
 _START_SEGMENTS = 256
 
@@ -44,7 +44,7 @@ class PartitionTask:
 
     def __call__(self, u: int) -> np.ndarray | None:
         """Make partition ``u``."""
-        n_objects, n_features = self.matrix.shape
+        n_objects, n_features = shape_of(self.matrix)
         stream = self.scheme.stream
         rng = generator(self.seed, stream, u)
         low, high = self.settings.n_clusters
@@ -131,16 +131,27 @@ class Points(NamedTuple):
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         """Return the points of ascending ``rows``, by way of the blocks that hold them."""
-        width = self.matrix.shape[1] if self.view.columns is None else len(self.view.columns)
+        width = shape_of(self.matrix)[1] if self.view.columns is None else len(self.view.columns)
         points = np.empty((len(rows), width), dtype=np.float32)
         done = 0
         while done < len(rows):
             first = int(rows[done])
             until = int(np.searchsorted(rows, first + self.plan.chunk_rows))
-            block = self.matrix[first : int(rows[until - 1]) + 1]
+            block = read_rows(self.matrix, first, int(rows[until - 1]) + 1)
             points[done:until] = self.view.of(block[rows[done:until] - first])
             done = until
         return points
+
+
+def shape_of(matrix: Matrix) -> tuple[int, int]:
+    """Return ``(n_objects, n_features)``."""
+    n_rows = matrix.shape[0] if isinstance(matrix, np.ndarray) else matrix.n_rows
+    return n_rows or 0, matrix.shape[1] if isinstance(matrix, np.ndarray) else matrix.n_columns
+
+
+def read_rows(matrix: Matrix, start: int, stop: int) -> np.ndarray:
+    """Return rows of a matrix in memory or in a file."""
+    return matrix[start:stop] if isinstance(matrix, np.ndarray) else matrix.read(start, stop)
 
 
 class LabelColumn:

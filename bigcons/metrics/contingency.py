@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import format_size, row_blocks
-from bigcons.tables.relabel import Encoding, Learner
+from bigcons.tables.codes import Encoding, EncodingBuilder
 
 BLOCK_ROWS = 1 << 20
 MAX_TABLE_BYTES = 1 << 30
@@ -58,10 +58,10 @@ class LabelColumn:
 
     @cached_property
     def _encoding(self) -> Encoding:
-        learner = Learner(self.name)
+        builder = EncodingBuilder(self.name)
         for block in row_blocks(self.n_objects, BLOCK_ROWS):
-            learner.learn(self._labels[block.start : block.stop])
-        return learner.finish()
+            builder.add(self._labels[block.start : block.stop])
+        return builder.build()
 
 
 def _sliceable(labels: Any) -> Any:

@@ -17,7 +17,7 @@ from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import WrapperStore
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.schema import ArraySpec
 from bigcons.storage.places import Place
 
@@ -105,19 +105,6 @@ def open_declared(place: Place, shape: tuple[int, ...], dtype: np.dtype | str, r
             f"{place} is {array.dtype} {array.shape} but the manifest says {dtype} {shape}; {remedy}"
         )
     return array
-
-
-def open_matrix(place: Place) -> zarr.Array:
-    """Open a Zarr array that the user made, or the only array of a group, or its array ``labels``."""
-    if read_metadata(place).get("node_type") == "group":
-        members = [place / name for name in place.names() if (place / name / METADATA).is_file()]
-        named = [entry for entry in members if entry.name == "labels"]
-        if len(named or members) != 1:
-            raise InvalidInputError(
-                f"{place} is a group of {len(members)} arrays; pass the path of the one with the labels."
-            )
-        place = (named or members)[0]
-    return open_array(place)
 
 
 def read_metadata(place: Place) -> dict[str, Any]:

@@ -24,45 +24,46 @@ from bigcons.stores.ensemble_store import (
     LabelWriter,
     write_store,
 )
-from bigcons.tables.importing import (
-    Learned,
+from bigcons.tables.codes import Encoding
+from bigcons.tables.encode import (
+    LabelScan,
     check_distinct,
     chunk_rows_within,
     default_chunk_rows,
-    encode,
+    encode_labels,
     label_dtype,
-    learn,
     partition_names,
     rechunk,
     rows_per_read,
+    scan_labels,
 )
-from bigcons.tables.relabel import Encoding
-from bigcons.tables.sources import LabelSource, ReorderedSource
+from bigcons.tables.memory import SelectedTable
+from bigcons.tables.table import Table
 from bigcons.validation import check_int
 
 # New ensembles
 
 
 def read_labels(
-    source: LabelSource,
+    source: Table,
     provenance: dict[str, Any],
     *,
     names: Sequence[str] | None = None,
     known: Sequence[np.ndarray] | None = None,
 ) -> tuple[np.ndarray, Header, Categories]:
     """Read a table into memory as labels, header and categories; new values follow the ``known`` ones."""
-    learned = learn(source, partition_names(source, names), known=known)
-    dtype = label_dtype([len(encoding.values) for encoding in learned.encodings])
-    labels = np.empty((learned.n_objects, source.n_partitions), dtype)
+    scan = scan_labels(source, partition_names(source, names), known=known)
+    dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
+    labels = np.empty((scan.n_objects, source.n_columns), dtype)
     start = 0
-    for block in encode(source, learned.encodings, dtype):
+    for block in encode_labels(source, scan.encodings, dtype):
         labels[start : start + len(block)] = block
         start += len(block)
-    return labels, _header(learned, provenance), [e.categories for e in learned.encodings]
+    return labels, _header(scan, provenance), [e.categories for e in scan.encodings]
 
 
 def store_labels(
-    source: LabelSource,
+    source: Table,
     out: StorePath,
     names: Sequence[str] | None,
     provenance: dict[str, Any],
@@ -72,22 +73,22 @@ def store_labels(
 ) -> None:
     """Store a table as a new ensemble at ``out`` within a ``budget`` of bytes; see `import_labels`."""
     rows = rows_per_read(source, budget)
-    learned = learn(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
-    dtype = label_dtype([len(encoding.values) for encoding in learned.encodings])
+    scan = scan_labels(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
+    dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
     if chunk_rows is None:
-        chunk_rows = chunk_rows_within(learned.n_objects, dtype.itemsize * source.n_partitions, budget)
-    header = _header(learned, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
-    categories = [encoding.categories for encoding in learned.encodings]
-    write_store(out, encode(source, learned.encodings, dtype, rows), header, categories, dtype, overwrite)
+        chunk_rows = chunk_rows_within(scan.n_objects, dtype.itemsize * source.n_columns, budget)
+    header = _header(scan, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    categories = [encoding.categories for encoding in scan.encodings]
+    write_store(out, encode_labels(source, scan.encodings, dtype, rows), header, categories, dtype, overwrite)
 
 
-def _header(learned: Learned, provenance: dict[str, Any]) -> Header:
+def _header(scan: LabelScan, provenance: dict[str, Any]) -> Header:
     return Header(
-        learned.n_objects,
-        [encoding.name for encoding in learned.encodings],
-        np.array([len(encoding.values) for encoding in learned.encodings], np.int64),
-        np.array([encoding.n_labeled for encoding in learned.encodings], np.int64),
-        default_chunk_rows(learned.n_objects),
+        scan.n_objects,
+        [encoding.name for encoding in scan.encodings],
+        np.array([len(encoding.values) for encoding in scan.encodings], np.int64),
+        np.array([encoding.n_labeled for encoding in scan.encodings], np.int64),
+        default_chunk_rows(scan.n_objects),
         provenance,
     )
 
@@ -104,54 +105,54 @@ class Extended(NamedTuple):
     encodings: list[Encoding]
 
 
-def _with_objects(header: Header, categories: Categories, source: LabelSource) -> Extended:
+def _with_objects(header: Header, categories: Categories, source: Table) -> Extended:
     """Find the values of further objects; new values follow the known ones."""
-    if source.n_partitions != len(header.names):
+    if source.n_columns != len(header.names):
         raise InvalidInputError(
-            f"labels has {source.n_partitions} partitions but the ensemble has {len(header.names)}; "
+            f"labels has {source.n_columns} partitions but the ensemble has {len(header.names)}; "
             "give one column for each."
         )
     known = [
         np.arange(k) if values is None else values
         for k, values in zip(header.n_clusters, categories, strict=True)
     ]
-    learned = learn(source, header.names, known=known)
-    encodings = learned.encodings
+    scan = scan_labels(source, header.names, known=known)
+    encodings = scan.encodings
     extended = header._replace(
-        n_objects=header.n_objects + learned.n_objects,
+        n_objects=header.n_objects + scan.n_objects,
         n_clusters=np.array([len(encoding.values) for encoding in encodings]),
         n_labeled=header.n_labeled + [encoding.n_labeled for encoding in encodings],
-        provenance=_appended(header, objects=learned.n_objects),
+        provenance=_appended(header, objects=scan.n_objects),
     )
     return Extended(extended, [e.categories for e in encodings], label_dtype(extended.n_clusters), encodings)
 
 
 def _with_partitions(
-    header: Header, categories: Categories, source: LabelSource, names: Sequence[str] | None
+    header: Header, categories: Categories, source: Table, names: Sequence[str] | None
 ) -> Extended:
     """Find the values of further partitions of the same objects."""
     if names is None and source.names is not None and _generic(source.names):
-        names = [f"p{len(header.names) + u}" for u in range(source.n_partitions)]
+        names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
     names = partition_names(source, names, first=len(header.names))
     check_distinct([*header.names, *names])
-    learned = learn(source, names)
-    if learned.n_objects != header.n_objects:
+    scan = scan_labels(source, names)
+    if scan.n_objects != header.n_objects:
         raise InvalidInputError(
-            f"labels has {learned.n_objects} objects but the ensemble has {header.n_objects}; "
+            f"labels has {scan.n_objects} objects but the ensemble has {header.n_objects}; "
             "give one row for each, -1 where the label is missing."
         )
-    encodings = learned.encodings
+    encodings = scan.encodings
     extended = header._replace(
         names=[*header.names, *names],
         n_clusters=np.append(header.n_clusters, [len(encoding.values) for encoding in encodings]),
         n_labeled=np.append(header.n_labeled, [encoding.n_labeled for encoding in encodings]),
-        provenance=_appended(header, partitions=source.n_partitions),
+        provenance=_appended(header, partitions=source.n_columns),
     )
     categories = [*categories, *(encoding.categories for encoding in encodings)]
     return Extended(extended, categories, label_dtype(extended.n_clusters), encodings)
 
 
-def _in_order_of(header: Header, source: LabelSource) -> LabelSource:
+def _in_order_of(header: Header, source: Table) -> Table:
     """Return ``source`` with its columns in the order of the partitions, if it names them.
 
     Raises InvalidInputError if both have names of their own and these differ.
@@ -159,7 +160,7 @@ def _in_order_of(header: Header, source: LabelSource) -> LabelSource:
     if source.names is None or source.names == header.names:
         return source
     if sorted(source.names) == sorted(header.names):
-        return ReorderedSource(source, header.names)
+        return SelectedTable(source, header.names)
     if _generic(source.names) or _generic(header.names):
         return source
     unknown = next((name for name in source.names if name not in header.names), source.names[-1])
@@ -182,12 +183,12 @@ def _appended(header: Header, **what: int) -> dict[str, Any]:
 
 
 def append_objects_in_memory(
-    labels: np.ndarray, header: Header, categories: Categories, source: LabelSource
+    labels: np.ndarray, header: Header, categories: Categories, source: Table
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return labels, header and categories with further objects."""
     source = _in_order_of(header, source)
     extended = _with_objects(header, categories, source)
-    new = encode(source, extended.encodings, extended.dtype)
+    new = encode_labels(source, extended.encodings, extended.dtype)
     header = extended.header._replace(chunk_rows=default_chunk_rows(extended.header.n_objects))
     return np.concatenate([labels.astype(extended.dtype, copy=False), *new]), header, extended.categories
 
@@ -196,12 +197,12 @@ def append_partitions_in_memory(
     labels: np.ndarray,
     header: Header,
     categories: Categories,
-    source: LabelSource,
+    source: Table,
     names: Sequence[str] | None,
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return labels, header and categories with further partitions."""
     extended = _with_partitions(header, categories, source, names)
-    new = np.concatenate([*encode(source, extended.encodings, extended.dtype)])
+    new = np.concatenate([*encode_labels(source, extended.encodings, extended.dtype)])
     labels = np.hstack([labels.astype(extended.dtype, copy=False), new])
     return labels, extended.header, extended.categories
 
@@ -209,7 +210,7 @@ def append_partitions_in_memory(
 # Appends: in a store
 
 
-def append_objects_to_store(append: Appending, source: LabelSource) -> None:
+def append_objects_to_store(append: Appending, source: Table) -> None:
     """Append objects to a store; full chunks stay the same unless the type grows."""
     stored = append.stored
     header, rows = stored.header, stored.header.chunk_rows
@@ -230,14 +231,14 @@ def append_objects_to_store(append: Appending, source: LabelSource) -> None:
         stored.read(first + block.start, first + block.stop).astype(extended.dtype)
         for block in row_blocks(header.n_objects - first, rows)
     )
-    new = encode(source, extended.encodings, extended.dtype)
+    new = encode_labels(source, extended.encodings, extended.dtype)
     for block in rechunk(chain(old, new), rows):
         writer.write(block)
     append.check_lock()
     writer.commit(stored.path, extended.header, extended.categories)
 
 
-def append_partitions_to_store(append: Appending, source: LabelSource, names: Sequence[str] | None) -> None:
+def append_partitions_to_store(append: Appending, source: Table, names: Sequence[str] | None) -> None:
     """Append partitions to a store; full columns of chunks stay the same unless the type grows."""
     stored = append.stored
     header = stored.header
@@ -255,7 +256,7 @@ def append_partitions_to_store(append: Appending, source: LabelSource, names: Se
         kept_columns=kept_columns,
     )
     start = 0
-    for new in rechunk(encode(source, extended.encodings, extended.dtype), header.chunk_rows):
+    for new in rechunk(encode_labels(source, extended.encodings, extended.dtype), header.chunk_rows):
         old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
         writer.write(np.hstack([old.astype(extended.dtype, copy=False), new]))
         start += len(new)

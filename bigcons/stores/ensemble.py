@@ -27,8 +27,9 @@ from bigcons.stores.ensemble_store import (
     open_labels,
     write_store,
 )
-from bigcons.tables.importing import warn_of_suspects
-from bigcons.tables.sources import ColumnsSource, LabelSource, open_source
+from bigcons.tables.encode import warn_of_suspects
+from bigcons.tables.memory import ColumnsTable
+from bigcons.tables.table import Table, open_table
 from bigcons.validation import check_choice, check_int
 
 
@@ -363,9 +364,9 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
     if known is None:
         return Ensemble.from_labels(x)
     source = _source_of(x)
-    if source.n_partitions != len(known):
+    if source.n_columns != len(known):
         raise InvalidInputError(
-            f"the new labels have n_partitions={source.n_partitions} but {len(known)} were fitted; "
+            f"the new labels have n_partitions={source.n_columns} but {len(known)} were fitted; "
             "give the same partitions in the same order."
         )
     provenance = {"made_by": "from_labels", "source": _describe(x)}
@@ -415,14 +416,14 @@ def write_partitions(
     Files are read by blocks of rows, so that the labels are never in memory as a whole.
     """
     refuse_existing(out, overwrite)
-    source = ColumnsSource(columns, check_int("n_objects", n_objects))
+    source = ColumnsTable(columns, check_int("n_objects", n_objects))
     made_by = {"made_by": "write_partitions"} if provenance is None else provenance
     building.store_labels(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
     return Ensemble.open(out)
 
 
 def ensemble_of(
-    source: LabelSource,
+    source: Table,
     out: StorePath | None = None,
     *,
     provenance: dict[str, Any],
@@ -440,9 +441,9 @@ def ensemble_of(
     return Ensemble(*building.read_labels(source, provenance))
 
 
-def _source_of(x: Any) -> LabelSource:
+def _source_of(x: Any) -> Table:
     is_stored = isinstance(x, (str, os.PathLike)) and is_store(x)
-    return open_source(Ensemble.open(x) if is_stored else x)
+    return open_table(Ensemble.open(x) if is_stored else x, "labels")
 
 
 def _describe(x: Any) -> str:

@@ -42,7 +42,7 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, Place, StorePath, disk_errors
-from bigcons.tables.importing import rechunk
+from bigcons.tables.encode import rechunk
 
 KIND = "ensemble"
 MAX_CHUNK_COLUMNS = 128

@@ -1,7 +1,8 @@
-"""Features: the blocks of a feature matrix, wherever it lies and whatever the types of its columns."""
+"""Features: the rows of any table as numbers, whatever the types of its columns."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,8 @@ import pyarrow as pa
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block, row_blocks
-from bigcons.tables.feature_sources import Piece, Source, open_source
+from bigcons.storage.commit import is_store
+from bigcons.tables.table import Rows, Table, first_line, open_table
 
 MAX_CATEGORIES = 1000
 """Columns with more distinct values are text, not categories (an arbitrary line)."""
@@ -24,26 +26,30 @@ def open_features(source: object) -> Features:
     Parameters
     ----------
     source
-        An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists), a pandas, polars
-        or pyarrow table, a dask.array or dask.dataframe, or a path to ``.npy``, ``.zarr``,
-        ``.parquet`` (a file or a directory of files), ``.csv`` or ``.csv.gz``.
+        An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists), a pandas, polars or
+        pyarrow table or anything else with ``__arrow_c_stream__``, a dask array or dataframe, or a path to
+        ``.npy``, ``.npz``, ``.zarr``, ``.parquet`` (a file, or a folder of files in the order of the numbers
+        in their names), ``.csv`` or ``.csv.gz``. Labels are read from the same sources by the same rules.
 
-    Numbers and booleans are taken as they are. Columns of categories (text, dictionary and
-    categorical types) become whole numbers: the position of the value among the sorted distinct
-    values of the column, as Lourenço et al. 2015 discretize the symbolic attributes of KDD Cup 1999.
+    Numbers and booleans are taken as they are. Columns of categories (text, dictionary and categorical
+    types) become whole numbers: the position of the value among the sorted distinct values of the column,
+    as Lourenço et al. 2015 discretize the symbolic attributes of KDD Cup 1999.
 
     Cost: nothing is read but the head of the source, except that a first pass reads the columns of
-    categories, and all of a source that does not know how many rows it has (CSV, dask.dataframe).
-    Memory: a block, plus what the source decodes at once (`Features.held_bytes`): a Zarr chunk, a dask
-    partition, two pages of every Parquet column (2.5 MB each as usually written), 64 MB of CSV.
+    categories, and all of a source that does not know how many rows it has (CSV, dask dataframe).
+    Memory: a block, plus what the source decodes at once (`Features.held_bytes`): two Zarr chunks, a dask
+    partition, two pages of every Parquet column (2.5 MB each as usually written), 64 MB of CSV; an Arrow
+    stream is kept as a whole.
 
-    Raises StoreNotFoundError for a path that is not there, and InvalidInputError, naming the column,
-    for what is not a feature: arrays of other than numbers, dates, columns of more than 1,000
-    distinct texts. Missing and infinite values are refused, with row and column, when they are read.
+    Raises StoreNotFoundError for a path that does not exist, and InvalidInputError, naming the column, for
+    what is not a feature: arrays of other than numbers, dates, columns of more than 1,000 distinct texts.
+    Missing and infinite values are refused, with row and column, when they are read.
     """
     if isinstance(source, Features):
         return source
-    return Features(open_source(source))
+    if isinstance(source, (str, os.PathLike)) and is_store(source):
+        raise InvalidInputError(f"{source} is a store of bigcons; give the features of the objects.")
+    return Features(open_table(source, "features"))
 
 
 class Features:
@@ -67,18 +73,31 @@ class Features:
         What messages call the source: its path, or "features".
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self.where = source.where
-        self.names = source.names
-        self.n_features = len(source.names)
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.where = table.where
+        self.n_features = table.n_columns
+        if self.n_features == 0:
+            raise InvalidInputError(f"{self.where} has no columns; features need at least one.")
+        if table.dtype is not None and table.dtype.kind not in "buif":
+            raise InvalidInputError(
+                f"{self.where} has dtype {table.dtype}; an array of features must hold real numbers: use a "
+                "table for columns of text."
+            )
+        self.names = table.names or [f"f{c}" for c in range(self.n_features)]
+        repeated = sorted({name for name in self.names if self.names.count(name) > 1})
+        if repeated:
+            raise InvalidInputError(
+                f"{self.where} has more than one column {repeated[0]!r}; give each its own name."
+            )
         self.chunk_rows = 1 << max(_BLOCK_VALUES // self.n_features, 1).bit_length() - 1
-        self.categories = _survey(source, self.chunk_rows)
-        if not source.n_rows:
+        self._types = table.column_types()
+        self.categories = self._find_categories()
+        if not table.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
-        self.n_objects = source.n_rows
-        self.held_bytes = source.held_bytes
-        exact = source.dtype is not None and np.can_cast(source.dtype, np.float32)
+        self.n_objects = table.n_rows
+        self.held_bytes = table.held_bytes
+        exact = table.dtype is not None and np.can_cast(table.dtype, np.float32)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
 
     def __repr__(self) -> str:
@@ -104,15 +123,15 @@ class Features:
         return self._stream(self.blocks(rows))
 
     def _stream(self, blocks: list[Block]) -> Iterator[tuple[Block, np.ndarray]]:
-        """Yield adjoining blocks, filled with the rows of the pieces as these come."""
-        pieces = self._source.pieces(blocks[0].start, blocks[-1].stop, self.chunk_rows)
+        """Yield adjoining blocks, filled with the rows of the table as they come."""
+        pieces = self._table.blocks(self.chunk_rows, blocks[0].start, blocks[-1].stop)
         rest = np.empty((0, self.n_features), dtype=self.dtype)
         for block in blocks:
             values = np.empty((block.n_rows, self.n_features), dtype=self.dtype)
             filled = 0
             while filled < block.n_rows:
                 if len(rest) == 0:
-                    rest = self._encode(self._next(pieces))
+                    rest = self._cast(next(pieces, None))
                 taken = rest[: block.n_rows - filled]
                 values[filled : filled + len(taken)] = taken
                 filled += len(taken)
@@ -120,37 +139,49 @@ class Features:
             self._require_finite(values, block.start)
             yield block, values
 
-    def _next(self, pieces: Iterator[Piece]) -> Piece:
-        for piece in pieces:
-            return piece
-        raise InvalidInputError(
-            f"{self.where} has fewer rows than the {self.n_objects} counted at first; "
-            "leave it unchanged while it is read."
-        )
-
-    def _encode(self, piece: Piece) -> np.ndarray:
-        """Return a piece as numbers, missing values as NaN."""
-        if isinstance(piece, np.ndarray):
-            return piece.astype(self.dtype, copy=False)
-        values = np.empty((piece.num_rows, self.n_features), dtype=self.dtype)
-        for c, name in enumerate(self.names):
-            values[:, c] = self._numbers(piece.column(c), name)
+    def _cast(self, rows: Rows | None) -> np.ndarray:
+        """Return a block of the table as numbers, missing values as NaN."""
+        if rows is None:
+            raise InvalidInputError(
+                f"{self.where} has fewer rows than the {self.n_objects} counted at first; "
+                "leave it unchanged while it is read."
+            )
+        if isinstance(rows, np.ma.MaskedArray):
+            rows = np.ma.filled(rows.astype(np.float64), np.nan)  # what a mask hides is missing
+        if isinstance(rows, np.ndarray):
+            return rows.astype(self.dtype, copy=False)
+        values = np.empty((len(rows[0]), self.n_features), dtype=self.dtype)
+        for c, column in enumerate(rows):
+            values[:, c] = self._numbers(column, c)
         return values
 
-    def _numbers(self, column: Any, name: str) -> np.ndarray:
+    def _numbers(self, column: Any, c: int) -> np.ndarray:
         import pyarrow.compute as pc
 
+        if isinstance(column, np.ndarray) and column.dtype.kind in "buif":
+            return column
+        name, column = self.names[c], self._arrow(column, c)
         is_category = _is_category(column.type, name, self.where)
-        if name in self.categories:
-            if is_category:
-                column = pc.index_in(
-                    _decoded(column), value_set=_value_set(self.categories[name], column.type)
-                )
-            elif column.null_count < len(column):
-                raise InvalidInputError(
-                    f"column {name!r} of {self.where} mixes text and numbers; convert it to one type."
-                )
-        return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        if is_category and name in self.categories:
+            values = _value_set(self.categories[name], column.type)
+            column = pc.index_in(_decoded(column), value_set=values)
+        elif (is_category or name in self.categories) and column.null_count < len(column):
+            raise InvalidInputError(
+                f"column {name!r} of {self.where} mixes text and numbers; convert it to one type."
+            )
+        return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+    def _arrow(self, column: Any, c: int) -> Any:
+        """Return a column as Arrow, of the type that the table states if it does."""
+        if not isinstance(column, np.ndarray):
+            return column
+        try:
+            return pa.array(column, None if self._types is None else self._types[c], from_pandas=True)
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            raise InvalidInputError(
+                f"column {self.names[c]!r} of {self.where} is of mixed types ({first_line(error)}); "
+                "convert it to one type."
+            ) from None
 
     def _require_finite(self, values: np.ndarray, first_row: int) -> None:
         finite = np.isfinite(values)
@@ -161,37 +192,37 @@ class Features:
                 f"{self.names[column]!r}; features must be finite: fill or drop missing values first."
             )
 
+    def _find_categories(self) -> dict[str, np.ndarray]:
+        """Return the sorted values of the columns of categories; have the table count its rows on the way."""
+        columns = list(range(self.n_features))
+        if self._types is not None:
+            columns = [c for c in columns if _is_category(self._types[c], self.names[c], self.where)]
+        if self._table.n_rows is not None and (self._table.dtype is not None or not columns):
+            return {}
+        columns = columns or [0]  # any column counts the rows
+        found: dict[str, set[Any]] = {}
+        for rows in self._table.blocks(self.chunk_rows, columns=columns):
+            if isinstance(rows, list):
+                for c, column in zip(columns, rows, strict=True):
+                    self._add_categories(found, column, c)
+        return {name: np.array(sorted(found[name])) for name in self.names if name in found}
 
-def _survey(source: Source, rows: int) -> dict[str, np.ndarray]:
-    """Return the categories of every column that has some; have the source count its rows on the way."""
-    columns = None
-    if source.schema is not None:
-        columns = [f.name for f in source.schema if _is_category(f.type, f.name, source.where)]
-    if source.n_rows is not None and not columns and (source.schema or source.dtype):
-        return {}
-    if columns == []:
-        columns = source.names[:1]  # only to count the rows: any column does
-    found: dict[str, set[Any]] = {}
-    for piece in source.pieces(0, None, rows, columns):
-        if source.dtype is None:
-            _collect_categories(piece, found, source.where)
-    return {name: np.array(sorted(found[name])) for name in source.names if name in found}
-
-
-def _collect_categories(piece: Any, found: dict[str, set[Any]], where: str) -> None:
-    for name, column in zip(piece.schema.names, piece.columns, strict=True):
-        if _is_category(column.type, name, where):
+    def _add_categories(self, found: dict[str, set[Any]], column: Any, c: int) -> None:
+        if isinstance(column, np.ndarray) and column.dtype.kind in "buif":
+            return
+        name, column = self.names[c], self._arrow(column, c)
+        if _is_category(column.type, name, self.where):
             values = found.setdefault(name, set())
             values.update(_decoded(column).unique().drop_null().to_pylist())
             if len(values) > MAX_CATEGORIES:
                 raise InvalidInputError(
-                    f"column {name!r} of {where} has more than {MAX_CATEGORIES} distinct texts; "
+                    f"column {name!r} of {self.where} has more than {MAX_CATEGORIES} distinct texts; "
                     "drop it, or convert it to numbers or to fewer categories."
                 )
 
 
 def _is_category(kind: pa.DataType, name: str, where: str) -> bool:
-    """Tell categories from numbers; refuse a column that is neither."""
+    """Return whether a column holds categories; refuse one that holds neither these nor numbers."""
     types = pa.types
     if types.is_dictionary(kind) or _is_text(kind):
         return True

@@ -1,1 +1,1 @@
-"""The one way in for what users hold: arrays, data frames, dask arrays and files."""
+"""The one way in for what users hold: any table as blocks of rows, and its labels as dense codes."""

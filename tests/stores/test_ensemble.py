@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspiciousLabelsWarning
 from bigcons.stores.ensemble import as_ensemble, import_labels
-from bigcons.tables.importing import default_chunk_rows, rechunk
+from bigcons.tables.encode import default_chunk_rows, rechunk
 from tests.naive import ensemble as naive
 from tests.support.stores import values_of
 from tests.support.strategies import label_matrices, label_tables

@@ -203,9 +203,9 @@ def test_read__missing_cells_of_csv(tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (np.zeros(3), "1 dimensions"),
-        (np.zeros((0, 3)), "at least one row"),
-        (np.zeros((3, 0)), "at least one row and one column"),
+        (np.zeros(3), "1 dimension"),
+        (np.zeros((0, 3)), "has no rows; features need at least one"),
+        (np.zeros((3, 0)), "has no columns; features need at least one"),
         (np.array([["a"]]), "must hold real numbers"),
         (np.array([[1j]]), "must hold real numbers"),
         (np.array([[1, None]]), "must hold real numbers"),
@@ -268,7 +268,7 @@ def test_read__a_file_cut_after_it_was_opened(matrix, tmp_path):
     features = open_features(tmp_path / "x.npy")
     with open(tmp_path / "x.npy", "r+b") as file:  # noqa: PTH123
         file.truncate(1000)
-    with pytest.raises(InvalidInputError, match="ends early"):
+    with pytest.raises(InvalidInputError, match="ends before its last row"):
         features.read(900, 1000)
 
 

@@ -1,27 +1,24 @@
-"""Relabeling: any label values of a partition <-> the dense codes 0 .. k-1 that are stored.
+"""Labels of one partition <-> the dense codes 0 .. k-1 that are stored.
 
-A ``Learner`` takes note of the values in all blocks of a partition's column; the ``Encoding`` it then
-gives turns the blocks into codes in a second pass. Codes follow the order of the values, so they do
-not depend on how the column was cut into blocks.
+An ``EncodingBuilder`` is given all blocks of a partition's column; the ``Encoding`` it builds turns the
+blocks into codes in a second pass. Codes follow the order of the values, so they do not depend on the blocks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.schema import MISSING
+from bigcons.tables.table import Column
 
 TABLE_SIZE = 1 << 16
 """Labels below this are looked up in a table, others by bisection."""
 _BYTES_PER_TEXT = 150
-
-RawColumn = Any
-"""``(n_rows,)``: a numpy or pyarrow array of any type."""
 
 
 class Encoding(NamedTuple):
@@ -31,11 +28,11 @@ class Encoding(NamedTuple):
     values: np.ndarray
     """``(n_clusters,)`` int64, or text as objects"""
     n_labeled: int
-    """how many labels were learned that are not missing"""
+    """how many labels were not missing in the first pass"""
     lookup: Callable[[Any], np.ndarray]
 
-    def encode(self, raw: RawColumn) -> np.ndarray:
-        """Return the codes ``(n_rows,)`` of a block, -1 for what is missing or was never learned."""
+    def encode(self, raw: Column) -> np.ndarray:
+        """Return the codes ``(n_rows,)`` of a block, -1 for missing and unknown labels."""
         column = plain_column(raw, self.name)
         if _no_label(column):
             return np.full(len(column), MISSING, np.int8)
@@ -47,73 +44,70 @@ class Encoding(NamedTuple):
         return None if is_dense(self.values) else self.values
 
 
-class Learner:
-    """Takes note of the label values of one partition.
+class EncodingBuilder:
+    """Collects the label values of one partition.
 
-    ``known`` values keep their codes, and new ones come behind them. With ``numbers``, labels that come
-    as text (from a file without types) count as numbers if all of them are.
+    ``known`` values keep their codes, and new ones come after them. With ``is_text``, labels that come as
+    text (from a file without types) count as numbers if all of them are.
     """
 
-    def __init__(self, name: str, known: np.ndarray | None = None, *, numbers: bool = False) -> None:
+    def __init__(self, name: str, known: np.ndarray | None = None, *, is_text: bool = False) -> None:
         self._name = name
         self._known = np.empty(0, np.int64) if known is None else known
-        self._numbers = numbers and self._known.dtype != object
-        self._learned: _Integers | _Texts | None = None
+        self._may_be_numbers = is_text and self._known.dtype != object
+        self._found: _Integers | _Texts | None = None
 
-    def learn(self, raw: RawColumn) -> None:
-        """Take note of the values in a block of the column; raise InvalidInputError for what is no label."""
+    def add(self, raw: Column) -> None:
+        """Add the values in a block of the column; raise InvalidInputError for invalid labels."""
         column = plain_column(raw, self._name)
         if _no_label(column):
             return
         text = not isinstance(column, np.ndarray)
-        if self._learned is None:
-            if len(self._known) and not self._numbers:
+        if self._found is None:
+            if len(self._known) and not self._may_be_numbers:
                 self._check_kind(text, self._known.dtype == object)
-            self._learned = _Texts() if text else _Integers()
-        self._check_kind(text, isinstance(self._learned, _Texts))
-        self._learned.learn(column)
+            self._found = _Texts() if text else _Integers()
+        self._check_kind(text, isinstance(self._found, _Texts))
+        self._found.add(column)
 
     def n_bytes(self) -> int:
         """Return about how much memory the values take."""
-        return 0 if self._learned is None else self._learned.n_bytes()
+        return 0 if self._found is None else self._found.n_bytes()
 
-    def finish(self) -> Encoding:
-        """Return the encoding of what was learned; raise InvalidInputError if there is no label at all."""
-        learned = self._learned
-        if learned is None:
+    def build(self) -> Encoding:
+        """Return the encoding of the values; raise EmptyPartitionError if there is no label at all."""
+        found = self._found
+        if found is None:
             if not len(self._known):
                 raise EmptyPartitionError(self._name)
-            learned = _Texts() if self._known.dtype == object else _Integers()
-        if isinstance(learned, _Integers):
-            values = _behind(self._known, learned.values())
-            return Encoding(self._name, values, learned.n_labeled, integer_lookup(values))
-        numbers = self._parsed(learned) if self._numbers else None
+            found = _Texts() if self._known.dtype == object else _Integers()
+        if isinstance(found, _Integers):
+            values = _after(self._known, found.values())
+            return Encoding(self._name, values, found.n_labeled, integer_lookup(values))
+        numbers = self._parsed(found) if self._may_be_numbers else None
         if numbers is None:
             self._check_kind(True, self._known.dtype == object or not len(self._known))
-            values = np.array([*self._known, *sorted(learned.counts.keys() - set(self._known))], object)
-            return Encoding(
-                self._name, values, learned.counts.total(), text_lookup(values, np.arange(len(values)))
-            )
-        return self._finish_numbers(learned, numbers)
-
-    def _finish_numbers(self, learned: _Texts, numbers: np.ndarray) -> Encoding:
+            values = np.array([*self._known, *sorted(found.counts.keys() - set(self._known))], object)
+            lookup = text_lookup(values, np.arange(len(values)))
+            return Encoding(self._name, values, found.counts.total(), lookup)
         present = numbers >= 0
-        values = _behind(self._known, np.unique(numbers[present]))
-        n_labeled = int(np.fromiter(learned.counts.values(), np.int64)[present].sum())
+        values = _after(self._known, np.unique(numbers[present]))
         if not len(values):
             raise EmptyPartitionError(self._name)
-        texts = np.array(list(learned.counts), object)
-        return Encoding(self._name, values, n_labeled, text_lookup(texts, integer_lookup(values)(numbers)))
+        n_labeled = int(np.fromiter(found.counts.values(), np.int64)[present].sum())
+        lookup = text_lookup(np.array(list(found.counts), object), integer_lookup(values)(numbers))
+        return Encoding(self._name, values, n_labeled, lookup)
 
-    def _parsed(self, learned: _Texts) -> np.ndarray | None:
+    def _parsed(self, found: _Texts) -> np.ndarray | None:
+        """Return the texts as whole numbers, None if one is not a number."""
         try:
-            numbers = np.array([float(text) for text in learned.counts])
+            numbers = np.array([float(text) for text in found.counts])
         except ValueError:
             return None
         whole = _whole_numbers(numbers, self._name)
         exact = [
             int(text) if text.isdecimal() else number
-            for text, number in zip(learned.counts, whole, strict=True)
+            for text, number in zip(found.counts, whole, strict=True)
         ]
         return _signed(np.array(exact, object), self._name)
 
@@ -126,14 +120,14 @@ class Learner:
 
 
 class _Integers:
-    """Whole numbers seen so far."""
+    """Whole numbers found so far."""
 
     def __init__(self) -> None:
         self.n_labeled = 0
         self._small = np.zeros(1, bool)  # the last place stands for missing
         self._large = np.empty(0, np.int64)
 
-    def learn(self, column: np.ndarray) -> None:
+    def add(self, column: np.ndarray) -> None:
         self.n_labeled += int(np.count_nonzero(column >= 0))
         largest = int(column.max())
         if largest < TABLE_SIZE:
@@ -152,12 +146,12 @@ class _Integers:
 
 
 class _Texts:
-    """Texts seen so far, and how often."""
+    """Texts found so far, and how often."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def learn(self, column: Any) -> None:
+    def add(self, column: Any) -> None:
         for entry in column.drop_null().value_counts().to_pylist():
             self.counts[entry["values"]] += entry["counts"]
 
@@ -166,12 +160,12 @@ class _Texts:
 
 
 def is_dense(values: np.ndarray) -> bool:
-    """Tell whether the values are their own codes: 0, 1, 2, ..."""
+    """Return whether the values are their own codes: 0, 1, 2, ..."""
     return values.dtype != object and np.array_equal(values, np.arange(len(values)))
 
 
 def integer_lookup(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function that turns integers ``(n_rows,)`` into their place in ``values``, or -1."""
+    """Return the function that turns integers ``(n_rows,)`` into their positions in ``values``, or -1."""
     n_values, largest = len(values), int(values.max(initial=0))
     if is_dense(values):
         return lambda column: np.where(column < n_values, np.maximum(column, MISSING), MISSING)
@@ -204,7 +198,7 @@ def text_lookup(texts: np.ndarray, codes: np.ndarray) -> Callable[[Any], np.ndar
     return look_up
 
 
-def plain_column(raw: RawColumn, name: str) -> Any:
+def plain_column(raw: Column, name: str) -> Any:
     """Return a column ``(n_rows,)`` of any type as signed whole numbers (negative: missing) or Arrow text.
 
     Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
@@ -236,8 +230,8 @@ def _no_label(column: Any) -> bool:
     return bool(column.null_count == len(column))
 
 
-def _behind(known: np.ndarray, learned: np.ndarray) -> np.ndarray:
-    return np.concatenate([known, np.setdiff1d(learned, known, assume_unique=True)])
+def _after(known: np.ndarray, found: np.ndarray) -> np.ndarray:
+    return np.concatenate([known, np.setdiff1d(found, known, assume_unique=True)])
 
 
 def _whole_numbers(raw: np.ndarray, name: str) -> np.ndarray:
@@ -271,14 +265,11 @@ def _to_arrow(raw: np.ndarray, name: str) -> Any:
     try:
         return pa.array(raw.astype(object) if raw.dtype.kind == "T" else raw, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        kinds = " and ".join(sorted({type(value).__name__ for value in raw})[:4])
         raise InvalidInputError(
-            f"partition {name!r} has labels of type {_kinds(raw)}; "
+            f"partition {name!r} has labels of type {kinds}; "
             "labels of a partition are all whole numbers or all text: recode them."
         ) from None
-
-
-def _kinds(values: Iterable[object]) -> str:
-    return " and ".join(sorted({type(value).__name__ for value in values})[:4])
 
 
 def _plain_arrow(raw: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""From a source of labels to dense codes, in two passes over its blocks: learn the values, then encode.
+"""From a table of labels to dense codes in two passes over its blocks: collect the values, then encode.
 
 The memory in use is that of one block and of the distinct values, whatever the number of objects.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabelsWarning, warn_user
 from bigcons.memory import format_size, rows_within
 from bigcons.schema import ENSEMBLE, MISSING
-from bigcons.tables.relabel import Encoding, Learner, RawColumn
-from bigcons.tables.sources import LabelSource
+from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
+from bigcons.tables.table import Column, Rows, Table
 
 BLOCK_ROWS = 65_536
 MIN_CHUNK_ROWS = 1_024
@@ -27,55 +27,65 @@ _SUSPECT_IDS = 200
 """smaller tables may well have as many partitions, or objects that are all apart"""
 
 
-class Learned(NamedTuple):
+class LabelScan(NamedTuple):
     """What the first pass finds."""
 
     n_objects: int
     encodings: list[Encoding]
 
 
-def learn(
-    source: LabelSource,
+def scan_labels(
+    table: Table,
     names: Sequence[str],
     *,
     known: Sequence[np.ndarray | None] | None = None,
     rows: int = BLOCK_ROWS,
     values_budget: int | None = None,
-) -> Learned:
-    """Read ``source`` once and return the encodings of its partitions, behind the ``known`` values.
+) -> LabelScan:
+    """Read ``table`` once and return the encodings of its partitions, new values after the ``known`` ones.
 
-    Raises InvalidInputError for an empty matrix, for what is no label and for a partition without any,
-    and MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
+    Raises InvalidInputError for an empty matrix, for invalid labels and for a partition without any, and
+    MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
     """
-    known = [None] * source.n_partitions if known is None else known
-    learners = [
-        Learner(name, values, numbers=source.untyped) for name, values in zip(names, known, strict=True)
+    known = [None] * table.n_columns if known is None else known
+    builders = [
+        EncodingBuilder(name, values, is_text=table.is_text)
+        for name, values in zip(names, known, strict=True)
     ]
     n_objects = 0
-    for columns in source.blocks(rows):
-        n_objects += _learn_block(learners, columns)
-        _check_values_fit(learners, values_budget)
-        del columns  # before the source makes the next ones
-    if not n_objects or not source.n_partitions:
+    for columns in _column_blocks(table, rows):
+        for u, builder in enumerate(builders):
+            builder.add(columns[u])
+        n_objects += len(columns[0]) if columns else 0
+        needed = sum(builder.n_bytes() for builder in builders)
+        if values_budget is not None and needed > values_budget:
+            raise MemoryBudgetError(
+                f"memory cannot hold the distinct labels, which take {format_size(needed)} "
+                f"of the {format_size(values_budget)} set apart for them; raise the budget."
+            )
+        del columns  # before the table makes the next ones
+    if not n_objects or not table.n_columns:
         raise InvalidInputError(
-            f"labels is empty, shape ({n_objects}, {source.n_partitions}); "
+            f"labels is empty, shape ({n_objects}, {table.n_columns}); "
             "give at least one object and one partition."
         )
-    return Learned(n_objects, [learner.finish() for learner in learners])
+    return LabelScan(n_objects, [builder.build() for builder in builders])
 
 
-def encode(
-    source: LabelSource, encodings: Sequence[Encoding], dtype: np.dtype, rows: int = BLOCK_ROWS
+def encode_labels(
+    table: Table, encodings: Sequence[Encoding], dtype: np.dtype, rows: int = BLOCK_ROWS
 ) -> Iterator[np.ndarray]:
-    """Read ``source`` again and yield its rows as codes ``(n_rows, n_partitions)`` of ``dtype``.
+    """Read ``table`` again and yield its rows as codes ``(n_rows, n_partitions)`` of ``dtype``.
 
-    Raises InvalidInputError at the end if the labels are not those that were learned.
+    Raises InvalidInputError at the end if the labels are not those of the first pass.
     """
     n_labeled = np.zeros(len(encodings), np.int64)
-    for columns in source.blocks(rows):
-        codes = _encode_block(encodings, columns, dtype)
+    for columns in _column_blocks(table, rows):
+        codes = np.empty((len(encodings), len(columns[0])), dtype)
+        for u, encoding in enumerate(encodings):
+            codes[u] = encoding.encode(columns[u])
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
-        del columns  # before the source makes the next ones
+        del columns  # before the table makes the next ones
         yield np.ascontiguousarray(codes.T)
     changed = np.flatnonzero(n_labeled != [encoding.n_labeled for encoding in encodings])
     if changed.size:
@@ -83,6 +93,16 @@ def encode(
             f"partition {encodings[changed[0]].name!r} changed while it was read; "
             "give labels that are the same each time."
         )
+
+
+def _column_blocks(table: Table, rows: int) -> Iterator[list[Column]]:
+    """Yield the blocks of a table as columns, of which only the caller holds the latest."""
+    yield from map(_columns_of, table.blocks(rows))
+
+
+def _columns_of(rows: Rows) -> list[Column]:
+    """Return a block as columns, those of a matrix contiguous."""
+    return rows if isinstance(rows, list) else list(np.ascontiguousarray(unmasked(rows).T))
 
 
 def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
@@ -115,17 +135,17 @@ def default_chunk_rows(n_objects: int) -> int:
     return min(max(ideal, MIN_CHUNK_ROWS), BLOCK_ROWS)
 
 
-def rows_per_read(source: LabelSource, budget: int) -> int:
-    """Return how many rows of ``source`` to read and encode at a time within half of ``budget`` bytes."""
-    per_row = source.row_bytes + 2 * 4 * source.n_partitions + _WORKING_BYTES
+def rows_per_read(table: Table, budget: int) -> int:
+    """Return how many rows of ``table`` to read and encode at a time within half of ``budget`` bytes."""
+    per_row = table.row_bytes + 2 * 4 * table.n_columns + _WORKING_BYTES
     rows = rows_within(
         budget,
         2 * per_row,
-        fixed=2 * source.fixed_bytes,
-        at_least=source.least_rows,
+        fixed=2 * table.fixed_bytes,
+        at_least=table.least_rows,
         what="one block of the labels",
     )
-    return min(rows, max(BLOCK_ROWS, source.least_rows))
+    return min(rows, max(BLOCK_ROWS, table.least_rows))
 
 
 def chunk_rows_within(n_objects: int, bytes_per_row: int, budget: int) -> int:
@@ -139,18 +159,18 @@ def chunk_rows_within(n_objects: int, bytes_per_row: int, budget: int) -> int:
     return rows
 
 
-def partition_names(source: LabelSource, names: Sequence[str] | None, first: int = 0) -> list[str]:
-    """Return the names given, or else the source's own, or else ``p0, p1, ...`` from ``first`` on.
+def partition_names(table: Table, names: Sequence[str] | None, first: int = 0) -> list[str]:
+    """Return the names given, or else the table's own, or else ``p0, p1, ...`` from ``first`` on.
 
     Raises InvalidInputError if their number is wrong or one is there twice.
     """
-    chosen = names if names is not None else source.names
+    chosen = names if names is not None else table.names
     if chosen is None:
-        return [f"p{u}" for u in range(first, first + source.n_partitions)]
+        return [f"p{u}" for u in range(first, first + table.n_columns)]
     chosen = [str(name) for name in chosen]
-    if len(chosen) != source.n_partitions:
+    if len(chosen) != table.n_columns:
         raise InvalidInputError(
-            f"names has {len(chosen)} entries but labels has {source.n_partitions} partitions; give one each."
+            f"names has {len(chosen)} entries but labels has {table.n_columns} partitions; give one each."
         )
     check_distinct(chosen)
     return chosen
@@ -161,36 +181,12 @@ def check_distinct(names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise InvalidInputError(f"names has {name!r} twice; give every partition a name of its own.")
+            raise InvalidInputError(f"names has {name!r} twice; give every partition its own name.")
         seen.add(name)
 
 
-def _learn_block(learners: Sequence[Learner], columns: Sequence[RawColumn]) -> int:
-    for learner, column in zip(learners, columns, strict=True):
-        learner.learn(column)
-    return len(columns[0]) if columns else 0
-
-
-def _encode_block(encodings: Sequence[Encoding], columns: Sequence[RawColumn], dtype: np.dtype) -> np.ndarray:
-    codes = np.empty((len(encodings), len(columns[0])), dtype)
-    for u, (encoding, column) in enumerate(zip(encodings, columns, strict=True)):
-        codes[u] = encoding.encode(column)
-    return codes
-
-
-def _check_values_fit(learners: Sequence[Learner], budget: int | None) -> None:
-    if budget is None:
-        return
-    needed = sum(learner.n_bytes() for learner in learners)
-    if needed > budget:
-        raise MemoryBudgetError(
-            f"memory cannot hold the distinct labels, which take {format_size(needed)} "
-            f"of the {format_size(budget)} set apart for them; raise the budget."
-        )
-
-
 def warn_of_suspects(n_objects: int, names: Sequence[str], n_clusters: np.ndarray) -> None:
-    """Warn of labels that look like a turned matrix or like a column of ids."""
+    """Warn of labels that look like a transposed matrix or have a column of ids."""
     if len(names) >= max(_SUSPECT_PARTITIONS, 10 * n_objects):
         warn_user(
             f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns); "
@@ -198,7 +194,7 @@ def warn_of_suspects(n_objects: int, names: Sequence[str], n_clusters: np.ndarra
             SuspiciousLabelsWarning,
         )
     (ids,) = np.nonzero(n_clusters == max(n_objects, _SUSPECT_IDS))
-    if 0 < ids.size < len(names):  # where all columns are so, none stands out
+    if 0 < ids.size < len(names):  # if all columns are, none stands out
         warn_user(
             f"partition {names[ids[0]]!r} has a label of its own for every object; "
             "if it holds their ids, leave it out.",

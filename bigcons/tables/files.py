@@ -1,0 +1,453 @@
+"""Tables on disk: .npy, .npz, .csv, .csv.gz, .parquet and .zarr. Nothing in them is ever unpickled."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspiciousLabelsWarning, warn_user
+from bigcons.storage.arrays import METADATA, open_array, read_metadata
+from bigcons.storage.places import DiskPlace, Place, place_of
+from bigcons.tables.memory import ArrayTable
+from bigcons.tables.table import PartedTable, Rows, Table, check_matrix, check_names, first_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MISSING_WORDS = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan"),
+    *("None", "none", "NULL", "null", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
+)
+"""Cells of a CSV file that are missing, as pandas has them."""
+
+_BLOCK_BYTES = 1 << 20
+_CSV_READ_AHEAD = 64 << 20  # measured: the reader runs some 32 blocks ahead, with threads
+_PARQUET_PAGES = 5 << 19  # a data page and a dictionary page, a megabyte each as usually written
+_LONGEST_SHOWN = 40
+
+
+def open_path(path: str | os.PathLike[str], role: str) -> Table:
+    """Return the table of the file, folder or Zarr array at ``path``."""
+    place = place_of(path)
+    if (place / METADATA).is_file():
+        return ArrayTable(_open_zarr(place, role), str(place))
+    if not isinstance(place, DiskPlace) and (not place.name.endswith(".zarr") or place.exists()):
+        raise InvalidInputError(
+            f"{place} is neither an ensemble nor a Zarr array (version 3), all that is read from a bucket; "
+            "copy it to a disk."
+        )
+    if not place.exists():
+        raise StoreNotFoundError(f"{place} does not exist; check the path.")
+    path = Path(path)
+    name = path.name.lower()
+    if name.endswith(".npy"):
+        return NpyTable(path)
+    if name.endswith(".npz"):
+        return NpyTable(path, _npz_member(path, role))
+    if name.endswith((".csv", ".csv.gz")):
+        return CsvTable(path, is_text=role == "labels")
+    if name.endswith((".parquet", ".pq")) or any(path.glob("*.parquet")):
+        return ParquetTable(path)
+    raise InvalidInputError(
+        f"{path} has suffix {path.suffix!r}; give .npy, .npz, .csv, .csv.gz, .parquet or .zarr (version 3)."
+    )
+
+
+def _open_zarr(place: Place, role: str) -> Any:
+    """Open a Zarr array, or of a group the one named ``role`` or the only one; codecs are checked."""
+    if read_metadata(place).get("node_type") == "group":
+        members = [name for name in place.names() if (place / name / METADATA).is_file()]
+        chosen = [role] if role in members else members
+        if len(chosen) != 1:
+            raise InvalidInputError(
+                f"{place} is a group of {len(chosen)} arrays; give the path of the one with the {role}."
+            )
+        place = place / chosen[0]
+    return open_array(place)
+
+
+class NpyTable(Table):
+    """A matrix in ``.npy`` layout: a file, or the member of an archive. One dimension is one column.
+
+    It is read, not mapped: pages of a map would count as memory of this process.
+    """
+
+    def __init__(self, path: Path, member: str | None = None) -> None:
+        self._path, self._member = path, member
+        self.where = str(path) if member is None else f"{path}[{member}]"
+        with self._open() as file:
+            self.dtype, shape, self._by_columns = _read_header(file, self.where)
+            self._first_byte = file.tell()
+        self._n_rows, self.n_columns = shape
+        self.n_rows = self._n_rows
+        n_bytes = path.stat().st_size if member is None else zipfile.ZipFile(path).getinfo(member).file_size
+        if self._first_byte + self._n_rows * self.n_columns * self.dtype.itemsize > n_bytes:
+            raise self._cut()
+        self.row_bytes = 2.0 * self.dtype.itemsize * self.n_columns
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows ``start`` to ``stop`` as a matrix."""
+        with self._open() as file:
+            rows = self._rows(file, start, stop, range(self.n_columns))
+        return np.stack(rows, axis=1) if isinstance(rows, list) else rows
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows: a matrix, or columns if the file is stored by columns."""
+        positions = range(self.n_columns) if columns is None else columns
+        with self._open() as file:
+            for first, end in self.ranges(rows, start, stop):
+                yield self._rows(file, first, end, positions)
+
+    def _rows(self, file: IO[bytes], start: int, stop: int, positions: Sequence[int]) -> Rows:
+        if self._by_columns:
+            return [self._values(file, c * self._n_rows + start, stop - start) for c in positions]
+        count = (stop - start) * self.n_columns
+        return self._values(file, start * self.n_columns, count).reshape(-1, self.n_columns)
+
+    def _values(self, file: IO[bytes], first: int, count: int) -> np.ndarray:
+        assert self.dtype is not None  # noqa: S101 - set when the file was opened
+        file.seek(self._first_byte + first * self.dtype.itemsize)
+        data = file.read(count * self.dtype.itemsize)
+        if len(data) < count * self.dtype.itemsize:
+            raise self._cut()
+        return np.frombuffer(data, self.dtype)
+
+    def _open(self) -> IO[bytes]:
+        if self._member is None:
+            return self._path.open("rb")
+        return zipfile.ZipFile(self._path).open(self._member)
+
+    def _cut(self) -> InvalidInputError:
+        return InvalidInputError(f"{self.where} ends before its last row; write the file again.")
+
+
+def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int], bool]:
+    try:
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, by_columns, dtype = read(file)
+    except ValueError:
+        raise InvalidInputError(f"{where} is not a .npy file; write it with numpy.save.") from None
+    if dtype.hasobject:
+        raise InvalidInputError(
+            f"{where} holds pickled objects, which are never read; save numbers or fixed-width text."
+        )
+    if len(shape) == 1:
+        shape = (*shape, 1)
+    check_matrix(shape, where)
+    if min(shape) < 0:
+        raise InvalidInputError(f"{where} has a shape below 0; write it with numpy.save.")
+    return dtype, (shape[0], shape[1]), by_columns
+
+
+def map_npy(path: Path) -> np.ndarray:
+    """Map a ``.npy`` file of any shape into memory."""
+    try:
+        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise StoreNotFoundError(f"{path} does not exist; check the path.") from None
+    except (ValueError, EOFError):
+        raise InvalidInputError(f"{path} is not a .npy file of numbers; write it with numpy.save.") from None
+    return mapped
+
+
+def _npz_member(path: Path, role: str) -> str:
+    """Return the array of an archive that is named ``role``, or the only one, read once for its checksum."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [entry.filename for entry in archive.infolist()]
+    except zipfile.BadZipFile:
+        raise InvalidInputError(f"{path} is not a .npz archive; write it with numpy.savez.") from None
+    arrays = [name for name in members if name.endswith(".npy")]
+    chosen = [f"{role}.npy"] if f"{role}.npy" in arrays else arrays
+    if len(chosen) != 1:
+        raise InvalidInputError(
+            f"{path} holds {len(chosen)} arrays; keep one, or name the one to read {role!r}."
+        )
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(chosen[0]) as member:
+            while member.read(_BLOCK_BYTES):  # a checksum is verified only when a reader does not jump
+                pass
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        raise InvalidInputError(f"{path}[{chosen[0]}] is damaged; write the file again.") from None
+    return chosen[0]
+
+
+class CsvTable(PartedTable):
+    """Comma-separated values, plain or gzipped, read as a stream: the middle costs all that is before it.
+
+    The first line names the columns if `column_names` says so. With ``is_text`` all cells are text; otherwise
+    the first megabyte decides whether a column holds numbers, booleans or text.
+    """
+
+    def __init__(self, path: Path, *, is_text: bool) -> None:
+        import pyarrow as pa
+
+        self.where, self.is_text = str(path), is_text
+        self._path = path
+        cells, n_lines = self._first_line()
+        check_commas(cells, self.where)
+        names = column_names(cells, self.where)
+        self.names = None if names is None else check_names(names, self.where)
+        self.n_columns = len(cells)
+        self.lengths = [None]
+        self.row_bytes = 64.0 * self.n_columns
+        self._skip_lines = 0 if names is None else n_lines
+        self._types: dict[str, pa.DataType] = {}
+        if is_text:
+            self._types = {str(c): pa.large_string() for c in range(self.n_columns)}
+        else:
+            self._types = {field.name: _csv_type(field.type) for field in self._peek()}
+
+    @property
+    def held_bytes(self) -> int:
+        """What the reader runs ahead."""
+        return 0 if self.is_text else _CSV_READ_AHEAD
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        return list(self._types.values())
+
+    def load(
+        self,
+        part: int,  # noqa: ARG002 - the file is the only part
+        rows: int,  # noqa: ARG002 - the size of a batch is fixed in bytes
+        columns: Sequence[int] | None,
+    ) -> Iterator[Rows]:
+        """Yield the batches of the file."""
+        import pyarrow as pa
+
+        try:
+            with self._reader(columns) as reader:
+                for batch in reader:
+                    yield batch.columns
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(error) from None
+
+    def _first_line(self) -> tuple[list[str], int]:
+        """Return the cells of the first line that is not empty, and how many lines were read."""
+        opened = gzip.open if self.where.lower().endswith(".gz") else open
+        try:
+            with opened(self._path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+                lines = csv.reader(file)
+                for cells in lines:
+                    if cells:
+                        return [cell.strip() for cell in cells], lines.line_num
+        except (csv.Error, OSError, EOFError, zlib.error) as error:
+            raise self._unreadable(error) from None
+        raise InvalidInputError(f"{self.where} is empty; write one line per object.")
+
+    def _peek(self) -> pa.Schema:
+        import pyarrow as pa
+
+        try:
+            with self._reader(None) as reader:
+                return reader.schema
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(error) from None
+
+    def _reader(self, columns: Sequence[int] | None) -> Any:
+        from pyarrow import csv as arrow
+
+        names = [str(c) for c in range(self.n_columns)]
+        return arrow.open_csv(
+            self._path,
+            read_options=arrow.ReadOptions(
+                use_threads=not self.is_text,
+                block_size=_BLOCK_BYTES,
+                column_names=names,
+                skip_rows=self._skip_lines,
+            ),
+            convert_options=arrow.ConvertOptions(
+                column_types=self._types,
+                null_values=list(MISSING_WORDS),
+                strings_can_be_null=True,
+                include_columns=[] if columns is None else [names[c] for c in columns],
+            ),
+        )
+
+    def _unreadable(self, error: Exception) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self.where} cannot be read as CSV ({first_line(error)}); repair it, or write it as Parquet."
+        )
+
+
+def _csv_type(inferred: pa.DataType) -> pa.DataType:
+    """The type to read a column as: whole numbers may turn out to have fractions further down."""
+    import pyarrow as pa
+
+    numeric = pa.types.is_integer(inferred) or pa.types.is_null(inferred)
+    return pa.float64() if numeric else inferred
+
+
+def check_commas(cells: Sequence[str], where: str) -> None:
+    """Refuse a file whose first line is one cell with another separator in it.
+
+    Read as it stands, every line would be one label of its own, or one category.
+    """
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(cells) == 1 and mark in cells[0]:
+            raise InvalidInputError(
+                f"{where} begins with {cells[0][:_LONGEST_SHOWN]!r}, separated by {name}; "
+                "write the file with commas between its columns."
+            )
+
+
+def column_names(cells: Sequence[str], where: str) -> list[str] | None:
+    """Return the names of the columns if the first line has them; refuse a column without one.
+
+    An empty cell before numbers that count up is not an object but the header over an index of rows: cells
+    may be missing, so this line, too, could be read as an object.
+    """
+    over_an_index = list(cells[:1]) == [""] and _counts_up(cells)
+    if not over_an_index and not _is_header(cells, where):
+        return None
+    if "" in cells:
+        raise InvalidInputError(
+            f"{where} has no name over column {list(cells).index('')} (an index of rows?); "
+            "write it without the index, or name the column."
+        )
+    return list(cells)
+
+
+def _is_header(cells: Sequence[str], where: str) -> bool:
+    """Return whether the first line holds names: no number, and not missing cells alone.
+
+    A line with a number is the first object; warns if its numbers count up like the default names of columns.
+    """
+    if any(_is_number(cell) for cell in cells):
+        if _counts_up(cells):
+            line = ",".join(cells[:4] if len(cells) <= 4 else [*cells[:4], "..."])
+            warn_user(
+                f"{where} begins with the line {line}, taken for an object; if it names the columns, "
+                "use names that are not numbers, or leave it out.",
+                SuspiciousLabelsWarning,
+            )
+        return False
+    return not all(cell in MISSING_WORDS for cell in cells)
+
+
+def _counts_up(cells: Sequence[str]) -> bool:
+    """Return whether the numbers among the cells are 0, 1, 2, ... or 1, 2, 3, ..., and at least three."""
+    numbers = [cell for cell in cells if _is_number(cell)]
+    return len(numbers) >= 3 and any(
+        numbers == [str(first + u) for u in range(len(numbers))] for first in (0, 1)
+    )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+class _ParquetFile(NamedTuple):
+    path: Path
+    group_rows: list[int]
+    """Rows of each row group."""
+
+
+class ParquetTable(Table):
+    """A Parquet file, or a folder of them in the order of the numbers in their names."""
+
+    def __init__(self, path: Path) -> None:
+        paths = sorted(path.glob("*.parquet"), key=natural_order) if path.is_dir() else [path]
+        if not paths:
+            raise InvalidInputError(f"{path} holds no .parquet file; check the path.")
+        self.where = str(path)
+        self._files: list[_ParquetFile] = []
+        for file in paths:
+            self._add(file)
+        self.n_columns = len(self.names or [])
+        self.n_rows = sum(sum(file.group_rows) for file in self._files)
+        self.row_bytes = 24.0 * self.n_columns
+
+    def _add(self, path: Path) -> None:
+        with _open_parquet(path) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            names = check_names(schema.names, str(path))
+            if self.names is None:
+                self.names, self._types = names, list(schema.types)
+            elif names != self.names:
+                raise InvalidInputError(
+                    f"{path} has other columns than {self._files[0].path.name}; "
+                    "give all files the same columns."
+                )
+            groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+            self._files.append(_ParquetFile(path, [group.num_rows for group in groups]))
+            for group in groups:  # pages as stored, as plain values and as decoded
+                sizes = [group.column(c).total_uncompressed_size for c in range(group.num_columns)]
+                held = sum(min(3 * int(size), _PARQUET_PAGES) for size in sizes)
+                self.fixed_bytes = max(self.fixed_bytes, held)
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns in the first file."""
+        return self._types
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield batches of at most ``rows`` rows as columns; row groups outside the range are not read."""
+        import pyarrow as pa
+
+        assert self.names is not None  # noqa: S101 - there was at least one file
+        names = self.names if columns is None else [self.names[c] for c in columns]
+        end = self.n_rows if stop is None else stop
+        row = 0  # the first of a row group
+        for path, group_rows in self._files:
+            groups, first = [], row
+            for g, n_rows in enumerate(group_rows):
+                if row + n_rows <= start:
+                    first = row + n_rows
+                elif row < (end or 0):
+                    groups.append(g)
+                row += n_rows
+            if not groups:
+                continue
+            try:
+                with _open_parquet(path) as file:
+                    for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
+                        low, high = max(start - first, 0), min((end or 0) - first, batch.num_rows)
+                        first += batch.num_rows
+                        if low < high:
+                            yield [batch.column(name)[low:high] for name in names]
+            except (pa.ArrowException, OSError) as error:
+                raise _broken_parquet(path, error) from None
+
+
+def _open_parquet(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        # a small buffer: column chunks are streamed, not loaded whole
+        return parquet.ParquetFile(
+            path, buffer_size=1 << 16, pre_buffer=False, page_checksum_verification=True
+        )
+    except (pa.ArrowException, OSError) as error:
+        raise _broken_parquet(path, error) from None
+
+
+def _broken_parquet(path: Path, error: Exception) -> InvalidInputError:
+    return InvalidInputError(f"{path} is truncated or not Parquet ({first_line(error)}); write it again.")
+
+
+def natural_order(path: Path) -> tuple[list[tuple[int, str]], str]:
+    """Sort ``part.10`` after ``part.9``."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts], path.name

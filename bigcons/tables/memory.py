@@ -1,0 +1,342 @@
+"""Tables in memory and in dask: arrays, lists of rows, pandas, Arrow, columns, ensembles."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.tables.table import (
+    Column,
+    PartedTable,
+    Rows,
+    Table,
+    check_matrix,
+    check_names,
+    first_line,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ArrayTable(Table):
+    """Anything with a shape and row slices: a numpy array, a memory map, a Zarr or HDF5 array."""
+
+    def __init__(self, array: Any, where: str) -> None:
+        check_matrix(array.shape, where)
+        self.where = where
+        self.dtype = np.dtype(array.dtype)
+        self.n_rows, self.n_columns = map(int, array.shape)
+        self._array = array
+        chunks = getattr(array, "chunks", None)
+        self.least_rows = chunks[0] if chunks else 1
+        copies = 3 if chunks else 2  # as decoded, as read, as columns
+        self.row_bytes = float(copies * self.dtype.itemsize * self.n_columns)
+
+    @property
+    def held_bytes(self) -> int:
+        """Two chunks, each as stored, decoded and copied."""
+        return int(2 * self.least_rows * self.row_bytes) if self.least_rows > 1 else 0
+
+    def blocks(
+        self,
+        rows: int,
+        start: int = 0,
+        stop: int | None = None,
+        columns: Sequence[int] | None = None,  # noqa: ARG002 - a matrix comes whole
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows, rounded to whole chunks."""
+        rows = max(rows - rows % self.least_rows, self.least_rows)
+        aligned = start - start % self.least_rows
+        for first, end in self.ranges(rows, aligned, stop):
+            yield np.asanyarray(self._array[max(first, start) : end])  # a mask stays
+            release_pages(self._array)
+
+
+def release_pages(array: Any) -> None:
+    """Let the system take back what was read of a memory map, which otherwise counts as ours."""
+    pages = getattr(array, "_mmap", None)
+    if not isinstance(pages, mmap.mmap) or getattr(array, "mode", "") not in ("r", "r+"):
+        return
+    if hasattr(pages, "madvise"):  # not on Windows
+        pages.madvise(mmap.MADV_DONTNEED)
+
+
+def table_of_rows(rows: Sequence[Any], role: str) -> ArrayTable:
+    """Return the table of a list of rows of equal length."""
+
+    def is_row(row: Any) -> bool:
+        return hasattr(row, "__len__") and not isinstance(row, str)
+
+    if len(rows) and not is_row(rows[0]):
+        check_matrix((len(rows),), role)
+    n_columns = len(rows[0]) if len(rows) else 0
+    for index, row in enumerate(rows):
+        if not is_row(row) or len(row) != n_columns:
+            found = f"{len(row)} value(s)" if is_row(row) else "no list of values"
+            raise InvalidInputError(
+                f"{role} is ragged: row {index} has {found} but row 0 has {n_columns}; "
+                "give one value per column, None where missing."
+            )
+    if role == "features" and n_columns:
+        return ArrayTable(np.asarray(rows), role)
+    matrix = np.empty((len(rows), n_columns), dtype=object)  # numbers and text keep their kinds
+    for index, row in enumerate(rows):
+        matrix[index] = row
+    return ArrayTable(matrix, role)
+
+
+class PandasTable(Table):
+    """A pandas DataFrame; its index is not read."""
+
+    def __init__(self, frame: Any, where: str) -> None:
+        self.where = where
+        self.names = check_names(list(frame.columns), where)
+        self.n_rows, self.n_columns = frame.shape
+        self.row_bytes = 16.0 * self.n_columns
+        self._frame = frame
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the Arrow types; columns of objects are looked through for theirs."""
+        import pyarrow as pa
+
+        try:
+            return list(pa.Schema.from_pandas(self._frame, preserve_index=False).types)
+        except (pa.ArrowException, ValueError) as error:
+            raise InvalidInputError(
+                f"{self.where} has a column of mixed types or names ({first_line(error)}); "
+                "convert it to one type."
+            ) from None
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows as columns."""
+        positions = range(self.n_columns) if columns is None else columns
+        for first, end in self.ranges(rows, start, stop):
+            part = self._frame.iloc[first:end]
+            yield [self._column(part.iloc[:, c]) for c in positions]
+
+    def _column(self, series: Any) -> Column:
+        import pyarrow as pa
+
+        if isinstance(series.dtype, np.dtype):
+            return series.to_numpy()
+        try:
+            return pa.array(series, from_pandas=True)
+        except pa.ArrowException:
+            raise InvalidInputError(
+                f"column {str(series.name)!r} of {self.where} has type {series.dtype}; "
+                "convert it to numbers or text."
+            ) from None
+
+
+class ArrowTable(Table):
+    """Anything that offers the Arrow C data interface: polars, pyarrow, DuckDB; a stream is read once."""
+
+    def __init__(self, source: Any, where: str) -> None:
+        import pyarrow as pa
+
+        try:
+            table = pa.table(source)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"{where} has type {type(source).__name__}, which is not a table ({first_line(error)}); "
+                "give a table with one row per object."
+            ) from None
+        self.where = where
+        self.names = check_names(table.column_names, where)
+        self.n_rows, self.n_columns = table.shape
+        self.row_bytes = 16.0 * self.n_columns
+        self._columns = [_without_views(column) for column in table.columns]
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        return [column.type for column in self._columns]
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows as columns."""
+        chosen = self._columns if columns is None else [self._columns[c] for c in columns]
+        for first, end in self.ranges(rows, start, stop):
+            yield [column.slice(first, end - first) for column in chosen]
+
+
+def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of which Arrow can decode the dictionary: it cannot if that is of string views."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type) or column.type.value_type != pa.string_view():
+        return column
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
+
+
+def open_dask(collection: Any, role: str) -> PartedTable:
+    """Return the table of a dask array or dataframe."""
+    if (
+        hasattr(collection, "npartitions")
+        and getattr(collection, "ndim", 0) == 2
+        and not hasattr(collection, "chunks")
+    ):
+        return DaskFrameTable(collection, role)
+    if hasattr(collection, "numblocks") and hasattr(collection, "chunks"):
+        return DaskArrayTable(collection, role)
+    raise InvalidInputError(
+        f"{role} has type dask {type(collection).__name__}; give a dask array or dataframe."
+    )
+
+
+class DaskArrayTable(PartedTable):
+    """A dask array, computed one chunk of rows at a time; the number of rows may be unknown."""
+
+    def __init__(self, array: Any, where: str) -> None:
+        check_matrix(array.shape, where)
+        if math.isnan(array.shape[1]):
+            raise InvalidInputError(
+                f"{where} does not know its number of columns; call its compute_chunk_sizes() first."
+            )
+        self.where = where
+        self.dtype = np.dtype(array.dtype)
+        self.n_columns = int(array.shape[1])
+        self.lengths = [None if math.isnan(rows) else int(rows) for rows in array.chunks[0]]
+        self.least_rows = max((length or 1 for length in self.lengths), default=1)
+        copies = 4  # as the graph reads, decodes and cuts it, and as columns
+        self.row_bytes = float(copies * self.dtype.itemsize * self.n_columns)
+        self._array = array
+
+    @property
+    def held_bytes(self) -> int:
+        """The largest chunk, as it is computed and as it is yielded."""
+        return int(self.least_rows * self.row_bytes / 2)
+
+    def load(
+        self,
+        part: int,
+        rows: int,  # noqa: ARG002 - a chunk comes whole
+        columns: Sequence[int] | None,  # noqa: ARG002 - a matrix comes whole
+    ) -> Iterator[Rows]:
+        """Compute one chunk of rows."""
+        yield np.asanyarray(self._array.blocks[part].compute())
+
+
+class DaskFrameTable(PartedTable):
+    """A dask dataframe, computed one partition at a time; its index is not read."""
+
+    def __init__(self, frame: Any, where: str) -> None:
+        self.where = where
+        self.names = check_names(list(frame.columns), where)
+        self.n_columns = len(self.names)
+        self.lengths = [None] * frame.npartitions
+        self.row_bytes = 16.0 * self.n_columns
+        self._frame = frame
+
+    def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
+        """Compute one partition."""
+        table = PandasTable(self._frame.get_partition(part).compute(), self.where)
+        yield from table.blocks(rows, columns=columns)
+
+
+class ColumnsTable(Table):
+    """One ``(n_rows,)`` array or .npy file per column."""
+
+    where = "labels"
+
+    def __init__(self, columns: Sequence[Any], n_rows: int, names: list[str] | None = None) -> None:
+        self._columns = columns
+        self.names = names
+        self.n_rows = n_rows
+        self.n_columns = len(columns)
+        self.row_bytes = 8.0 * self.n_columns
+        for index in range(self.n_columns):
+            self._open(index)
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows as columns."""
+        positions = range(self.n_columns) if columns is None else columns
+        for first, end in self.ranges(rows, start, stop):
+            yield [self._read(c, first, end) for c in positions]
+
+    def _read(self, index: int, start: int, stop: int) -> np.ndarray:
+        values = np.array(self._open(index)[start:stop])
+        release_pages(self._columns[index])
+        return values
+
+    def _open(self, index: int) -> np.ndarray:
+        """Return the column as an array; a file is mapped, and closed with the array."""
+        from bigcons.tables.files import map_npy
+
+        column = self._columns[index]
+        if isinstance(column, (str, os.PathLike)):
+            column = map_npy(Path(column))
+        column = np.asarray(column)
+        if column.shape != (self.n_rows,):
+            raise InvalidInputError(
+                f"column {index} has shape {column.shape} but n_objects={self.n_rows}; "
+                f"give one label per object, shape ({self.n_rows},)."
+            )
+        return column
+
+
+class EnsembleTable(Table):
+    """An ensemble, read with its original label values."""
+
+    def __init__(self, ensemble: Any, where: str) -> None:
+        self.where = where
+        self.names = list(ensemble.names)
+        self.n_rows, self.n_columns = ensemble.n_objects, ensemble.n_partitions
+        self.least_rows = ensemble.chunk_rows
+        self.row_bytes = 8.0 * self.n_columns
+        self._ensemble = ensemble
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of whole chunks, as columns."""
+        rows = max(rows - rows % self.least_rows, self.least_rows)
+        values = self._ensemble.categories
+        positions = range(self.n_columns) if columns is None else columns
+        for first, end in self.ranges(rows, start, stop):
+            codes = np.ascontiguousarray(self._ensemble.read(first, end).T)
+            yield [values_of(codes[c], values[c]) for c in positions]
+
+
+def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
+    """Return the original label values of codes, missing as None for text, -1 for numbers."""
+    if values is None:
+        return codes
+    missing: Any = None if values.dtype == object else -1
+    return np.append(values, missing)[codes]
+
+
+class SelectedTable(Table):
+    """A table with its columns in another order."""
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        assert table.names is not None  # noqa: S101 - only named columns can be selected
+        self._table = table
+        self._positions = [table.names.index(name) for name in names]
+        self.where, self.n_rows, self.n_columns = table.where, table.n_rows, len(names)
+        self.names, self.is_text = list(names), table.is_text
+        self.row_bytes, self.fixed_bytes = table.row_bytes, table.fixed_bytes
+        self.least_rows = table.least_rows
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield the blocks of the table with their columns in order."""
+        positions = self._positions if columns is None else [self._positions[c] for c in columns]
+        yield from self._table.blocks(rows, start, stop, positions)

@@ -1,0 +1,200 @@
+"""A table from anything a user holds, read as blocks of rows: what labels and features are made from.
+
+Every kind of table follows the same rules, whether it holds labels or features. A block is a numpy matrix or
+the list of its columns (numpy or Arrow); no table is gathered, except that an Arrow stream is kept in memory.
+Objects of pandas and dask are recognized by the module of their type, so neither is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Column = Any
+"""``(n_rows,)``: a numpy or pyarrow array of any type."""
+
+Rows = Any
+"""``(n_rows, n_columns)``: a numpy matrix, or the list of its columns."""
+
+_INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
+"""What pandas and Dask call a Parquet column that holds an index without a name."""
+
+
+class Table(ABC):
+    """A table ``(n_rows, n_columns)`` that can be read more than once.
+
+    Attributes
+    ----------
+    where
+        What messages call it: its path, "labels" or "features".
+    names
+        Names of the columns, None if it has none of its own.
+    n_rows
+        None until a first pass has counted them.
+    dtype
+        Type of all values of an array; None for tables with a type per column.
+    is_text
+        Whether numbers come as text.
+    row_bytes, fixed_bytes
+        About how much memory reading takes per row of a block, and for any number of rows.
+    least_rows
+        Rows that are stored together; blocks are no smaller.
+    """
+
+    where: str
+    n_columns: int
+    names: list[str] | None = None
+    n_rows: int | None = None
+    dtype: np.dtype | None = None
+    is_text: bool = False
+    row_bytes: float
+    fixed_bytes: int = 0
+    least_rows: int = 1
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much the table decodes at a time, beside the block it yields."""
+        return self.fixed_bytes
+
+    def column_types(self) -> list[pa.DataType] | None:
+        """Return the Arrow types of the columns, None for arrays and where only the values tell."""
+        return None
+
+    @abstractmethod
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield rows ``start`` to ``stop`` (None: to the end) in order, about ``rows`` at a time.
+
+        ``columns`` selects columns by position; a matrix comes whole.
+        """
+
+    def ranges(self, rows: int, start: int, stop: int | None) -> list[tuple[int, int]]:
+        """Return the first row and the row after the last of each block of ``rows`` rows."""
+        end = self.n_rows if stop is None else stop
+        return [(first, min(first + rows, end or 0)) for first in range(start, end or 0, rows)]
+
+
+class PartedTable(Table):
+    """A table that is read part by part: partitions of a dask collection, or a stream."""
+
+    lengths: list[int | None]
+    """Rows of each part, None until it has been read to its end."""
+
+    @property
+    def n_rows(self) -> int | None:  # type: ignore[override]
+        """Number of rows, None while the length of any part is unknown."""
+        known = [length for length in self.lengths if length is not None]
+        return sum(known) if len(known) == len(self.lengths) else None
+
+    @abstractmethod
+    def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
+        """Yield the rows of one part, in pieces of any size."""
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield what the parts hold of the rows, without loading the parts before them."""
+        end = sys.maxsize if stop is None else stop
+        row = 0
+        for part, length in enumerate(self.lengths):
+            if row >= end:
+                return
+            if length is not None and row + length <= start:
+                row += length
+                continue
+            part_start = row
+            for piece in self.load(part, rows, columns):
+                first, row = row, row + count_rows(piece)
+                low, high = max(start, first) - first, min(end, row) - first
+                for cut in range(low, high, rows):
+                    yield slice_rows(piece, cut, min(cut + rows, high))
+                del piece  # before the next one is made
+                if row >= end:
+                    return
+            self.lengths[part] = row - part_start
+
+
+def count_rows(rows: Rows) -> int:
+    """Return the number of rows of a block."""
+    if isinstance(rows, list):
+        return len(rows[0]) if rows else 0
+    return len(rows)
+
+
+def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
+    """Return some rows of a block."""
+    if isinstance(rows, list):
+        return [column[start:stop] for column in rows]
+    return rows[start:stop]
+
+
+def open_table(x: Any, role: str) -> Table:
+    """Return the table of whatever a user holds; ``role`` is "labels" or "features".
+
+    ``x`` is an array, a list of rows, a pandas DataFrame, anything with ``__arrow_c_stream__`` or
+    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an ensemble, or a path to
+    .npy, .npz, .csv, .csv.gz, .parquet (a file or a folder of them) or .zarr.
+
+    Raises InvalidInputError for anything else and StoreNotFoundError for a missing file.
+    """
+    from bigcons.tables import files, memory
+
+    package = type(x).__module__.partition(".")[0]
+    if isinstance(x, Table):
+        return x
+    if isinstance(x, (str, os.PathLike)):
+        return files.open_path(x, role)
+    if isinstance(x, (list, tuple)):
+        return memory.table_of_rows(x, role)
+    if package in ("dask", "dask_expr"):
+        return memory.open_dask(x, role)
+    if package == "pandas" and hasattr(x, "columns"):
+        return memory.PandasTable(x, role)
+    if package != "pandas" and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")):
+        return memory.ArrowTable(x, role)
+    if hasattr(x, "n_partitions") and hasattr(x, "categories"):
+        return memory.EnsembleTable(x, role)
+    is_array = all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__"))
+    if is_array and package not in ("pandas", "polars", "scipy"):
+        return memory.ArrayTable(x, role)
+    kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
+    raise InvalidInputError(
+        f"{role} has type {kind}; give a dense array, a list of rows, a pandas, polars or Arrow table, "
+        "a dask array or dataframe, or a path to .npy, .npz, .csv, .csv.gz, .parquet or .zarr."
+    )
+
+
+def check_names(names: Sequence[object], where: str) -> list[str]:
+    """Return the names of columns as text; refuse an index of rows that was stored as a column."""
+    texts = [str(name) for name in names]
+    for text in texts:
+        if _INDEX_NAME.fullmatch(text):
+            raise InvalidInputError(
+                f"{where} has the column {text!r}, an index of rows; write it without (index=False)."
+            )
+    return texts
+
+
+def check_matrix(shape: tuple[float, ...], where: str) -> None:
+    """Refuse an array that is not a matrix."""
+    if len(shape) != 2:
+        raise InvalidInputError(
+            f"{where} has {len(shape)} dimension(s); give a matrix with one row per object."
+        )
+
+
+def first_line(error: Exception) -> str:
+    """Return the reason that a message quotes."""
+    return (str(error).partition("\n")[0] or type(error).__name__).rstrip(".")[:160]

@@ -1,0 +1,222 @@
+"""Labels and features come in through the same door: one rule for each kind of table."""
+
+from __future__ import annotations
+
+import gzip
+
+import dask.array
+import dask.dataframe
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from bigcons import Ensemble
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.stores.features import open_features
+from bigcons.tables.table import open_table
+from tests.support.stores import values_of
+
+N_ROWS = 600
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(0, 5, N_ROWS) for name in ("a", "b")}
+    return pd.DataFrame({**columns, "c": rng.choice(["x", "y"], N_ROWS).astype(object)})
+
+
+class Stream:
+    """What DuckDB and others offer: nothing but the Arrow C stream interface."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class Batch:
+    """Nothing but the Arrow C array interface."""
+
+    def __init__(self, batch):
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+def as_read(x):
+    """Return the label values and the features of a source, as lists of rows."""
+    features = open_features(x)
+    return values_of(Ensemble.from_labels(x)), features.read(0, features.n_objects).tolist()
+
+
+def arrow_sources(frame):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    category = frame.astype({"c": "category"})
+    return {
+        "stream": Stream(table),
+        "array": Batch(table.combine_chunks().to_batches()[0]),
+        "polars stream": Stream(pl.from_pandas(frame)),
+        "polars categorical": Stream(pl.from_pandas(frame).cast({"c": pl.Categorical})),
+        "table": table,
+        "batch": table.combine_chunks().to_batches()[0],
+        "polars": pl.from_pandas(frame),
+        "pandas": frame.set_axis(np.arange(len(frame))[::-1], axis="index"),
+        "pandas category": category,
+        "dask": dask.dataframe.from_pandas(frame, npartitions=3),
+    }
+
+
+@pytest.mark.parametrize("kind", arrow_sources(pd.DataFrame({"a": [0], "c": ["x"]})))
+@pytest.mark.filterwarnings("default")
+def test_tables__in_memory_are_labels_and_features(frame, kind):
+    if kind == "dask":
+        frame = frame.astype({"c": object})
+    labels, features = as_read(arrow_sources(frame)[kind])
+    assert labels == frame.to_numpy().tolist()
+    assert features == frame.assign(c=(frame["c"] == "y").astype(int)).to_numpy(float).tolist()
+
+
+def test_tables__a_stream_that_can_be_read_once_is_kept(frame):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=100))
+    assert values_of(Ensemble.from_labels(reader)) == frame.to_numpy().tolist()
+
+
+@pytest.mark.parametrize("x", [pl.Series([1, 2]), pa.array([1, 2]), Stream(pa.chunked_array([[1, 2]]))])
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_tables__refuse_a_single_column_of_arrow(x, reader):
+    with pytest.raises(InvalidInputError, match="is not a table") as caught:
+        reader(x)
+    assert "\n" not in str(caught.value)
+
+
+FILES = {
+    "x.csv": lambda frame, path: frame.to_csv(path, index=False),
+    "x.csv.gz": lambda frame, path: frame.to_csv(path, index=False),
+    "bare.csv.gz": lambda frame, path: frame.to_csv(path, index=False, header=False),
+    "x.parquet": lambda frame, path: frame.to_parquet(path, index=False, row_group_size=70),
+    "folder": lambda frame, path: in_parts(frame, path),
+}
+
+
+def in_parts(frame, folder):
+    """Twelve files, whose names do not sort as their numbers do."""
+    folder.mkdir()
+    for index, start in enumerate(range(0, N_ROWS, 50)):
+        frame.iloc[start : start + 50].to_parquet(folder / f"part.{index}.parquet", index=False)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_tables__in_files_are_labels_and_features(frame, tmp_path, name):
+    FILES[name](frame, tmp_path / name)
+    labels, features = as_read(tmp_path / name)
+    assert labels == frame.to_numpy().tolist()
+    assert features == frame.assign(c=(frame["c"] == "y").astype(int)).to_numpy(float).tolist()
+
+
+@pytest.mark.parametrize("name", ["x.npz", "fortran.npz", "x.npy", "fortran.npy", "x.zarr", "group.zarr"])
+def test_tables__matrices_in_files_are_labels_and_features(tmp_path, name):
+    matrix = np.random.default_rng(0).integers(0, 5, (N_ROWS, 3))
+    ordered = np.asfortranarray(matrix) if name.startswith("fortran") else matrix
+    if name.endswith(".npz"):
+        np.savez_compressed(tmp_path / name, ordered)
+    elif name.endswith(".npy"):
+        np.save(tmp_path / name, ordered)
+    else:
+        inner = "x" if name.startswith("group") else None
+        zarr.create_array(str(tmp_path / name), name=inner, data=matrix, chunks=(70, 2))
+    assert as_read(tmp_path / name) == (matrix.tolist(), matrix.tolist())
+    part = np.concatenate([np.stack(b, 1) if isinstance(b, list) else b for b in blocks(tmp_path / name)])
+    np.testing.assert_array_equal(part, matrix[55:431])
+
+
+def blocks(path):
+    return open_table(path, "features").blocks(100, 55, 431)
+
+
+def test_tables__archives_and_groups_go_by_the_role(tmp_path):
+    labels, features = np.array([[0], [1]]), np.array([[0.5], [2.5]])
+    np.savez(tmp_path / "x.npz", labels=labels, features=features)
+    zarr.create_group(str(tmp_path / "x.zarr"))
+    for name, values in {"labels": labels, "features": features}.items():
+        zarr.create_array(str(tmp_path / "x.zarr"), name=name, data=values)
+    for name in ("x.npz", "x.zarr"):
+        assert as_read(tmp_path / name) == ([[0], [1]], [[0.5], [2.5]])
+
+
+@pytest.mark.parametrize("word", ["", "NA", "<NA>", "n/a", "None", "nan", "-nan", "NULL", "#N/A"])
+def test_csv__the_same_words_are_missing(tmp_path, word):
+    (tmp_path / "x.csv").write_text(f"a,b\n1,x\n{word},{word}\n2,y\n")
+    assert values_of(Ensemble.from_labels(tmp_path / "x.csv"))[1] == [None, None]
+    with pytest.raises(InvalidInputError, match=r"nan at row 1 .*'a'"):
+        open_features(tmp_path / "x.csv").read(0, 3)
+
+
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_csv__refuses_a_damaged_archive_in_one_line(tmp_path, reader):
+    content = gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)
+    for data in (b"a,b\n1,2\n", content[:-20], content[:5]):
+        (tmp_path / "x.csv.gz").write_bytes(data)
+        with pytest.raises(InvalidInputError, match=r"x\.csv\.gz cannot be read as CSV") as caught:
+            reader(tmp_path / "x.csv.gz")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_zarr__refuses_unknown_codecs(tmp_path, reader, sharded):
+    layout = {"shards": (4, 2), "chunks": (2, 2)} if sharded else {}
+    zarr.create_array(str(tmp_path / "x.zarr"), data=np.zeros((4, 2), np.int8), **layout)
+    file = tmp_path / "x.zarr/zarr.json"
+    file.write_text(file.read_text().replace('"zstd"', '"numcodecs.pickle"'))
+    with pytest.raises(CorruptStoreError, match=r"numcodecs\.pickle"):
+        reader(tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_tables__refuse_an_index_stored_as_a_column(tmp_path, reader):
+    frame = pd.DataFrame({"a": [0, 1], "b": [0, 1]}, index=[4, 9])
+    frame.to_parquet(tmp_path / "x.parquet")
+    for source in (tmp_path / "x.parquet", pa.Table.from_pandas(frame), Stream(pa.Table.from_pandas(frame))):
+        with pytest.raises(InvalidInputError, match="'__index_level_0__', an index of rows; write"):
+            reader(source)
+
+
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_parquet__refuses_files_with_other_columns(tmp_path, reader):
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"y": [1]}), tmp_path / "2.parquet")
+    with pytest.raises(InvalidInputError, match=r"2\.parquet has other columns than 1\.parquet"):
+        reader(tmp_path)
+
+
+def test_parquet__types_may_differ_as_far_as_they_fit(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"x": [3.0, 4.0]}), tmp_path / "2.parquet")
+    assert as_read(tmp_path) == ([[1], [2], [3], [4]], [[1.0], [2.0], [3.0], [4.0]])
+    pq.write_table(pa.table({"x": ["5"]}), tmp_path / "3.parquet")
+    with pytest.raises(InvalidInputError, match="text beside whole numbers"):
+        Ensemble.from_labels(tmp_path)
+    with pytest.raises(InvalidInputError, match="mixes text and numbers"):
+        open_features(tmp_path).read(0, 5)
+
+
+def test_open_features__refuses_what_a_mask_hides():
+    matrix = np.ma.array(np.ones((5, 2)), mask=False)
+    matrix[3, 1] = np.ma.masked
+    for source in (matrix, dask.array.from_array(matrix, chunks=(2, 2))):
+        with pytest.raises(InvalidInputError, match=r"nan at row 3 .*'f1'"):
+            open_features(source).read(0, 5)
+
+
+def test_open_features__refuses_a_store(tmp_path):
+    Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
+    with pytest.raises(InvalidInputError, match=r"e\.zarr is a store of bigcons"):
+        open_features(tmp_path / "e.zarr")
