@@ -47,7 +47,7 @@ def test_readme__python_lines_run(some_files):
     labels, truth = some_files
     names = {"labels": labels, "truth": truth, "np": np}
     first, opened, stored, in_a_bucket = code_blocks("python")
-    compile(in_a_bucket, str(README), "exec")  # run against a server of S3 in test_object_stores
+    compile(in_a_bucket, str(README), "exec")  # run against a server of S3 in storage/test_buckets
     exec(compile(first, str(README), "exec"), names)
     assert names["model"].labels_.shape == truth.shape
     Ensemble.open("ensemble.zarr").save("new_objects.zarr")

@@ -354,3 +354,10 @@ def test_full_disk__that_numpy_tells_of_in_its_own_words_is_named():
             np.zeros(1 << 20).tofile(file)
     with pytest.raises(OSError, match="other"), disk_errors("labels.npy"):
         raise OSError("other")
+
+
+def test_append__removes_what_a_killed_commit_left(store):
+    for name in (".manifest.json.0123456789ab.partial", "manifest.json.partial"):
+        (store / name).write_text("{")
+    Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
+    assert names_in(store) == ["labels-2", "manifest.json", "zarr.json"]

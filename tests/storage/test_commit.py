@@ -1,8 +1,7 @@
-"""Whole stores or none, manifests committed last, one writer at a time."""
+"""Whole stores or none, and manifests committed last."""
 
 import json
 import os
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,9 @@ from bigcons.errors import (
     CorruptStoreError,
     StoreError,
     StoreExistsError,
-    StoreLockedError,
     StoreNotFoundError,
 )
 from bigcons.storage import commit
-from bigcons.storage.locks import lock_path, writer_lock
 from tests.support.stores import names_in
 
 
@@ -90,6 +87,13 @@ def test_new_store__clears_what_a_killed_writer_left(tmp_path):
     assert names_in(tmp_path) == [".other.123.partial", "s"]
 
 
+def test_new_store__leaves_the_work_of_others_alone(tmp_path):
+    """The hidden folder of `s.zarr`, which another process may be filling, begins like those of `s`."""
+    (tmp_path / ".s.zarr.123.partial").mkdir()
+    make_store(tmp_path / "s", 1)
+    assert names_in(tmp_path) == [".s.zarr.123.partial", "s"]
+
+
 def test_commit__flushes_the_data_before_the_manifest_is_renamed(tmp_path, monkeypatch):
     events = []
     fsync, replace = os.fsync, os.replace
@@ -150,49 +154,3 @@ def test_load__refuses_a_later_format(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(StoreError, match="upgrade bigcons"):
         commit.load_manifest(tmp_path / "s", "pairs")
-
-
-def test_writer_lock__refuses_a_second_writer(tmp_path):
-    with writer_lock(tmp_path / "s"):
-        with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), writer_lock(tmp_path / "s"):
-            pass
-        with writer_lock(tmp_path / "other"):
-            pass
-    with writer_lock(tmp_path / "s"):
-        pass
-    assert not names_in(tmp_path)
-
-
-def test_writer_lock__ignores_the_file_of_a_dead_writer(tmp_path):
-    lock_path(tmp_path / "s").write_text("999999")
-    with writer_lock(tmp_path / "s"):
-        pass
-
-
-def test_writer_lock__that_cannot_be_made_names_the_store_not_the_hidden_file(tmp_path):
-    path = tmp_path / ("s" * 255)  # as long as a name may be, and that of the hidden file is longer
-    with pytest.raises(OSError, match="too long") as caught, writer_lock(path):
-        pass
-    assert caught.value.filename == str(path)
-
-
-def test_writer_lock__lets_one_thread_in_at_a_time(tmp_path):
-    inside, most, refused = 0, 0, 0
-
-    def work():
-        nonlocal inside, most, refused
-        for _ in range(50):
-            try:
-                with writer_lock(tmp_path / "s"):
-                    inside += 1
-                    most = max(most, inside)
-                    inside -= 1
-            except StoreLockedError:
-                refused += 1
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == 1

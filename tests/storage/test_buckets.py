@@ -515,22 +515,6 @@ def test_open__tells_what_is_not_there(bucket, url):
             action("s3://another-bucket/ensemble.zarr")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ("s3://bucket", "write s3://bucket/path"),
-        ("s3:///path", "write s3://bucket/path"),
-        ("s3://bucket/a/../b", "write the path in full"),
-        ("https://example.org/e.zarr", "cannot hold a store"),
-        (Path("s3://bucket/e.zarr"), "lost a slash"),
-    ],
-)
-def test_place_of__refuses_what_is_no_place(wrong, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
-        place_of(wrong)
-    assert "\n" not in str(caught.value)
-
-
 def test_open__without_obstore_names_the_extra(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "obstore"]:
         monkeypatch.setitem(sys.modules, name, None)

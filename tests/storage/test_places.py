@@ -1,6 +1,7 @@
-"""What is no path is refused in one line, at every door that takes one."""
+"""Files are replaced as a whole, and anything but a path is refused in one line wherever one is taken."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable, generate
 from bigcons.coassociation import sample
 from bigcons.errors import InvalidInputError
+from bigcons.storage.places import DiskPlace, atomic_file, place_of
 from bigcons.validation import check_path
+from tests.support.stores import names_in
 
 LABELS = np.random.default_rng(0).integers(0, 3, (40, 5))
 NO_PATHS = [5, 3.5, b"labels.zarr", "", "a\0b", ["labels.zarr"], np.zeros((40, 5))]
@@ -71,3 +74,50 @@ def test_open_and_save__refuse_what_is_no_path(door, value):
 @pytest.mark.parametrize("door", OUTPUTS)
 def test_out__refuses_what_is_no_path(door, value):
     refused(OUTPUTS[door], value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("s3://bucket", "write s3://bucket/path"),
+        ("s3:///path", "write s3://bucket/path"),
+        ("s3://bucket/a/../b", "write the path in full"),
+        ("https://example.org/e.zarr", "cannot hold a store"),
+        (Path("s3://bucket/e.zarr"), "lost a slash"),
+    ],
+)
+def test_place_of__refuses_what_is_no_place(wrong, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        place_of(wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_atomic_file__leaves_the_old_file_until_the_new_one_is_whole(tmp_path):
+    place = DiskPlace(tmp_path / "f")
+    place.write(b"old")
+    stamp = place.stamp()
+
+    def fail():
+        with atomic_file(place.path) as file:
+            file.write(b"ne")
+            file.flush()
+            assert place.read() == b"old"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (place.read(), place.names(), names_in(tmp_path)) == (b"old", [], ["f"])
+    place.write(b"n", b"ew", durable=True)
+    assert place.read() == b"new"
+    assert place.stamp() != stamp
+    with pytest.raises(ValueError, match="exceed the limit of 2"):
+        place.read(at_most=2)
+
+
+def test_atomic_file__may_be_written_by_many_at_once(tmp_path):
+    place = DiskPlace(tmp_path / "f")
+    contents = [bytes([value]) * 100_000 for value in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(place.write, contents * 5))
+    assert bytes(place.read()) in contents
+    assert names_in(tmp_path) == ["f"]

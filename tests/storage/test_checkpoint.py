@@ -1,0 +1,72 @@
+"""Checkpoints come back as they were written, or are refused."""
+
+import numpy as np
+import pytest
+
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.memory import Block
+from bigcons.storage import checkpoint
+from bigcons.storage.checkpoint import FileBlocks, MemoryBlocks, Snapshots
+from tests.support.stores import names_in
+
+BLOCK = Block(2, 10, 15)
+ROWS = np.arange(15, dtype=np.float32).reshape(5, 3)
+
+
+@pytest.fixture(params=["memory", "files"])
+def arrays(request, tmp_path):
+    return MemoryBlocks() if request.param == "memory" else FileBlocks(tmp_path, 3)
+
+
+def test_blocks__come_back_by_generation(arrays):
+    arrays.write(0, BLOCK, ROWS)
+    arrays.write(1, BLOCK, ROWS + 1)
+    arrays.write(1, BLOCK, ROWS + 2)
+    np.testing.assert_array_equal(arrays.read(0, BLOCK), ROWS)
+    np.testing.assert_array_equal(arrays.read(1, BLOCK), ROWS + 2)
+    arrays.drop(0)
+    arrays.drop(5)
+    np.testing.assert_array_equal(arrays.read(1, BLOCK), ROWS + 2)
+    with pytest.raises((KeyError, FileNotFoundError)):
+        arrays.read(0, BLOCK)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda c: c[:-1], lambda c: c[1:], lambda c: b"", lambda c: b"\1" + c[1:]]
+)
+def test_file_blocks__refuse_damage(tmp_path, damage):
+    arrays = FileBlocks(tmp_path, 3)
+    arrays.write(0, BLOCK, ROWS)
+    file = tmp_path / "generation-0" / "block-2"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(CorruptStoreError, match="block-2 is damaged"):
+        arrays.read(0, BLOCK)
+
+
+def test_snapshots__come_back_replaced_as_a_whole(tmp_path):
+    snapshots = Snapshots(tmp_path, {"k": 3, "path": tmp_path})
+    assert not snapshots.exists()
+    assert snapshots.load() is None
+    snapshots.save({"a": ROWS}, {"passes": 1})
+    snapshots.save({"b": ROWS + 1}, {"passes": 2, "gap": 0.5})
+    assert snapshots.exists()
+    arrays, facts = Snapshots(tmp_path, {"k": 3, "path": tmp_path}).load()
+    assert facts == {"passes": 2, "gap": 0.5}
+    assert list(arrays) == ["b"]
+    np.testing.assert_array_equal(arrays["b"], ROWS + 1)
+    assert names_in(tmp_path) == ["snapshot.npz"]
+
+
+def test_snapshots__refuse_another_solve_another_format_and_damage(tmp_path, monkeypatch):
+    snapshots = Snapshots(tmp_path, {"k": 3, "seed": 0})
+    snapshots.save({"a": ROWS}, {})
+    with pytest.raises(InvalidInputError, match="different k; resume with the same"):
+        Snapshots(tmp_path, {"k": 4, "seed": 0}).load()
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "SNAPSHOT_FORMAT", 4)
+        with pytest.raises(InvalidInputError, match="in format 3 of another version"):
+            snapshots.load()
+    file = tmp_path / "snapshot.npz"
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(CorruptStoreError, match="is damaged"):
+        snapshots.load()

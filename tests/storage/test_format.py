@@ -1,0 +1,118 @@
+"""Stores are as docs/format.md and the schema say, read here with nothing but zarr, json and zlib."""
+
+import json
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from bigcons import Consensus, Ensemble, PairTable, schema
+from bigcons.storage import arrays
+
+PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+RNG = np.random.default_rng(0)
+CODECS = {"zstd": ["bytes", "zstd", "crc32c"], "lz4": ["bytes", "blosc", "crc32c"]}
+
+
+def an_ensemble(path):
+    labels = RNG.integers(0, 3, (70, 5))
+    Ensemble.from_labels(labels, names=["a", "b", "é", "d", "e"]).save(path, chunk_rows=32)
+    Ensemble.open(path, "a").append_objects(labels[:9])
+
+
+def a_table(path):
+    i, j = (ends[::3] for ends in np.triu_indices(40, 1))
+    n_seen = RNG.integers(1, 300, len(i))
+    PairTable.from_arrays(i, j, n_seen // 2, n_seen, n_objects=40).save(path)
+
+
+def a_consensus(path):
+    memberships = RNG.dirichlet(np.ones(4), 70).astype(np.float32)
+    facts = {"history": {"objective": [2.0, 1e-7]}, "parameters": {"method": "PCC", "tol": np.inf}}
+    Consensus.write(path, memberships.argmax(axis=1), memberships, chunk_rows=32, **facts)
+
+
+STORES = {
+    "ensemble": (an_ensemble, schema.ENSEMBLE),
+    "pairs": (a_table, schema.PAIRS),
+    "consensus": (a_consensus, schema.CONSENSUS),
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request, tmp_path):
+    STORES[request.param][0](tmp_path / "s.zarr")
+    return request.param, tmp_path / "s.zarr"
+
+
+def test_manifest__has_the_entries_of_the_schema_and_its_checksum(store):
+    kind, path = store
+    content = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    in_buckets_only = {"data", "shared"}
+    assert set(content) == set(schema.MANIFEST) - in_buckets_only
+    assert set(content["body"]) == set(schema.BODIES[kind]) - in_buckets_only
+    assert (content["kind"], content["format_version"]) == (kind, schema.FORMAT_VERSION)
+    checksum = content.pop("checksum")
+    assert zlib.crc32(json.dumps(content, sort_keys=True).encode()) == checksum
+
+
+def test_arrays__are_those_of_the_schema(store):
+    kind, path = store
+    body = json.loads((path / "manifest.json").read_text(encoding="utf-8"))["body"]
+    group = zarr.open_group(str(path), mode="r", zarr_format=3)
+    names = {f"labels-{body['generation']}" if kind == "ensemble" else name for name in STORES[kind][1]}
+    assert {file.parent.name for file in path.glob("*/zarr.json")} == names
+    for name, spec in STORES[kind][1].items():
+        array = group[f"labels-{body['generation']}" if kind == "ensemble" else name]
+        metadata = array.metadata.to_dict()
+        assert array.shape == spec.shape_in(body)
+        assert tuple(metadata["dimension_names"]) == spec.dims
+        assert array.dtype.name in spec.dtypes
+        assert metadata["fill_value"] == spec.fill_value(array.dtype)
+        assert [codec["name"] for codec in metadata["codecs"]] == CODECS[spec.codec]
+
+
+def test_checksums__are_those_of_the_values(store):
+    kind, path = store
+    body = json.loads((path / "manifest.json").read_text(encoding="utf-8"))["body"]
+    group = zarr.open_group(str(path), mode="r", zarr_format=3)
+    if kind == "pairs":
+        for name in schema.PAIRS:
+            values, step = group[name][:], body["chunk_entries"]
+            found = [
+                zlib.crc32(values[start : start + step].tobytes()) for start in range(0, len(values), step)
+            ]
+            assert found == body["checksums"][name]
+        return
+    rows = body["chunk_rows"]
+    parts = [slice(start, start + rows) for start in range(0, body["n_objects"], rows)]
+    if kind == "consensus":
+        labels, memberships = group["labels"][:], group["memberships"][:]
+        found = [
+            zlib.crc32(memberships[part].tobytes(), zlib.crc32(labels[part].tobytes())) for part in parts
+        ]
+    else:
+        labels = group[f"labels-{body['generation']}"][:]
+        assert body["chunk_columns"] == labels.shape[1]
+        found = [[zlib.crc32(labels[part].tobytes())] for part in parts]
+        metadata = (path / f"labels-{body['generation']}" / "zarr.json").read_bytes()
+        assert zlib.crc32(metadata) == body["metadata_checksum"]
+    assert found == body["checksums"]
+
+
+def test_page__names_every_entry_array_and_codec():
+    named = set(re.findall(r"`([^`\n]+)`", PAGE))
+    assert set(schema.MANIFEST) <= named
+    for kind, entries in schema.BODIES.items():
+        assert set(entries) <= named, kind
+    assert {name for specs in (schema.PAIRS, schema.CONSENSUS) for name in specs} <= named
+    assert set(arrays.CODECS) <= named
+    for specs in (schema.PAIRS, schema.CONSENSUS, schema.ENSEMBLE):
+        for spec in specs.values():
+            dims = ", ".join(f"`{dim}`" for dim in spec.dims)
+            assert f"{', '.join(spec.shape)}" in PAGE
+            assert f" | {dims} | {', '.join(spec.dtypes)} | " in PAGE
+    assert f"version {schema.FORMAT_VERSION}" in PAGE.splitlines()[0]

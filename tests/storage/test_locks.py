@@ -1,0 +1,56 @@
+"""One writer at a time, on a disk."""
+
+import os
+import threading
+
+import pytest
+
+from bigcons.errors import StoreLockedError
+from bigcons.storage.locks import lock_path, writer_lock
+from tests.support.stores import names_in
+
+
+def test_writer_lock__refuses_a_second_writer(tmp_path):
+    with writer_lock(tmp_path / "s"):
+        with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), writer_lock(tmp_path / "s"):
+            pass
+        with writer_lock(tmp_path / "other"):
+            pass
+    with writer_lock(tmp_path / "s"):
+        pass
+    assert not names_in(tmp_path)
+
+
+def test_writer_lock__ignores_the_file_of_a_dead_writer(tmp_path):
+    lock_path(tmp_path / "s").write_text("999999")
+    with writer_lock(tmp_path / "s"):
+        pass
+
+
+def test_writer_lock__that_cannot_be_made_names_the_store_not_the_hidden_file(tmp_path):
+    path = tmp_path / ("s" * 255)  # as long as a name may be, and that of the hidden file is longer
+    with pytest.raises(OSError, match="too long") as caught, writer_lock(path):
+        pass
+    assert caught.value.filename == str(path)
+
+
+def test_writer_lock__lets_one_thread_in_at_a_time(tmp_path):
+    inside, most, refused = 0, 0, 0
+
+    def work():
+        nonlocal inside, most, refused
+        for _ in range(50):
+            try:
+                with writer_lock(tmp_path / "s"):
+                    inside += 1
+                    most = max(most, inside)
+                    inside -= 1
+            except StoreLockedError:
+                refused += 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
