@@ -1,14 +1,26 @@
 """Compiled kernels kept on disk, safe under several processes.
 
-Numba's own ``cache=True`` numbers its files through an index that processes overwrite for each other, so that
-a process may load the machine code of another signature; it does not notice changes in the kernels that a
-kernel calls; and it never finds a kernel again that takes a function. Here every entry is one file, written
-under a temporary name and renamed, and named by hashes of all that it depends on: nothing is shared, so
-nothing can race. Where a part of numba that this rests on is missing, every process compiles, as without it.
+Why: numba's own ``cache=True`` numbers its files through an index that processes overwrite for each other,
+so that a process may load the machine code of another signature; it does not notice changes in the kernels
+that a kernel calls; and it never finds a kernel again that takes a function. Here every entry is one file,
+written under a temporary name and renamed, and named by hashes of all that it depends on: nothing is shared,
+so nothing can race. An entry is read whole or not at all.
 
-Who writes an entry removes those of the same kernel, types, versions and processor that were compiled from
-other sources, once they have not been used for a day. An entry is read whole or not at all, so that one
-removed too early costs a compilation, no more.
+Whoever writes an entry removes those of the same kernel, types, versions and processor that were compiled
+from other sources and were not used for a day. Removing one too early costs a compilation, no more.
+
+What it assumes of numba, none of it documented:
+
+- ``numba.core.caching.FunctionCache`` loads and saves through ``_load_overload(sig, target_context)`` and
+  ``_save_overload(sig, data)``, which we override, and finds its directory as ``cache_path``;
+- its ``_impl`` turns a compiled function into something to pickle (``check_cachable``, ``reduce``) and back
+  (``rebuild``), and ``numba.core.serialize.dumps`` pickles it;
+- a dispatcher takes a cache as ``_cache`` and an identity of our choice by ``_set_uuid``, and its type has it
+  as ``dispatcher``;
+- a code generator describes the processor by ``magic_tuple``.
+
+`broken_assumptions` names those that no longer hold; then every process compiles. An entry that cannot be
+loaded or saved is compiled again, whatever the error.
 """
 
 from __future__ import annotations
@@ -16,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import logging
 import os
 import pickle
 import sys
@@ -28,16 +41,23 @@ from typing import Any
 import numba
 from numba import types
 from numba.core.caching import FunctionCache
+from numba.core.codegen import CPUCodegen
+from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
 
-KEPT_SECONDS = 24 * 3600  # after the last use of an entry of other sources: someone may be going to and fro
+logger = logging.getLogger("bigcons")
+
+KEPT_SECONDS = 24 * 3600  # after the last use of an entry of other sources: someone may switch back and forth
 
 
 class KernelCache(FunctionCache):
     """Numba's cache of one kernel, with files of our own in numba's place for them."""
 
-    def __init__(self, kernel: Any) -> None:
+    def __init__(self, kernel: Any, variant: str) -> None:
         super().__init__(kernel.py_func)
         self._kernel_name = _stable_name(kernel)
+        self._variant = variant
+        self._serializer = self._impl
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         if not _takes_only_ours(sig):
@@ -47,23 +67,23 @@ class KernelCache(FunctionCache):
             content = path.read_bytes()
         except OSError:
             return None
-        with contextlib.suppress(OSError):  # a file of another's
-            os.utime(path)  # as used now
+        with contextlib.suppress(OSError):  # a file of another user
+            os.utime(path)  # mark it as used now
         digest, content = content[:32], content[32:]
         if hashlib.sha256(content).digest() != digest:
             return None
         try:
             entry = pickle.loads(content)  # noqa: S301 - the user's own files, as with numba's cache
-            return self._impl.rebuild(target_context, entry)
+            return self._serializer.rebuild(target_context, entry)
         except Exception:  # of any kind: what cannot be read is compiled again
             return None
 
     def _save_overload(self, sig: Any, data: Any) -> None:
-        if not _takes_only_ours(sig) or not self._impl.check_cachable(data):
-            return
-        path = self._entry(sig, data.codegen)
-        content = self._cache_file._dump(self._impl.reduce(data))
-        with contextlib.suppress(OSError):  # a full or read-only disk costs a compilation, no more
+        try:
+            if not _takes_only_ours(sig) or not self._serializer.check_cachable(data):
+                return
+            path = self._entry(sig, data.codegen)
+            content = dumps(self._serializer.reduce(data))
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(
                 dir=path.parent, prefix=f"{path.stem}-", suffix=".tmp", delete=False
@@ -71,10 +91,15 @@ class KernelCache(FunctionCache):
                 file.write(hashlib.sha256(content).digest() + content)
             Path(file.name).replace(path)
             _remove_superseded(path)
+        except OSError:  # a full or read-only disk costs a compilation, no more
+            return
+        except Exception as error:  # nor does a numba that pickles otherwise
+            _warn_once(f"{type(error).__name__}: {error}")
 
     def _entry(self, sig: Any, codegen: Any) -> Path:
         parts = [
             self._kernel_name,
+            self._variant,
             numba.__version__,
             str(sys.implementation.cache_tag),
             *map(_stable_type, sig),
@@ -82,7 +107,7 @@ class KernelCache(FunctionCache):
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
         kernel = f"bigcons-{self._kernel_name.rpartition('.')[2][:40]}-{digest}"
-        return Path(self._cache_path) / f"{kernel}-{_sources()[:32]}.nbc"
+        return Path(self.cache_path) / f"{kernel}-{_sources()[:32]}.nbc"
 
 
 def _remove_superseded(path: Path) -> None:
@@ -96,15 +121,51 @@ def _remove_superseded(path: Path) -> None:
                 other.unlink()
 
 
-def keep_on_disk(kernel: Any) -> None:
-    """Let a kernel of this package, or a function made of such, be found again by the next process."""
-    if not _is_ours(kernel) or not hasattr(FunctionCache, "_load_overload"):
+def broken_assumptions() -> list[str]:
+    """Return which assumptions of this module do not hold, a line each."""
+    impl = FunctionCache._impl_class
+    needed = [  # what is used, and the arguments it takes, if it is called or overridden
+        (FunctionCache, "_load_overload", ("sig", "target_context")),
+        (FunctionCache, "_save_overload", ("sig", "data")),
+        (impl, "check_cachable", ("compile_result",)),
+        (impl, "reduce", ("compile_result",)),
+        (impl, "rebuild", ("target_context", "reduced")),
+        (Dispatcher, "_set_uuid", ("uuid",)),
+        (types.Dispatcher, "dispatcher", ()),
+        (CPUCodegen, "magic_tuple", ()),
+    ]
+    broken = []
+    for owner, name, arguments in needed:
+        what = f"{owner.__name__}.{name}"
+        if not hasattr(owner, name):
+            broken.append(f"numba has no {what}")
+        elif arguments and len(inspect.signature(getattr(owner, name)).parameters) != 1 + len(arguments):
+            broken.append(f"numba's {what} does not take ({', '.join(arguments)})")
+    return broken
+
+
+def keep_on_disk(kernel: Any, variant: str) -> None:
+    """Let a kernel of this package, or a function made of such, be found again by the next process.
+
+    ``variant`` names the vectors it is compiled with.
+    """
+    if not _is_ours(kernel):
         return
-    with contextlib.suppress(AttributeError, RuntimeError):  # another numba, or no place for the files
-        kernel._set_uuid(
-            _stable_name(kernel)
-        )  # a kernel that another takes as argument is the same when reloaded
-        kernel._cache = KernelCache(kernel)
+    try:
+        kernel._set_uuid(_stable_name(kernel))  # as an argument of another it is the same when reloaded
+        kernel._cache = KernelCache(kernel, variant)
+    except RuntimeError:  # numba finds no directory that it may write to
+        return
+    except Exception as error:
+        _warn_once(f"{type(error).__name__}: {error}")
+
+
+@cache
+def _warn_once(error: str) -> None:
+    logger.warning(
+        "numba %s does not keep compiled kernels on disk as expected (%s); every process compiles them.",
+        *(numba.__version__, error),
+    )
 
 
 def _is_ours(kernel: Any) -> bool:

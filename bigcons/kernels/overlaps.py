@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from bigcons.kernels._jit import jit
+from bigcons.kernels._vector import count_bits
 
 # Words of a packed row: 64 of them for each of a thousand base clusters stay in a second-level cache.
 WORDS = 64
@@ -24,16 +23,6 @@ TILE = 32
 # Rows that are added together, one partition after another, so that the table rows of one stay in the cache.
 FEWEST_ROWS = 2048
 ROWS_PER_BASE_CLUSTER = 8
-
-
-@intrinsic
-def count_bits(typingctx, word):  # noqa: ARG001 - numba fixes the arguments, here and below
-    """Return the number of bits of a uint64 that are set."""
-
-    def generate(context, builder, signature, args):  # noqa: ARG001
-        return builder.ctpop(args[0])
-
-    return types.uint64(types.uint64), generate
 
 
 @jit

@@ -1,0 +1,205 @@
+"""What bigcons uses of numba beyond its documented interface: that it is there, and that it need not be."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core.options import DefaultOptions
+
+from bigcons.kernels import _cache, _jit, _llvm, _plain
+from bigcons.kernels._jit import jit
+
+ADVICE = (
+    "numba or llvmlite changed. Kernels fall back to plain ones and stay right; to regain the speed, adapt "
+    "the module that names the assumption: "
+)
+
+
+def test_numba_cache__has_the_private_hooks_we_override() -> None:
+    broken = _cache.broken_assumptions()
+    assert not broken, ADVICE + "; ".join(broken)
+
+
+def test_numba_cache__is_called_by_the_dispatcher_and_has_its_serializer() -> None:
+    kernel = njit(lambda x: x)
+    for name in ("_cache", "_set_uuid"):
+        assert hasattr(kernel, name), f"{ADVICE}a dispatcher has no {name}"
+    assert hasattr(_cache.FunctionCache(kernel.py_func), "_impl"), ADVICE + "a FunctionCache has no _impl"
+    source = inspect.getsource(type(kernel).compile)
+    for call in ("_cache.load_overload(", "_cache.save_overload("):
+        assert call in source, f"{ADVICE}Dispatcher.compile does not call self.{call}...)"
+
+
+def test_numba_llvm__has_the_instructions_of_our_vectors() -> None:
+    broken = _llvm.broken_assumptions()
+    assert not broken, ADVICE + "; ".join(broken)
+
+
+def test_numba_options__can_leave_reference_counts_out() -> None:
+    assert hasattr(DefaultOptions, "_nrt"), ADVICE + "numba's options have no _nrt (kernels._jit.leaf)"
+
+
+def test_jit__rests_on_the_private_parts_where_they_are_whole() -> None:
+    assert _jit.LLVM is _llvm
+    assert _jit._UNCOUNTED == {"_nrt": False}
+
+
+def use_vectors(vectors):
+    """Return a kernel of every function of a module of vectors."""
+    zero8, load8, store8, add8 = vectors.zero8, vectors.load8, vectors.store8, vectors.add8
+    add_times8, add_products8, sum8 = vectors.add_times8, vectors.add_products8, vectors.sum8
+    power_of_two, count_bits = vectors.power_of_two, vectors.count_bits
+
+    @jit
+    def kernel(table, factor, exponent, word, out):
+        a, b = load8(table, np.uint64(3)), load8(table, np.uint64(11))
+        store8(out, np.uint64(0), add8(a, b))
+        store8(out, np.uint64(8), add_times8(a, b, factor))
+        store8(out, np.uint64(16), add_products8(zero8(), a, b))
+        return sum8(add_products8(a, a, b)), power_of_two(exponent), count_bits(word)
+
+    return kernel
+
+
+def test_plain__twins_of_the_llvm_functions_give_the_same() -> None:
+    draw = np.random.default_rng(0)
+    llvm, plain = use_vectors(_llvm), use_vectors(_plain)
+    words = [0, 1, 2**64 - 1, *draw.integers(2**63, size=5).tolist()]
+    for word, exponent in zip(words, (-1022.0, -3.0, -0.0, 0.0, 1.0, 52.0, 1000.0, 1023.0), strict=True):
+        table, factor = draw.normal(size=20), draw.normal()
+        outs = np.zeros((2, 24))
+        first, second = (
+            kernel(table, factor, exponent, np.uint64(word), out)
+            for kernel, out in zip((llvm, plain), outs, strict=True)
+        )
+        np.testing.assert_allclose(outs[1], outs[0], rtol=1e-15, atol=1e-15)
+        assert first[0] == pytest.approx(second[0], rel=1e-14)
+        assert first[1:] == second[1:] == (2.0**exponent, word.bit_count())
+
+
+# Kernels that sum vectors, count bits and compare labels, each on the same input.
+RESULTS = """
+import json, logging
+import numpy as np
+logged = []
+handler = logging.Handler()
+handler.emit = lambda record: logged.append(record.getMessage())
+logging.getLogger("bigcons").addHandler(handler)
+from bigcons.kernels import _jit
+from bigcons.kernels.bce import e_step
+from bigcons.kernels.cluster_tables import sum_votes
+from bigcons.kernels.label_rows import count_tile
+from bigcons.kernels.overlaps import count_overlaps
+draw = np.random.default_rng(0)
+labels = draw.integers(-1, 5, (150, 12)).astype(np.int8)
+offsets = np.arange(13) * 5
+table = draw.normal(size=(60, 8))
+scores, n_labels = np.zeros((150, 5)), np.zeros(150, np.int64)
+sum_votes(labels, offsets, table, scores, n_labels)
+beta, gamma = draw.dirichlet(np.ones(5), (12, 5)).transpose(0, 2, 1).reshape(60, 5), np.full((150, 5), 3.3)
+shares, logs = np.zeros((60, 5)), np.zeros(5)
+bound, _ = e_step(labels, offsets, beta, np.full(5, 0.3), gamma, gamma, shares, logs, 1e-4, 100)
+overlaps = np.zeros((60, 60))
+count_overlaps(labels, offsets, overlaps)
+counts = np.zeros((2, 150, 150), np.int32)
+count_tile(labels, labels, *counts)
+found = [scores, gamma, shares, logs, overlaps, counts.sum(axis=2)]
+print(json.dumps({
+    "results": [bound, *(value for array in found for value in array.ravel().tolist())],
+    "logged": logged,
+    "vectors": _jit.LLVM is not None,
+    "disk": _jit._DISK is not None,
+    "hits": sum(count_tile.stats.cache_hits.values()),
+}))
+"""
+
+# How a release of numba or llvmlite may take a private part away, and what the warning has to name.
+LOSSES = {
+    "cache hook": (
+        "from numba.core import caching; del caching.Cache._load_overload",
+        "_load_overload",
+        {"disk": False, "vectors": True},
+    ),
+    "cache class": (
+        "import numba, numba.core.ccallback; from numba.core import caching; del caching.FunctionCache",
+        "FunctionCache",
+        {"disk": False, "vectors": True},
+    ),
+    "cache serializer": (
+        "from numba.core import caching; caching.CompileResultCacheImpl.reduce = lambda self, result: 1 / 0",
+        "ZeroDivisionError",
+        {"disk": True, "vectors": True},
+    ),
+    "instruction": (
+        "import numba; from llvmlite import ir; del ir.IRBuilder.shuffle_vector",
+        "shuffle_vector",
+        {"disk": True, "vectors": False},
+    ),
+    "reference counts": (
+        "from numba.core.options import DefaultOptions; del DefaultOptions._nrt",
+        "_nrt",
+        {"disk": True, "vectors": True},
+    ),
+}
+
+
+def run(tmp_path: Path, prelude: str = "", **environment: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + RESULTS],
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith("BIGCONS_JIT")},
+            "NUMBA_CACHE_DIR": str(tmp_path),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    return run(tmp_path_factory.mktemp("jit"))
+
+
+def test_jit__says_nothing_when_numba_is_as_expected(whole: dict) -> None:
+    assert whole["logged"] == []
+    assert whole["disk"]
+    assert whole["vectors"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_jit__without_a_private_part_kernels_give_the_same_and_one_warning_names_it(loss, whole, tmp_path):
+    prelude, named, rests_on = LOSSES[loss]
+    found = run(tmp_path, prelude + "\n")
+    np.testing.assert_allclose(found["results"], whole["results"], rtol=1e-12, atol=1e-12)
+    assert len(found["logged"]) == 1
+    assert named in found["logged"][0]
+    assert {part: found[part] for part in rests_on} == rests_on
+
+
+def test_jit__environment_chooses_plain_vectors_which_have_entries_of_their_own(whole, tmp_path) -> None:
+    run(tmp_path)
+    found = [run(tmp_path, BIGCONS_JIT_VECTORS="0") for _ in range(2)]
+    for result in found:
+        np.testing.assert_allclose(result["results"], whole["results"], rtol=1e-12, atol=1e-12)
+        assert not result["vectors"]
+        assert result["logged"] == []
+    assert [result["hits"] for result in found] == [0, 1]
+
+
+def test_jit__environment_keeps_nothing_on_disk(whole, tmp_path) -> None:
+    found = run(tmp_path, BIGCONS_JIT_CACHE="0")
+    assert found["results"] == whole["results"]
+    assert not list(tmp_path.rglob("*.nbc"))
