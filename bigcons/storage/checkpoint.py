@@ -128,7 +128,7 @@ class Snapshots:
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Return arrays and facts of the snapshot, or None if there is none.
 
-        Raises InvalidInputError if it is of another solve or version.
+        Raises InvalidInputError if another solve, or another version of bigcons, wrote it.
         """
         content = self._read()
         if content is None:
@@ -137,9 +137,9 @@ class Snapshots:
         found = head.get("format", 1)
         if found != SNAPSHOT_FORMAT:
             raise InvalidInputError(
-                f"{self.folder} holds a run in format {found} of another version of bigcons, this one reads "
-                f"format {SNAPSHOT_FORMAT}; finish it with that version, or start anew with overwrite=True "
-                "(--overwrite)."
+                f"{self.folder} holds a run in format {found} of another version of bigcons, and this one "
+                f"reads format {SNAPSHOT_FORMAT}; finish it with that version, or start anew with "
+                "overwrite=True (--overwrite)."
             )
         if told := differences(head["fingerprint"], self.fingerprint):
             raise InvalidInputError(
@@ -166,7 +166,7 @@ class Snapshots:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Say in which parameters or data a stored run differs from the one asked for; "" if in none."""
+    """Return in words which parameters or data of a stored run differ from those wanted; "" if none."""
     other = [name for name in wanted if found.get(name) != wanted[name]]
     told = [f"{name}={found[name]}, not {wanted[name]}" for name in other if name in found]
     return "; ".join(told or other)

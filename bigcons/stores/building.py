@@ -45,41 +45,42 @@ from bigcons.validation import check_int
 
 
 def read_labels(
-    source: Table,
+    table: Table,
     provenance: dict[str, Any],
     *,
     names: Sequence[str] | None = None,
     known: Sequence[np.ndarray] | None = None,
 ) -> tuple[np.ndarray, Header, Categories]:
     """Read a table into memory as labels, header and categories; new values follow the ``known`` ones."""
-    scan = scan_labels(source, partition_names(source, names), known=known)
+    scan = scan_labels(table, partition_names(table, names), known=known)
     dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
-    labels = np.empty((scan.n_objects, source.n_columns), dtype)
+    labels = np.empty((scan.n_objects, table.n_columns), dtype)
     start = 0
-    for block in encode_labels(source, scan.encodings, dtype):
+    for block in encode_labels(table, scan.encodings, dtype):
         labels[start : start + len(block)] = block
         start += len(block)
     return labels, _header(scan, provenance), [e.categories for e in scan.encodings]
 
 
 def store_labels(
-    source: Table,
+    table: Table,
     out: StorePath,
-    names: Sequence[str] | None,
     provenance: dict[str, Any],
-    overwrite: bool,
+    *,
     budget: int,
-    chunk_rows: int | None,
+    overwrite: bool,
+    names: Sequence[str] | None = None,
+    chunk_rows: int | None = None,
 ) -> None:
     """Store a table as a new ensemble at ``out`` within a ``budget`` of bytes; see `import_labels`."""
-    rows = rows_per_read(source, budget)
-    scan = scan_labels(source, partition_names(source, names), rows=rows, values_budget=budget // 4)
+    rows = rows_per_read(table, budget)
+    scan = scan_labels(table, partition_names(table, names), rows=rows, values_budget=budget // 4)
     dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
     if chunk_rows is None:
-        chunk_rows = chunk_rows_within(scan.n_objects, dtype.itemsize * source.n_columns, budget)
+        chunk_rows = chunk_rows_within(scan.n_objects, dtype.itemsize * table.n_columns, budget)
     header = _header(scan, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
     categories = [encoding.categories for encoding in scan.encodings]
-    write_store(out, encode_labels(source, scan.encodings, dtype, rows), header, categories, dtype, overwrite)
+    write_store(out, encode_labels(table, scan.encodings, dtype, rows), header, categories, dtype, overwrite)
 
 
 def _header(scan: LabelScan, provenance: dict[str, Any]) -> Header:
@@ -105,18 +106,18 @@ class Extended(NamedTuple):
     encodings: list[Encoding]
 
 
-def _with_objects(header: Header, categories: Categories, source: Table) -> Extended:
+def _with_objects(header: Header, categories: Categories, table: Table) -> Extended:
     """Find the values of further objects; new values follow the known ones."""
-    if source.n_columns != len(header.names):
+    if table.n_columns != len(header.names):
         raise InvalidInputError(
-            f"labels has {source.n_columns} partitions but the ensemble has {len(header.names)}; "
+            f"labels has {table.n_columns} partitions but the ensemble has {len(header.names)}; "
             "give one column for each."
         )
     known = [
         np.arange(k) if values is None else values
         for k, values in zip(header.n_clusters, categories, strict=True)
     ]
-    scan = scan_labels(source, header.names, known=known)
+    scan = scan_labels(table, header.names, known=known)
     encodings = scan.encodings
     extended = header._replace(
         n_objects=header.n_objects + scan.n_objects,
@@ -128,14 +129,14 @@ def _with_objects(header: Header, categories: Categories, source: Table) -> Exte
 
 
 def _with_partitions(
-    header: Header, categories: Categories, source: Table, names: Sequence[str] | None
+    header: Header, categories: Categories, table: Table, names: Sequence[str] | None
 ) -> Extended:
     """Find the values of further partitions of the same objects."""
-    if names is None and source.names is not None and _generic(source.names):
-        names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
-    names = partition_names(source, names, first=len(header.names))
+    if names is None and table.names is not None and _generic(table.names):
+        names = [f"p{len(header.names) + u}" for u in range(table.n_columns)]
+    names = partition_names(table, names, first=len(header.names))
     check_distinct([*header.names, *names])
-    scan = scan_labels(source, names)
+    scan = scan_labels(table, names)
     if scan.n_objects != header.n_objects:
         raise InvalidInputError(
             f"labels has {scan.n_objects} objects but the ensemble has {header.n_objects}; "
@@ -146,24 +147,24 @@ def _with_partitions(
         names=[*header.names, *names],
         n_clusters=np.append(header.n_clusters, [len(encoding.values) for encoding in encodings]),
         n_labeled=np.append(header.n_labeled, [encoding.n_labeled for encoding in encodings]),
-        provenance=_appended(header, partitions=source.n_columns),
+        provenance=_appended(header, partitions=table.n_columns),
     )
     categories = [*categories, *(encoding.categories for encoding in encodings)]
     return Extended(extended, categories, label_dtype(extended.n_clusters), encodings)
 
 
-def _in_order_of(header: Header, source: Table) -> Table:
-    """Return ``source`` with its columns in the order of the partitions, if it names them.
+def _in_order_of(header: Header, table: Table) -> Table:
+    """Return ``table`` with its columns in the order of the partitions, if it names them.
 
     Raises InvalidInputError if both have names of their own and these differ.
     """
-    if source.names is None or source.names == header.names:
-        return source
-    if sorted(source.names) == sorted(header.names):
-        return SelectedTable(source, header.names)
-    if _generic(source.names) or _generic(header.names):
-        return source
-    unknown = next((name for name in source.names if name not in header.names), source.names[-1])
+    if table.names is None or table.names == header.names:
+        return table
+    if sorted(table.names) == sorted(header.names):
+        return SelectedTable(table, header.names)
+    if _generic(table.names) or _generic(header.names):
+        return table
+    unknown = next((name for name in table.names if name not in header.names), table.names[-1])
     raise InvalidInputError(
         f"labels has a partition {unknown!r} that the ensemble does not have; "
         "give columns with the same names, or an array in the order of the partitions."
@@ -183,12 +184,12 @@ def _appended(header: Header, **what: int) -> dict[str, Any]:
 
 
 def append_objects_in_memory(
-    labels: np.ndarray, header: Header, categories: Categories, source: Table
+    labels: np.ndarray, header: Header, categories: Categories, table: Table
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return labels, header and categories with further objects."""
-    source = _in_order_of(header, source)
-    extended = _with_objects(header, categories, source)
-    new = encode_labels(source, extended.encodings, extended.dtype)
+    table = _in_order_of(header, table)
+    extended = _with_objects(header, categories, table)
+    new = encode_labels(table, extended.encodings, extended.dtype)
     header = extended.header._replace(chunk_rows=default_chunk_rows(extended.header.n_objects))
     return np.concatenate([labels.astype(extended.dtype, copy=False), *new]), header, extended.categories
 
@@ -197,12 +198,12 @@ def append_partitions_in_memory(
     labels: np.ndarray,
     header: Header,
     categories: Categories,
-    source: Table,
+    table: Table,
     names: Sequence[str] | None,
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return labels, header and categories with further partitions."""
-    extended = _with_partitions(header, categories, source, names)
-    new = np.concatenate([*encode_labels(source, extended.encodings, extended.dtype)])
+    extended = _with_partitions(header, categories, table, names)
+    new = np.concatenate([*encode_labels(table, extended.encodings, extended.dtype)])
     labels = np.hstack([labels.astype(extended.dtype, copy=False), new])
     return labels, extended.header, extended.categories
 
@@ -210,12 +211,12 @@ def append_partitions_in_memory(
 # Appends: in a store
 
 
-def append_objects_to_store(append: Appending, source: Table) -> None:
+def append_objects_to_store(append: Appending, table: Table) -> None:
     """Append objects to a store; full chunks stay the same unless the type grows."""
     stored = append.stored
     header, rows = stored.header, stored.header.chunk_rows
-    source = _in_order_of(header, source)
-    extended = _with_objects(header, stored.categories(), source)
+    table = _in_order_of(header, table)
+    extended = _with_objects(header, stored.categories(), table)
     kept_rows = header.n_objects // rows if extended.dtype == stored.dtype else 0
     writer = LabelWriter(
         append.folder,
@@ -231,18 +232,18 @@ def append_objects_to_store(append: Appending, source: Table) -> None:
         stored.read(first + block.start, first + block.stop).astype(extended.dtype)
         for block in row_blocks(header.n_objects - first, rows)
     )
-    new = encode_labels(source, extended.encodings, extended.dtype)
+    new = encode_labels(table, extended.encodings, extended.dtype)
     for block in rechunk(chain(old, new), rows):
         writer.write(block)
     append.check_lock()
     writer.commit(stored.path, extended.header, extended.categories)
 
 
-def append_partitions_to_store(append: Appending, source: Table, names: Sequence[str] | None) -> None:
+def append_partitions_to_store(append: Appending, table: Table, names: Sequence[str] | None) -> None:
     """Append partitions to a store; full columns of chunks stay the same unless the type grows."""
     stored = append.stored
     header = stored.header
-    extended = _with_partitions(header, stored.categories(), source, names)
+    extended = _with_partitions(header, stored.categories(), table, names)
     n_partitions = len(extended.header.names)
     full = len(header.names) // MAX_CHUNK_COLUMNS if stored.chunk_columns == MAX_CHUNK_COLUMNS else 0
     kept_columns = full if extended.dtype == stored.dtype else 0
@@ -256,7 +257,7 @@ def append_partitions_to_store(append: Appending, source: Table, names: Sequence
         kept_columns=kept_columns,
     )
     start = 0
-    for new in rechunk(encode_labels(source, extended.encodings, extended.dtype), header.chunk_rows):
+    for new in rechunk(encode_labels(table, extended.encodings, extended.dtype), header.chunk_rows):
         old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
         writer.write(np.hstack([old.astype(extended.dtype, copy=False), new]))
         start += len(new)

@@ -59,7 +59,7 @@ class Ensemble:
         and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
-        return _with_warnings(Ensemble(*building.read_labels(_source_of(x), provenance, names=names)))
+        return _with_warnings(Ensemble(*building.read_labels(_table_of(x), provenance, names=names)))
 
     @classmethod
     def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
@@ -239,14 +239,14 @@ class Ensemble:
         New label values extend the categories. A stored ensemble must be open with mode "a", and keeps its
         rows per chunk; other objects that have it open must open it again.
         """
-        source = _source_of(labels)
+        table = _table_of(labels)
         if isinstance(self._labels, np.ndarray):
             self._labels, self._header, self._categories = building.append_objects_in_memory(
-                self._labels, self._header, self.categories, source
+                self._labels, self._header, self.categories, table
             )
         else:
             with self._appending() as append:
-                building.append_objects_to_store(append, source)
+                building.append_objects_to_store(append, table)
         return self
 
     def append_partitions(self, labels: Any, names: Sequence[str] | None = None) -> Ensemble:
@@ -255,14 +255,14 @@ class Ensemble:
         ``labels`` is ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition. A stored ensemble must be
         open with mode "a".
         """
-        source = _source_of(_as_matrix(labels))
+        table = _table_of(_as_matrix(labels))
         if isinstance(self._labels, np.ndarray):
             self._labels, self._header, self._categories = building.append_partitions_in_memory(
-                self._labels, self._header, self.categories, source, names
+                self._labels, self._header, self.categories, table, names
             )
         else:
             with self._appending() as append:
-                building.append_partitions_to_store(append, source, names)
+                building.append_partitions_to_store(append, table, names)
         return self
 
     @contextmanager
@@ -287,7 +287,7 @@ class Ensemble:
         return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
 
     def digest(self) -> str:
-        """Return a text that tells these labels from others; in memory it reads all of them."""
+        """Return a text that identifies the labels and their chunks; computed from all labels in memory."""
         if isinstance(self._labels, StoredLabels):
             checksum = zlib.crc32(self._labels.checksums.astype("<i8").tobytes())
         else:
@@ -363,14 +363,14 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
         return Ensemble.open(x)
     if known is None:
         return Ensemble.from_labels(x)
-    source = _source_of(x)
-    if source.n_columns != len(known):
+    table = _table_of(x)
+    if table.n_columns != len(known):
         raise InvalidInputError(
-            f"the new labels have n_partitions={source.n_columns} but {len(known)} were fitted; "
+            f"the new labels have n_partitions={table.n_columns} but {len(known)} were fitted; "
             "give the same partitions in the same order."
         )
     provenance = {"made_by": "from_labels", "source": _describe(x)}
-    return Ensemble(*building.read_labels(source, provenance, known=known))
+    return Ensemble(*building.read_labels(table, provenance, known=known))
 
 
 def import_labels(
@@ -389,8 +389,9 @@ def import_labels(
     """
     refuse_existing(out, overwrite)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
+    budget = parse_size(memory)
     building.store_labels(
-        _source_of(source), out, None, provenance, overwrite, parse_size(memory), chunk_rows
+        _table_of(source), out, provenance, budget=budget, overwrite=overwrite, chunk_rows=chunk_rows
     )
     return _with_warnings(Ensemble.open(out))
 
@@ -416,14 +417,20 @@ def write_partitions(
     Files are read by blocks of rows, so that the labels are never in memory as a whole.
     """
     refuse_existing(out, overwrite)
-    source = ColumnsTable(columns, check_int("n_objects", n_objects))
-    made_by = {"made_by": "write_partitions"} if provenance is None else provenance
-    building.store_labels(source, out, names, made_by, overwrite, parse_size(memory), chunk_rows)
+    building.store_labels(
+        ColumnsTable(columns, check_int("n_objects", n_objects)),
+        out,
+        {"made_by": "write_partitions"} if provenance is None else provenance,
+        budget=parse_size(memory),
+        overwrite=overwrite,
+        names=names,
+        chunk_rows=chunk_rows,
+    )
     return Ensemble.open(out)
 
 
 def ensemble_of(
-    source: Table,
+    table: Table,
     out: StorePath | None = None,
     *,
     provenance: dict[str, Any],
@@ -436,12 +443,12 @@ def ensemble_of(
     """
     if out is not None:
         refuse_existing(out, overwrite)
-        building.store_labels(source, out, None, provenance, overwrite, parse_size(memory), None)
+        building.store_labels(table, out, provenance, budget=parse_size(memory), overwrite=overwrite)
         return Ensemble.open(out)
-    return Ensemble(*building.read_labels(source, provenance))
+    return Ensemble(*building.read_labels(table, provenance))
 
 
-def _source_of(x: Any) -> Table:
+def _table_of(x: Any) -> Table:
     is_stored = isinstance(x, (str, os.PathLike)) and is_store(x)
     return open_table(Ensemble.open(x) if is_stored else x, "labels")
 

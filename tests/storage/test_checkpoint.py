@@ -60,7 +60,7 @@ def test_snapshots__come_back_replaced_as_a_whole(tmp_path):
 def test_snapshots__refuse_another_solve_another_format_and_damage(tmp_path, monkeypatch):
     snapshots = Snapshots(tmp_path, {"k": 3, "seed": 0})
     snapshots.save({"a": ROWS}, {})
-    with pytest.raises(InvalidInputError, match="different k; resume with the same"):
+    with pytest.raises(InvalidInputError, match="with k=3, not 4"):
         Snapshots(tmp_path, {"k": 4, "seed": 0}).load()
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "SNAPSHOT_FORMAT", 4)
