@@ -108,7 +108,7 @@ def _names(value: str) -> str | list[str]:
 @click.option(
     "--standardize/--no-standardize",
     default=True,
-    help="Scale features to mean 0 and standard deviation 1 (the default).",
+    help="Scale features to mean 0 and standard deviation 1, the default.",
 )
 @random_state_option
 @memory_option

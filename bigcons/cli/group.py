@@ -77,7 +77,7 @@ class LazyGroup(click.Group):
                 emit_error(ctx, reason)
                 raise click.ClickException(reason) from error
             except KeyboardInterrupt:
-                click.echo("Interrupted; no partial output was written.", err=True)
+                click.echo("Interrupted; the output was not written.", err=True)
                 ctx.exit(INTERRUPTED)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from bigcons.cli.options import PATH
 from bigcons.cli.output import emit, facts, reporting
-from bigcons.cli.store import open_store
 
 
 @click.command()
@@ -19,3 +20,12 @@ def command(store: str) -> None:
     """
     result = open_store(store).info()
     emit(result, facts(result))
+
+
+def open_store(path: str) -> Any:
+    """Open the store at ``path`` with the class for its kind."""
+    import bigcons
+    from bigcons.storage.commit import read_manifest
+
+    classes = {"ensemble": bigcons.Ensemble, "pairs": bigcons.PairTable, "consensus": bigcons.Consensus}
+    return classes[read_manifest(path)["kind"]].open(path)

@@ -1,4 +1,4 @@
-"""``bigcons plot``: figures of a consensus."""
+"""``bigcons plot``: draw figures of a consensus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bigcons.errors import InvalidInputError, StoreExistsError
 
 @click.command()
 @click.argument("consensus", type=PATH)
-@click.option("-o", "--out", required=True, type=PATH, metavar="FOLDER", help="Where the figures go.")
+@click.option("-o", "--out", required=True, type=PATH, metavar="FOLDER", help="Folder for the figures.")
 @click.option("--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for the co-association figure.")
 @click.option(
     "--format",
@@ -24,7 +24,7 @@ from bigcons.errors import InvalidInputError, StoreExistsError
     type=click.Choice(["png", "pdf", "svg"]),
     default="png",
     show_default=True,
-    help="Kind of the files.",
+    help="File format.",
 )
 @click.option("--n-objects", type=click.IntRange(min=2), default=500, show_default=True,
               help="Objects in the co-association figure.")  # fmt: skip
@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Draw figures of CONSENSUS.
 
-    The memberships, if it has them, the convergence and, with --ensemble, the co-association of a sample of
-    objects.
+    Draws the memberships (of a soft method), the convergence and, with --ensemble, the co-association of a
+    sample of the objects.
     """
     from bigcons import plots
     from bigcons.storage.commit import new_file
@@ -64,10 +64,10 @@ def command(
             random_state=random_state,
         )
     if not drawings:
-        raise InvalidInputError(f"{consensus} has labels only, and no history; give --ensemble to draw.")
+        raise InvalidInputError(f"{consensus} has neither memberships nor history; give --ensemble as well.")
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
-        raise InvalidInputError(f"{out} is a file; the figures go into a folder: give the path of one.")
+        raise InvalidInputError(f"{out} is a file, but figures need a folder; give the path of a folder.")
     paths = {name: folder / f"{name}.{suffix}" for name in drawings}
     existing = [str(path) for path in paths.values() if path.exists()]
     if existing and not overwrite:

@@ -1,4 +1,4 @@
-"""``bigcons sample``: random pairs of objects with their counts."""
+"""``bigcons sample``: draw random pairs of objects and count their agreements."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DEFAULT_PER_OBJECT = 30.0
 
 @click.command()
 @click.argument("ensemble", type=PATH)
-@output_option("Where the pairs go: .zarr to work with, .parquet to hand on.")
+@output_option("Destination of the pairs: .zarr to solve with, .parquet for other programs.")
 @click.option(
     "--per-object",
     type=click.FloatRange(0, min_open=True),
-    help=f"Mean number of pairs an object is in.  [default: {DEFAULT_PER_OBJECT:g}]",
+    help=f"Mean number of pairs per object.  [default: {DEFAULT_PER_OBJECT:g}]",
 )
-@click.option("--share", type=click.FloatRange(0, 1, min_open=True), help="Share of all pairs, instead.")
-@click.option("--n-pairs", type=click.IntRange(min=1), help="Number of pairs, instead.")
+@click.option("--share", type=click.FloatRange(0, 1, min_open=True), help="Instead: fraction of all pairs.")
+@click.option("--n-pairs", type=click.IntRange(min=1), help="Instead: number of pairs.")
 @random_state_option
 @memory_option
 @overwrite_option
@@ -40,11 +40,11 @@ def command(
     memory: str,
     overwrite: bool,
 ) -> None:
-    """Draw random pairs of objects and count them.
+    """Draw random pairs of objects and count their agreements.
 
-    Counts, for each pair, the partitions of ENSEMBLE that see and that join it. The pairs serve `bigcons
-    solve --pairs` again and again. Where they do not fit in the memory budget they are drawn block against
-    block, straight to disk.
+    For each pair, counts the partitions of ENSEMBLE that label both objects and those that put them in the
+    same cluster, for use with `bigcons solve --pairs`. Pairs that do not fit in the memory budget are drawn
+    block by block, directly to disk.
     """
     from bigcons import coassociation
 
@@ -63,7 +63,7 @@ def command(
 
 
 def _draw_to_parquet(draw: Callable[..., Any], out: str, overwrite: bool) -> Any:
-    """Draw pairs into a store beside ``out``, for they may not fit into memory, and write them out of it."""
+    """Draw pairs to a temporary store beside ``out``, since they may not fit in memory, and export it."""
     from bigcons.storage.commit import refuse_existing_file
     from bigcons.storage.places import naming
 

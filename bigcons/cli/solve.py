@@ -1,4 +1,4 @@
-"""``bigcons solve``: the consensus of an ensemble."""
+"""``bigcons solve``: find the consensus of an ensemble."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bigcons.cli.output import emit, facts, reporting
     "--method",
     default="pcc",
     show_default=True,
-    help="One of `bigcons methods`.",
+    help="Method, one of those listed by `bigcons methods`.",
     shell_complete=complete_method,
 )
 @click.option(
@@ -43,20 +43,20 @@ from bigcons.cli.output import emit, facts, reporting
     "--n-clusters",
     type=cluster_count,
     metavar="K|auto",
-    help="Clusters, at most; auto for methods that find it, such as eac by lifetimes.",
+    help="Clusters, at most; auto for methods that can find the number, such as eac by lifetime.",
 )
-@output_option("Where the consensus goes (.zarr).")
+@output_option("Store for the consensus (.zarr).")
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
 @click.option(
     "--resume/--no-resume",
     default=None,
-    help="Continue the solve that was interrupted on its way to the output, the default; or begin it again.",
+    help="Resume an interrupted solve of this output (the default), or start over.",
 )
 @click.option(
     "--scheduler",
     "client",
     metavar="ADDRESS",
-    help="Dask scheduler such as tcp://host:8786; or threads, serial.",
+    help="Dask scheduler, such as tcp://host:8786; or threads or serial.",
 )
 @random_state_option
 @overwrite_option
@@ -72,12 +72,13 @@ def command(
 ) -> None:
     """Find the consensus of ENSEMBLE.
 
-    Stores its labels and, if the method has them, memberships. ENSEMBLE is an ensemble store, or any table
-    `bigcons import` takes.
+    The store holds its labels and, for soft methods, memberships. ENSEMBLE is an ensemble store, or any table
+    that `bigcons import` accepts. An interrupted solve resumes when the command is repeated; a completed one
+    is reported as such.
 
-    Methods have further options, one for each of their parameters: `bigcons methods NAME` tells them. For
-    pcc: --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol.
-    Options that are not given have the method's own defaults; one that the method does not have is refused.
+    Each parameter of the method is a further option; `bigcons methods NAME` lists them. For pcc:
+    --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
+    not given take the method's defaults; those it does not have are refused.
     """
     from bigcons.solving.workspace import is_kept
     from bigcons.storage.commit import is_store
@@ -91,10 +92,10 @@ def command(
         model.fit(ensemble, out=out, overwrite=overwrite)
     except KeyboardInterrupt:
         if not is_kept(out):
-            click.echo("Nothing is kept to resume from; run it again.", err=True)
+            click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
         raise
     if is_there:
-        click.echo(f"{out} holds the result of this solve already.", err=True)
+        click.echo(f"{out} already holds the result of this solve.", err=True)
     results = {"seconds": time.perf_counter() - began, **fit_results(model)}
     emit({"kind": "consensus", "path": out, **results}, facts({"consensus": out, **results}))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from bigcons.cli.info import open_store
 from bigcons.cli.options import PATH
 from bigcons.cli.output import emit, facts, reporting
-from bigcons.cli.store import open_store
 
 
 @click.command()

@@ -424,7 +424,7 @@ def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
     ("line", "complaint"),
     [
         ("score consensus.zarr --truth nowhere.npy", "nowhere.npy: No such file"),
-        ("plot consensus.zarr -o labels.csv", "labels.csv is a file; the figures go into a folder"),
+        ("plot consensus.zarr -o labels.csv", "labels.csv is a file, but figures need a folder"),
     ],
 )
 def test_paths_that_cannot_be__are_named_with_the_reason(consensus, run, line, complaint):

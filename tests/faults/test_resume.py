@@ -289,7 +289,7 @@ def test_interrupt__of_the_command_keeps_committed_passes_or_says_that_nothing_i
     folder = tmp_path / "consensus.zarr.partial"
     assert folder.exists() == (passes is not None)
     assert kept(caplog) == (passes is not None)
-    assert ("Nothing is kept" in stopped.stderr) == (passes is None)
+    assert ("No checkpoint" in stopped.stderr) == (passes is None)
     if passes is not None:
         n_kept = passes_of(folder)
         assert n_kept == (undisturbed.n_passes_ if passes == "all" else passes)
