@@ -15,10 +15,9 @@ from bigcons.memory import MOST_BYTES
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.embedding import best_kmeans
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import TableProblem
+from bigcons.solving.assignment import AssignmentClusterer, TableProblem
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Record, State, Stats
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
@@ -28,25 +27,35 @@ ENCODINGS = ("integer", "onehot", "coassoc")
 
 
 class IntegerLabels(TableProblem):
-    """Squared Euclidean distance to the mean label numbers of the clusters."""
+    """Squared Euclidean distance to the mean label numbers of the clusters, over the observed labels."""
 
-    def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Return ``-(l - mean_kj)^2`` for label ``l`` of partition ``j``."""
-        number = np.concatenate([np.arange(k) for k in np.diff(self.offsets)])[:, None]
-        sums = np.add.reduceat(number * T, self.offsets[:-1], axis=0)
-        return self._distances(sums / np.maximum(sizes, 1.0))
+    def __init__(self, name: str, offsets: np.ndarray, n_clusters: int) -> None:
+        super().__init__(name, offsets, n_clusters)
+        self.numbers = np.concatenate([np.arange(k) for k in np.diff(offsets)])[:, None]
+
+    def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
+        """Return ``-(l - mean_kj)^2`` for label ``l`` of partition ``j``.
+
+        The mean is that of the members observed, for a cluster without any that of all objects.
+        """
+        sums = np.add.reduceat(self.numbers * T, self.offsets[:-1], axis=0)
+        n_seen = np.add.reduceat(T, self.offsets[:-1], axis=0)
+        overall = sums.sum(axis=1, keepdims=True) / np.maximum(n_seen.sum(axis=1, keepdims=True), 1.0)
+        return self._distances(np.where(n_seen > 0, sums / np.maximum(n_seen, 1.0), overall))
 
     def objective(self, stats: Stats) -> float:
         """Return the squared distances of the objects to the means they were assigned by."""
         return float(-stats["totals"][SCORE])
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
-        """Return the state of centers chosen by k-means++."""
+        """Return the state of centers by k-means++, a missing label taken for the mean of its partition."""
         from sklearn.cluster import kmeans_plusplus
 
         draw = generator(seed, "start.kmeans", number)
+        seen = labels >= 0
+        means = np.where(seen, labels, 0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
         centers, _ = kmeans_plusplus(
-            labels.astype(np.float64), self.n_clusters, random_state=int(draw.integers(2**31))
+            np.where(seen, labels, means), self.n_clusters, random_state=int(draw.integers(2**31))
         )
         table = np.zeros_like(self._zeros()[0])
         table[:, : self.n_clusters] = self._distances(centers.T)
@@ -54,12 +63,10 @@ class IntegerLabels(TableProblem):
         return {"table": table, "bias": np.zeros(self.n_clusters)}, undecided
 
     def _distances(self, means: np.ndarray) -> np.ndarray:
-        counts = np.diff(self.offsets)
-        number = np.concatenate([np.arange(k) for k in counts])[:, None]
-        return -((number - np.repeat(means, counts, axis=0)) ** 2)
+        return -((self.numbers - np.repeat(means, np.diff(self.offsets), axis=0)) ** 2)
 
 
-class LabelKMeans(PassClusterer):
+class LabelKMeans(AssignmentClusterer):
     """k-means on the label matrix; a baseline that takes the numbers of labels at face value.
 
     Parameters
@@ -67,10 +74,10 @@ class LabelKMeans(PassClusterer):
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
     encode : {"integer", "onehot", "coassoc"}, default="integer"
-        "integer": labels as numbers, which is what published figures suggest; it cannot take missing labels.
-        "onehot": one column a base cluster, the same as `QMI`. "coassoc": the rows of the matrix of c/N,
-        after Kuncheva and Vetrov (2006), in O(n^2) memory, by scikit-learn with its meaning of ``tol``;
-        ``n_finalists`` has no use there and stays 1, and an interrupted run begins again.
+        "integer": labels as numbers, which is what the published figures suggest. "onehot": a column for
+        every base cluster, the same as `QMI`. "coassoc": the rows of the co-association matrix c/N (Kuncheva
+        and Vetrov 2006), in O(n^2) memory and with scikit-learn's meaning of ``tol``; ``n_finalists`` is
+        then 1 and an interrupted run starts anew.
     n_init : int, default=10
         Starts of k-means++ for "integer" and "coassoc", from base partitions for "onehot", of which the best
         objective is kept. They run on 4,096 objects, or on all if these are no more or for "coassoc".
@@ -101,18 +108,19 @@ class LabelKMeans(PassClusterer):
 
     Notes
     -----
-    O(n M K) time a pass and O(B K) memory, but O(n^2 K) and O(n^2) for "coassoc".
+    O(n M K) time a pass and O(B K) memory, but O(n^2 K) and O(n^2) for "coassoc". The paper's baseline takes
+    no missing labels; here distances go over the observed labels and means over the members observed.
 
     References
     ----------
-    Wang, Shan and Banerjee (2011), *Bayesian cluster ensembles*, section 5.
+    Wang, Shan and Banerjee (2011), *Bayesian cluster ensembles*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
         "Wang, Shan and Banerjee 2011",
         "labels",
         soft=False,
-        missing="refused",
+        missing="native",
         out_of_core=True,
         distributed=True,
     )
@@ -146,15 +154,9 @@ class LabelKMeans(PassClusterer):
         )
         self.encode = encode
 
-    def _make_problem(self, ensemble: Ensemble, survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         if self.encode == "onehot":
             return CategoryUtility("k-means", ensemble.offsets, self.n_clusters)
-        missing = int((ensemble.n_objects - survey.n_seen).sum())
-        if missing:
-            raise InvalidInputError(
-                f"encode='integer' with {missing} missing labels, which have no number; "
-                "use encode='onehot' or the method qmi."
-            )
         return IntegerLabels("k-means", ensemble.offsets, self.n_clusters)
 
     def _solve_surveyed(

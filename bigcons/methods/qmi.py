@@ -9,9 +9,8 @@ import numpy as np
 
 from bigcons.kernels.cluster_tables import LABELED, SCORE, count_assigned
 from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import TableProblem, first_partition, shares
+from bigcons.solving.assignment import AssignmentClusterer, TableProblem, first_partition, shares
 from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import State, Stats
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
@@ -69,7 +68,7 @@ class EntropyUtility(TableProblem):
         return self.state(T, sizes), np.full((len(labels), 1), -1, np.int32)
 
 
-class QMI(PassClusterer):
+class QMI(AssignmentClusterer):
     """Quadratic mutual information consensus: k-means on the one-hot labels.
 
     Maximizes the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -
@@ -165,7 +164,7 @@ class QMI(PassClusterer):
         return CategoryUtility("QMI", ensemble.offsets, self.n_clusters)
 
 
-class KCC(PassClusterer):
+class KCC(AssignmentClusterer):
     """K-means-based consensus clustering with a utility over the observed labels.
 
     Parameters

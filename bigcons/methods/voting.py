@@ -12,10 +12,9 @@ from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels.cluster_tables import LABELS, SCORE, mark_majorities
 from bigcons.memory import MOST_BYTES
 from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import TableProblem, first_partition, shares
+from bigcons.solving.assignment import AssignmentClusterer, TableProblem, first_partition, shares
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Record, Stats
 from bigcons.solving.starts import best_start
 from bigcons.solving.survey import Survey
@@ -58,7 +57,7 @@ class _IPC(TableProblem):
         return float(stats["totals"][SCORE])
 
 
-class IVC(PassClusterer):
+class IVC(AssignmentClusterer):
     """Iterative voting consensus: clusters of objects around their majority labels (k-modes).
 
     Every pass takes the majority label of each partition within each cluster as its center and moves every
@@ -140,7 +139,7 @@ class IVC(PassClusterer):
         return _IVC("IVC", ensemble.offsets, self.n_clusters)
 
 
-class IPVC(PassClusterer):
+class IPVC(AssignmentClusterer):
     """Iterative probabilistic voting consensus: clusters of objects around their label frequencies.
 
     As `IVC`, but the distance of an object to a cluster is its mean distance to all members, itself
@@ -220,7 +219,7 @@ class IPVC(PassClusterer):
         return _IPVC("IPVC", ensemble.offsets, self.n_clusters)
 
 
-class IPC(PassClusterer):
+class IPC(AssignmentClusterer):
     """Iterative pairwise consensus: objects join the cluster they are most similar to on average.
 
     The similarity of two objects is the share of partitions that put them together; an object's own

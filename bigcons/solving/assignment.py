@@ -1,14 +1,24 @@
-"""Methods that assign every object to one cluster by the sum of table rows: IVC, IPVC, QMI and their kin."""
+"""Batch assignment of objects to clusters by sums of table rows: iterative voting, QMI, k-means on labels."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.execution.engine import Engine
+from bigcons.execution.fold import fold
 from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, assign, count_assigned, padded
+from bigcons.memory import Block
+from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import Record, State, Stats
+from bigcons.solving.estimator import Output
+from bigcons.solving.pass_clusterer import PassClusterer
+from bigcons.solving.passes import CarriedArrays, Record, State, Stats
+from bigcons.solving.survey import Survey
+from bigcons.stores.ensemble import Ensemble
 
 
 class TableProblem(ABC):
@@ -93,6 +103,71 @@ def shares(T: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """
     observed = np.add.reduceat(T, offsets[:-1], axis=0)
     return T / np.repeat(np.where(observed > 0, observed, 1.0), np.diff(offsets), axis=0)
+
+
+class AssignmentClusterer(PassClusterer):
+    """Base of the methods that assign objects in batches.
+
+    Between clusters of equal score an object stays where it was. A new object takes the one of lowest number,
+    unless it has the labels of a fitted object, whose cluster it then joins.
+    """
+
+    def _publish_solution(
+        self, ensemble: Ensemble, engine: Engine, carried: CarriedArrays, survey: Survey, out: Output | None
+    ) -> None:
+        super()._publish_solution(ensemble, engine, carried, survey, out)
+        problem, state = self._problem, self._state
+
+        def tied_rows(block: Block) -> tuple[np.ndarray, np.ndarray]:
+            labels = ensemble.read(block.start, block.stop)
+            stayed = problem.results(state, labels, carried.read(block))
+            elsewhere = np.flatnonzero(stayed != problem.results(state, labels, None))
+            keys, first = np.unique(row_keys(labels[elsewhere]), return_index=True)
+            return keys, stayed[elsewhere][first]
+
+        with progress("ties", ensemble.n_objects) as listener:
+            keys, clusters = fold(
+                engine,
+                ensemble.blocks(),
+                tied_rows,
+                lambda a, b: (np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])),
+                progress=listener,
+            )
+        keys, first = np.unique(keys, return_index=True)
+        self._ties = Ties(keys, clusters[first], ensemble.dtype)
+
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        place, ties = super()._placer(), self._ties
+
+        def place_with_ties(labels: np.ndarray) -> np.ndarray:
+            return ties.settle(labels, place(labels))
+
+        return place_with_ties
+
+
+class Ties(NamedTuple):
+    """The label rows of fitted objects that stayed in another cluster than the first of the best."""
+
+    keys: np.ndarray
+    """(n_rows,) sorted, see `row_keys`."""
+    clusters: np.ndarray
+    """(n_rows,) int32."""
+    dtype: np.dtype
+    """Of the fitted labels."""
+
+    def settle(self, labels: np.ndarray, found: np.ndarray) -> np.ndarray:
+        """Return the clusters ``found`` (rows,) for labels (rows, M), those of known rows replaced."""
+        if not self.keys.size:
+            return found
+        keys = row_keys(labels.astype(self.dtype))
+        at = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
+        return np.where(self.keys[at] == keys, self.clusters[at], found)
+
+
+def row_keys(labels: np.ndarray) -> np.ndarray:
+    """Return the bytes of each row of labels (rows, M) as one sortable item, (rows,)."""
+    labels = np.ascontiguousarray(labels)
+    return labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
 
 
 def first_partition(labels: np.ndarray, n_clusters: int, seed: int, number: int) -> np.ndarray:

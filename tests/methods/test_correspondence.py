@@ -1,10 +1,11 @@
 """CCC, CCU and CCSVD against their definitions over sets of objects."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -38,6 +39,7 @@ def similarity_of(ensemble):
 
 def fit(model, labels):
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UnlabeledObjectsWarning)
         return model.fit(labels)
 
@@ -56,16 +58,16 @@ def test_ccc__gives_every_partition_its_best_matching(labels):
     ensemble, labels = dense_codes(labels)
     model = fit(CCC(3, random_state=0), ensemble)
     groups = model.meta_clusters_
-    table = naive.resemblances(labels, groups, 3)
-    for u in range(ensemble.n_partitions):
-        members = range(ensemble.offsets[u], ensemble.offsets[u + 1])
-        assert len(set(groups[members])) == len(members)  # at most one of its clusters in a meta-cluster
-        reached = sum(table[b][groups[b]] for b in members)
-        if model.converged_:
-            expected = naive.best_matching([table[b] for b in members], 3)
-            assert reached == pytest.approx(expected, abs=1e-9)
     assert model.objective_ == pytest.approx(naive.objective(labels, groups, 3), abs=1e-9)
     assert model.objective_ == max(model.start_objectives_)
+    partitions = [range(first, last) for first, last in pairwise(ensemble.offsets)]
+    for members in partitions:
+        assert len(set(groups[members])) == len(members)  # at most one of its clusters in a meta-cluster
+    assume(model.converged_)  # the turns may go round in circles
+    table = naive.resemblances(labels, groups, 3)
+    for members in partitions:
+        expected = naive.best_matching([table[b] for b in members], 3)
+        assert sum(table[b][groups[b]] for b in members) == pytest.approx(expected, abs=1e-9)
 
 
 @given(label_matrices(min_objects=4, max_objects=8, min_partitions=2, max_partitions=4, max_clusters=4))
@@ -73,10 +75,10 @@ def test_ccu__gives_every_base_cluster_the_meta_cluster_it_resembles_most(labels
     ensemble, labels = dense_codes(labels)
     model = fit(CCU(2, random_state=0), ensemble)
     groups = model.meta_clusters_
-    if model.converged_:
-        for own, row in zip(groups, naive.resemblances(labels, groups, 2), strict=True):
-            assert row[own] >= max(row) - 1e-9
     assert model.objective_ == pytest.approx(naive.objective(labels, groups, 2), abs=1e-9)
+    assume(model.converged_)
+    for own, row in zip(groups, naive.resemblances(labels, groups, 2), strict=True):
+        assert row[own] >= max(row) - 1e-9
 
 
 @pytest.mark.parametrize("method", [CCC, CCU])

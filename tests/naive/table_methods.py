@@ -49,6 +49,24 @@ def entropy_cost(row, members):
     )
 
 
+def integer_cost(labels):
+    """Return the squared distance of label numbers to the means, over the observed partitions.
+
+    A cluster that no member was observed for has the mean of all of ``labels``.
+    """
+
+    def cost(row, members):
+        total = 0.0
+        for u, label in enumerate(row):
+            if label != MISSING:
+                seen = [other[u] for other in members if other[u] != MISSING]
+                seen = seen or [other[u] for other in labels if other[u] != MISSING]
+                total += (label - sum(seen) / len(seen)) ** 2
+        return total
+
+    return cost
+
+
 def ipc_cost(row, members, normalize):
     """Minus the mean similarity to the members."""
     total = 0.0

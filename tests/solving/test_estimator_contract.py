@@ -28,7 +28,7 @@ K = 3
 WEAK = ("furthest", "best", "eac-single", "hgpa")
 
 # Of those with starts.
-LOWER_IS_BETTER = ("pcc", "kcc", "ivc", "ipvc", "cspa", "hgpa", "hbgf")
+LOWER_IS_BETTER = ("pcc", "kcc", "kmeans", "ivc", "ipvc", "cspa", "hgpa", "hbgf")
 
 
 class Method(NamedTuple):
@@ -53,7 +53,6 @@ def features_path(truth, tmp_path_factory):
 @pytest.fixture(params=METHODS)
 def method(request, features_path):
     needed = {
-        "kmeans": {"encode": "onehot"},
         "bce": {"n_init": 5},  # not needed, but 20 starts make it half of the time of all methods
         "did": {"features": features_path},
         "best": {"unlabeled": "nearest"},
