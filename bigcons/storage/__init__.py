@@ -1,1 +1,1 @@
-"""Where bytes lie and how they become whole: disks and buckets, commits, locks, checksums."""
+"""Disks and buckets: places, locks, atomic commits, checked arrays, checkpoints."""

@@ -1,4 +1,4 @@
-"""Places: where a store or a part of it lies, on a disk or in a bucket, behind one small interface.
+"""Places: where a store or a part of it is, on a disk or in a bucket, behind one small interface.
 
 Paths and URLs become places here and nowhere else. Places on a disk are in this module, those in a bucket in
 `bigcons.storage.buckets`, which is imported for the first URL.

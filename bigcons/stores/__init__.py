@@ -1,1 +1,1 @@
-"""What lies on disk, and how it stays whole: zarr and pyarrow only."""
+"""What users open: Ensemble, PairTable, Consensus and Features, each with its form in a store."""

@@ -64,20 +64,18 @@ class Consensus:
         place = place_of(path)
         data, body, _ = load_manifest(place, KIND)
         try:
-            n_chunks = -(
-                -check_int("n_objects", body["n_objects"]) // check_int("chunk_rows", body["chunk_rows"])
+            n_objects, _, chunk_rows = (
+                check_int(name, body[name]) for name in ("n_objects", "n_clusters", "chunk_rows")
             )
-            check_int("n_clusters", body["n_clusters"])
             for name in ("history", "parameters", "results", "provenance"):
                 dict(body[name])
-            if len(body["checksums"]) != n_chunks:
+            if len(body["checksums"]) != math.ceil(n_objects / chunk_rows):
                 raise ValueError("the number of checksums")
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStoreError(f"{place} has an inconsistent manifest ({error}); {_RESTORE}") from error
-        specs = _specs(body.get("has_memberships", True))
         arrays = {
             name: open_declared(data / name, spec.shape_in(body), spec.dtypes[0], _RESTORE)
-            for name, spec in specs.items()
+            for name, spec in _specs(body.get("has_memberships", True)).items()
         }
         return cls(place, body, arrays)
 
@@ -97,8 +95,8 @@ class Consensus:
     ) -> Consensus:
         """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
 
-        Without memberships the store holds labels only. Memberships that are an array of any kind are read by
-        slices of rows.
+        Without memberships the store holds labels only. Memberships may be an array of any kind, which is
+        sliced block by block.
         """
         labels = np.asarray(labels)
         if memberships is not None and not hasattr(memberships, "shape"):
@@ -214,9 +212,9 @@ class Consensus:
         """Write the labels to a .parquet, .csv or .npy file on a disk, in the order of the objects.
 
         The column ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32
-        columns ``cluster_0``, ``cluster_1``, ... An .npy file holds the array of labels
-        ``(n_objects,)``, or with memberships an array of records with these fields. Holds a few blocks in
-        memory and writes the whole file or none. Without memberships it can be imported as one partition.
+        columns ``cluster_0``, ``cluster_1``, ... An .npy file holds the array of labels ``(n_objects,)``, or
+        with memberships an array of records with these fields. A few blocks are in memory at a time, and no
+        partial file is left behind. Without memberships the file can be imported as one partition.
 
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
@@ -302,9 +300,9 @@ class Consensus:
             )
         try:
             rows = np.ascontiguousarray(self._arrays[name][start:stop])
-        except StoreError:
+        except (OSError, MemoryError, StoreError):
             raise
-        except Exception as error:  # a codec's own kind of error, whatever the codec
+        except Exception as error:  # codecs raise errors of many types
             raise self._corrupt(start, stop, f"cannot be decoded ({type(error).__name__})") from error
         if (rows == CONSENSUS[name].fill_value(rows.dtype)).any():
             raise self._corrupt(start, stop, "have lost a chunk")

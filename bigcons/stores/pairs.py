@@ -299,9 +299,9 @@ class PairTable:
             return column[start:stop]
         try:
             part = np.ascontiguousarray(column[start:stop])
-        except StoreError:
+        except (OSError, MemoryError, StoreError):
             raise
-        except Exception as error:  # a codec's own kind of error, whatever the codec
+        except Exception as error:  # codecs raise errors of many types
             raise self._corrupt(name, f"cannot be decoded ({error})") from error
         return self._check(name, part)
 

@@ -1,4 +1,4 @@
-"""A cluster whose workers sit behind a network of their own, as on other machines that share a disk."""
+"""A cluster whose workers are behind another network, as on other machines that share a disk."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ exit $exec_status
 
 
 def can_be_apart() -> bool:
-    """Tell whether this system lets us make network namespaces."""
+    """Return whether this system lets us make network namespaces."""
     if not all(map(shutil.which, ("unshare", "nsenter", "ip"))):
         return False
     probe = [*APART, "sh", "-c", "ip link add name near type veth peer name far"]

@@ -112,7 +112,7 @@ def test_open__codec_outside_the_list(store):
     ],
     ids=str,
 )
-def test_open__manifest_that_does_not_add_up(store, change):
+def test_open__inconsistent_manifest(store, change):
     commit.write_manifest(store, "pairs", commit.load_manifest(store, "pairs").body | change)
     with pytest.raises(CorruptStoreError, match="manifest"):
         PairTable.open(store)

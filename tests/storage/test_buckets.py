@@ -133,7 +133,7 @@ def test_new_store__that_fails_leaves_what_was_there(url, planted):
     assert keys_below(url) == before
 
 
-def test_new_store__does_not_touch_what_is_no_store(url):
+def test_new_store__leaves_other_objects_alone(url):
     (place_of(url) / "notes.txt").write(b"mine")
     for overwrite in (False, True):
         with pytest.raises(StoreExistsError), commit.new_store(url, overwrite):
@@ -246,7 +246,7 @@ def test_read__finds_damage(url, planted):
         {"shared": [None]},
     ],
 )
-def test_open__refuses_manifests_that_lead_out_of_the_store(url, planted, change):
+def test_open__refuses_manifests_that_point_outside_the_store(url, planted, change):
     planted.save(url, chunk_rows=1024)
     place = place_of(url) / commit.MANIFEST
     content = json.loads(place.read()) | change
@@ -262,7 +262,7 @@ def test_open__refuses_manifests_that_lead_out_of_the_store(url, planted, change
     [3, {}, {"generations": [1], "chunks": [[0]]}, {"generations": [], "chunks": [[1]] * 5},
      {"generations": [], "chunks": [[-1]] * 5}, {"generations": ["../x"], "chunks": [[1]] * 5}],
 )  # fmt: skip
-def test_open__refuses_shared_chunks_that_do_not_add_up(url, planted, shared):
+def test_open__refuses_inconsistent_shared_chunks(url, planted, shared):
     planted.save(url, chunk_rows=1024)
     data, body, _ = commit.load_manifest(url, "ensemble")
     commit.write_manifest(url, "ensemble", body | {"shared": shared}, data=data.name)
@@ -504,7 +504,7 @@ def test_generate__into_a_bucket_says_that_a_killed_call_starts_anew(url, tmp_pa
 # Errors
 
 
-def test_open__tells_what_is_not_there(bucket, url):
+def test_open__says_what_is_missing(bucket, url):
     with pytest.raises(StoreNotFoundError, match="does not exist; check the path"):
         Ensemble.open(url)
     (place_of(url) / "notes.txt").write(b"")

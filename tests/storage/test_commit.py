@@ -141,7 +141,7 @@ def test_load__refuses_every_changed_byte(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"kind": "pairs"}', "[" * 100_000, "\xff"])
-def test_load__refuses_what_is_no_manifest(tmp_path, text):
+def test_load__refuses_broken_and_foreign_json(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text, encoding="latin-1")
     with pytest.raises(CorruptStoreError, match="damaged") as caught:
         commit.load_manifest(tmp_path, "pairs")

@@ -55,24 +55,24 @@ def refused(door, value):
 
 
 @pytest.mark.parametrize("path", ["a.zarr", "s3://bucket/a.zarr", Path("folder") / "a.zarr"])
-def test_check_path__lets_text_and_paths_through(path):
+def test_check_path__takes_strings_and_paths(path):
     assert check_path(path) == str(path)
 
 
 @pytest.mark.parametrize("value", [None, *NO_PATHS, BytesPath()])
-def test_check_path__refuses_what_is_neither(value):
+def test_check_path__refuses_anything_else(value):
     refused(check_path, value)
 
 
 @pytest.mark.parametrize("value", [None, 5, ""])
 @pytest.mark.parametrize("door", DOORS)
-def test_open_and_save__refuse_what_is_no_path(door, value):
+def test_open_and_save__refuse_anything_but_a_path(door, value):
     refused(DOORS[door], value)
 
 
 @pytest.mark.parametrize("value", [5, ""])
 @pytest.mark.parametrize("door", OUTPUTS)
-def test_out__refuses_what_is_no_path(door, value):
+def test_out__refuses_anything_but_a_path(door, value):
     refused(OUTPUTS[door], value)
 
 
@@ -86,7 +86,7 @@ def test_out__refuses_what_is_no_path(door, value):
         (Path("s3://bucket/e.zarr"), "lost a slash"),
     ],
 )
-def test_place_of__refuses_what_is_no_place(wrong, message):
+def test_place_of__refuses_urls_that_name_no_place_in_a_bucket(wrong, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         place_of(wrong)
     assert "\n" not in str(caught.value)

@@ -1,10 +1,11 @@
-"""Consensus: what was written comes back, and what is damaged never passes for data."""
+"""Consensus: what was written comes back, and damage never passes for data."""
 
 import json
 import math
 import re
 import shutil
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -304,3 +305,11 @@ def test_open__refuses_an_inconsistent_manifest(stored, change):
     commit.write_manifest(stored.path, "consensus", body)
     with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
         Consensus.open(stored.path)
+
+
+def test_read__tells_a_lack_of_memory_from_damage(stored, monkeypatch):
+    no_memory = MagicMock()
+    no_memory.__getitem__.side_effect = MemoryError("Unable to allocate 37.3 GiB")
+    monkeypatch.setitem(stored._arrays, "labels", no_memory)
+    with pytest.raises(MemoryError, match="Unable to allocate"):
+        stored.read_labels(0, 1)

@@ -233,7 +233,7 @@ def test_read_rows__in_the_order_asked_for(labels, indices):
 
 
 @pytest.mark.parametrize("indices", [[-1], [3], [[0]], [0.5]])
-def test_read_rows__refuses_what_is_no_row(indices):
+def test_read_rows__refuses_other_indices(indices):
     with pytest.raises(InvalidInputError, match="indices"):
         Ensemble.from_labels([[0], [1], [2]]).read_rows(indices)
 

@@ -151,7 +151,7 @@ def test_append__by_two_handles_in_turn(tmp_path):
     assert values_of(other) == values_of(Ensemble.from_labels(np.vstack([SOME] * 3)))
 
 
-def test_append__is_told_in_the_provenance(tmp_path):
+def test_append__is_recorded_in_the_provenance(tmp_path):
     Ensemble.from_labels(SOME).save(tmp_path / "e")
     stored = Ensemble.open(tmp_path / "e", "a").append_objects(SOME).append_partitions([0] * 8)
     assert stored.provenance["appended"] == [{"objects": 4}, {"partitions": 1}]
@@ -167,7 +167,7 @@ def test_save__refuses_what_exists_and_replaces_it_when_asked(tmp_path):
     assert names_in(tmp_path) == ["e"]
 
 
-def test_save__never_replaces_what_is_no_store(tmp_path):
+def test_save__never_replaces_another_folder(tmp_path):
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / "thesis.tex").write_text("years of work")
     with pytest.raises(StoreExistsError, match="not a bigcons store"):
@@ -189,7 +189,7 @@ def test_save__refuses_senseless_chunks(tmp_path, chunk_rows):
     assert not names_in(tmp_path)
 
 
-def test_open__tells_what_is_wrong(tmp_path):
+def test_open__says_what_is_wrong(tmp_path):
     with pytest.raises(StoreNotFoundError, match="does not exist"):
         Ensemble.open(tmp_path / "nothing")
     with pytest.raises(StoreNotFoundError, match=r"not a bigcons store"):
