@@ -1,4 +1,4 @@
-"""Sizes, budgets and row blocks: how much of the data is in memory at a time."""
+"""Sizes, memory budgets and row blocks: how much of the data is in memory at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_BYTES = 1 << 50
 class Block(NamedTuple):
     """A range of rows: the unit of reading, work, checkpoint and retry."""
 
-    index: int  # type: ignore[assignment] # a block has no use for tuple.index
+    index: int  # type: ignore[assignment] # shadows tuple.index, which a block does not need
     start: int
     stop: int
 
@@ -36,15 +36,15 @@ class Block(NamedTuple):
 
 
 def row_blocks(n_rows: int, rows_per_block: int) -> list[Block]:
-    """Cut ``n_rows`` rows into consecutive blocks of at most ``rows_per_block``."""
+    """Split ``n_rows`` rows into consecutive blocks of at most ``rows_per_block`` rows."""
     starts = range(0, n_rows, rows_per_block)
     return [Block(b, start, min(start + rows_per_block, n_rows)) for b, start in enumerate(starts)]
 
 
 def parse_size(size: int | float | str) -> int:
-    """Return a size in bytes from a number or a text such as ``"2GB"`` or ``"512 MiB"``.
+    """Return a size in bytes, given as a number or as text such as ``"2GB"`` or ``"512 MiB"``.
 
-    Raises InvalidInputError for what is neither, for a number below 1,000 without a unit, which was then
+    Raises InvalidInputError for anything else, for a number below 1,000 without a unit, which was probably
     forgotten, and for more than 2**50 bytes, which no machine has.
     """
     n_bytes = _n_bytes(size)
@@ -66,22 +66,21 @@ def _n_bytes(size: int | float | str) -> int:
             return _bytes_of_number(float(match[1]), size)
     elif not isinstance(size, bool) and hasattr(size, "__float__") and 0 < size < math.inf:
         return _bytes_of_number(size, size)
-    raise InvalidInputError(
-        f"memory={size!r} is not a size; write bytes or a text such as '2GB' or '512MiB'."
-    )
+    raise InvalidInputError(f"memory={size!r} is not a size; use bytes or text such as '2GB' or '512MiB'.")
 
 
 def _bytes_of_number(number: float, size: int | float | str) -> int:
-    """Return a size that was given without a unit, in bytes."""
+    """Return a size given without a unit, in bytes."""
     if number < _LEAST_WITHOUT_UNIT:
         raise InvalidInputError(
-            f"memory={size!r} would be bytes; write the unit, such as '{number:g}GB' or '{number:g}MB'."
+            f"memory={size!r} would be bytes; give the unit, such as '{number:g}GB' or '{number:g}MB'.",
+            parameter="memory",
         )
     return int(number)
 
 
 def format_size(n_bytes: float) -> str:
-    """Write a size for people: three significant digits and a decimal unit."""
+    """Format a size for people: three significant digits and a decimal unit."""
     value = float(n_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
@@ -91,15 +90,15 @@ def format_size(n_bytes: float) -> str:
 
 
 def enough_for(n_bytes: float) -> str:
-    """Write a size for people as `format_size`, rounded up: as a budget it holds ``n_bytes``."""
+    """Format a size as `format_size`, but rounded up, so that as a budget it holds ``n_bytes``."""
     digits = max(math.floor(math.log10(max(n_bytes, 1.0))) - 2, 0)
     return format_size(math.ceil(n_bytes / 10**digits) * 10**digits)
 
 
 def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, what: str) -> int:
-    """Return how many rows of ``bytes_per_row`` fit into ``budget`` beside ``fixed`` bytes.
+    """Return how many rows of ``bytes_per_row`` fit into ``budget`` besides ``fixed`` bytes.
 
-    Raises MemoryBudgetError, with both numbers, if not even ``at_least`` rows fit.
+    Raises MemoryBudgetError if fewer than ``at_least`` rows fit; ``what`` names them in its message.
     """
     rows = int((budget - fixed) // max(bytes_per_row, 1e-9))
     if rows < at_least:
@@ -114,7 +113,7 @@ def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: 
 
 
 def resident_bytes() -> int:
-    """Return the memory this process occupies now; where the system does not tell, the most it ever did."""
+    """Return the resident memory of this process in bytes; without /proc, the peak instead."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         import os

@@ -1,7 +1,7 @@
 """Figures: co-association, memberships, convergence.
 
-Every function returns a matplotlib ``Figure`` that no global state knows of: save it with
-``figure.savefig``. Colors are told apart by color-blind readers and in grey print.
+Every function returns a matplotlib ``Figure`` that is not registered with pyplot; save it with
+``figure.savefig``. The palette is safe for color-blind readers and for grayscale printing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["coassociation", "convergence", "memberships", "overview"]
 
-# Okabe and Ito (2008) in the order in which neighbors differ most, then four of Tol's muted colors
+# Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
 PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"),
     *("#999999", "#882255", "#44AA99", "#332288"),
@@ -31,7 +31,7 @@ _HEAT = "Blues"
 _NEVER_SEEN = "#DDDDDD"
 _GUIDE = "#888888"
 _ROW = 0.09
-"""Height of a line of text as a share of a panel."""
+"""Height of a line of text as a fraction of a panel."""
 _STYLE = {
     "font.size": 9.0,
     "axes.titlesize": 10.0,
@@ -49,10 +49,10 @@ def coassociation(
     n_objects: int = 500,
     random_state: SeedLike = 0,
 ) -> Figure:
-    """Draw how often pairs of objects share a cluster, objects in VAT order.
+    """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
-    ``ensemble`` is anything ``as_ensemble`` takes. Of more than ``n_objects`` objects a random sample is
-    drawn. ``labels`` ``(objects of the ensemble,)``, if given, color a strip under the matrix. Costs
+    ``ensemble`` is an Ensemble, its path, or a table of labels. If it has more than ``n_objects`` objects, a
+    random sample is drawn. ``labels``, one per object of the ensemble, color a strip below the matrix. Costs
     O(n_objects^2) time and memory.
     """
     matplotlib = _matplotlib()
@@ -65,8 +65,8 @@ def coassociation(
 def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLike = 0) -> Figure:
     """Draw the memberships of objects sorted by cluster and, within a cluster, by confidence.
 
-    ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``. Of more
-    than ``n_objects`` objects a random sample is drawn, which is all that is read from a store.
+    ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``. If it has
+    more than ``n_objects`` objects, a random sample is drawn; of a store, one block at a time is read.
     """
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
@@ -76,7 +76,7 @@ def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLik
 
 
 def convergence(consensus: Any) -> Figure:
-    """Draw the objective and the optimality gap of a solve by pass (or by step).
+    """Draw the objective and the optimality gap of a solve against its passes or steps.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, where the method has one, ``gap``.
@@ -85,7 +85,7 @@ def convergence(consensus: Any) -> Figure:
     unit = "pass" if "pass" in history else "step"
     if not history.get(unit) or not history.get("objective"):
         raise InvalidInputError(
-            f"history has the entries {sorted(history)}; a curve needs 'pass' or 'step' and 'objective'."
+            f"history has the entries {sorted(history)}; a curve needs 'pass' or 'step', and 'objective'."
         )
     curves = {"objective": "linear", "gap": "log"}
     names = [name for name in curves if history.get(name)]
@@ -98,7 +98,7 @@ def convergence(consensus: Any) -> Figure:
             axes.set_ylabel({"objective": "objective", "gap": "optimality gap"}[name])
             axes.set_yscale(curves[name])
         panels[0].yaxis.set_major_formatter(_plain_numbers())
-        panels[-1].set_xlabel({"pass": "pass over the data", "step": "step of one object"}[unit])
+        panels[-1].set_xlabel({"pass": "pass over the data", "step": "single-object step"}[unit])
     return figure
 
 
@@ -110,10 +110,10 @@ def overview(
     *,
     random_state: SeedLike = 0,
 ) -> Figure:
-    """Draw a whole experiment on data with a known truth.
+    """Draw an overview of an experiment on data with known classes.
 
-    Three panels: the accuracy of the base partitions with that of each consensus, the co-association in
-    VAT order, and the memberships. ``accuracy`` gives the accuracy of a consensus by its name.
+    Three panels: the accuracy of the base partitions and of each consensus, the memberships, and the
+    co-association in VAT order. ``accuracy`` maps the name of each consensus to its accuracy.
     """
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
@@ -132,7 +132,7 @@ def overview(
 
 
 def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping[str, float]) -> None:
-    """Draw the histogram of the base partitions' accuracy and, above its bars, a row for each consensus."""
+    """Draw a histogram of the accuracy of the base partitions and, above it, a row for each consensus."""
     from matplotlib.ticker import MaxNLocator
 
     axes.hist(base_accuracy, bins=np.linspace(0, 1, 51).tolist(), color="#BBBBBB")
@@ -152,7 +152,7 @@ def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping
         )
     axes.set_xlim(0, 1.02)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.set_xlabel("share of objects in the right cluster (H)")
+    axes.set_xlabel("share of objects in the correct cluster (H)")
     axes.set_ylabel("base partitions")
 
 
@@ -167,13 +167,13 @@ def _draw_coassociation(
     if labels is not None and np.shape(labels) != (ensemble.n_objects,):
         raise InvalidInputError(
             f"labels has shape {np.shape(labels)} but the ensemble has {ensemble.n_objects} objects; "
-            "give one label per object of this ensemble."
+            "pass one label for each."
         )
     rows = _sample_rows(ensemble.n_objects, n_objects, random_state)
     share = _coassociation_share(ensemble.read_rows(rows))
     order = vat_order(1 - share)
     image = axes.imshow(share[np.ix_(order, order)], cmap=_HEAT, vmin=0, vmax=1, interpolation="nearest")
-    axes.figure.colorbar(image, ax=axes, label="share of partitions that join the pair", shrink=0.7)
+    axes.figure.colorbar(image, ax=axes, label="share of partitions that group the pair", shrink=0.7)
     axes.set_xlabel(_sample_words(len(rows), ensemble.n_objects, "in VAT order"))
     axes.set_facecolor(_NEVER_SEEN)
     axes.spines[:].set_visible(True)
@@ -225,8 +225,9 @@ def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], color
 
 
 def _plain_numbers() -> ScalarFormatter:
-    """Return what writes the numbers of an axis in full, such as -73,656,120,000: not as few digits that
-    something above the axis is to be added to, as objectives of large sums and small changes would be.
+    """Return a formatter that writes numbers in full, such as -73,656,120,000, without offset or exponent.
+
+    Objectives are large sums that change little, which matplotlib would abbreviate to an offset.
     """
     from matplotlib.ticker import ScalarFormatter
 
@@ -272,7 +273,7 @@ def _coassociation_share(labels: np.ndarray) -> np.ndarray:
 def _sampled_memberships(
     consensus: Any, n_objects: int, random_state: SeedLike
 ) -> tuple[np.ndarray, int, np.ndarray]:
-    """Return sampled rows, how many there are in all, and their memberships ``(rows, n_clusters)``."""
+    """Return the sampled rows, the total number of rows, and memberships ``(sampled rows, n_clusters)``."""
     if hasattr(consensus, "read_memberships"):
         rows = _sample_rows(consensus.n_objects, n_objects, random_state)
         parts = [
@@ -282,7 +283,7 @@ def _sampled_memberships(
         return rows, consensus.n_objects, np.concatenate(parts)
     if hasattr(consensus, "fit") and not hasattr(consensus, "memberships_"):
         raise InvalidInputError(
-            f"{type(consensus).__name__} has no memberships_; fit it first, or fit a soft method."
+            f"{type(consensus).__name__} has no memberships_; fit it first, or choose a soft method."
         )
     values = np.asarray(getattr(consensus, "memberships_", consensus))
     if values.ndim != 2:
@@ -302,7 +303,7 @@ def _labels_of(consensus: Any) -> np.ndarray | None:
 def _sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
     """Return at most ``n_objects`` sorted row indices."""
     if n_objects < 2:
-        raise InvalidInputError(f"n_objects={n_objects} shows nothing; draw at least 2 objects.")
+        raise InvalidInputError(f"n_objects={n_objects} is out of range; draw at least 2 objects.")
     if n_total <= n_objects:
         return np.arange(n_total)
     rng = generator(resolve_seed(random_state), "plots.sample")
@@ -325,7 +326,7 @@ def _matplotlib() -> ModuleType:
         import matplotlib
     except ImportError as error:
         raise MissingDependencyError(
-            "matplotlib is not installed and figures need it; run pip install 'bigcons[plot]'.",
+            "figures need matplotlib, which is not installed; run pip install 'bigcons[plot]'.",
             extra="plot",
         ) from error
     return matplotlib

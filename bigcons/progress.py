@@ -1,4 +1,4 @@
-"""Progress as a listener: the library reports, the command line draws, tests listen."""
+"""Progress reporting: the library reports to a listener, which the command line and tests supply."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """What long work reports to. All methods are called from one thread, in order."""
+    """The listener of a long task. All methods are called from one thread, in order."""
 
     def start(self, what: str, total: int, unit: str) -> None:
-        """Begin a piece of work of ``total`` units."""
+        """Begin a task of ``total`` units."""
         ...
 
     def advance(self, n: int) -> None:
-        """Report ``n`` further units done."""
+        """Report that ``n`` more units are done."""
         ...
 
     def finish(self) -> None:
-        """End the piece of work."""
+        """End the task."""
         ...
 
 
 class SilentProgress:
-    """Reports to nobody: the default inside programs and notebooks."""
+    """A listener that ignores everything: the default in programs and notebooks."""
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Ignore the start."""
@@ -42,7 +42,7 @@ _factory: ContextVar[Callable[[], Progress]] = ContextVar("bigcons_progress", de
 
 @contextmanager
 def report_progress_to(factory: Callable[[], Progress]) -> Iterator[None]:
-    """Send the progress of all work begun inside the ``with`` block to new ``factory()`` listeners."""
+    """Report each task begun inside the ``with`` block to a new listener, ``factory()``."""
     token = _factory.set(factory)
     try:
         yield
@@ -52,7 +52,7 @@ def report_progress_to(factory: Callable[[], Progress]) -> Iterator[None]:
 
 @contextmanager
 def progress(what: str, total: int, unit: str = "rows") -> Iterator[Progress]:
-    """Announce a piece of work and yield the listener to advance."""
+    """Begin a task and yield the listener to advance."""
     listener = _factory.get()()
     listener.start(what, total, unit)
     try:

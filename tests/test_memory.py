@@ -46,7 +46,7 @@ def test_parse_size__accepts_bytes_and_units(size, expected):
     "size", ["", "GB", "-1GB", "1 XB", "1e9", "1,5GB", "2 GB RAM", 0, -5, True, float("nan")]
 )
 def test_parse_size__refuses_the_rest(size):
-    with pytest.raises(InvalidInputError, match="is not a size; write bytes or a text such as"):
+    with pytest.raises(InvalidInputError, match="is not a size; use bytes or text such as"):
         parse_size(size)
 
 
@@ -120,6 +120,6 @@ def test_enough_for__is_a_sufficient_budget(n_bytes):
     ("size", "meant"), [("2", "2GB"), (2, "2GB"), (" 1.5 ", "1.5GB"), (512, "512MB"), ("999", "999MB")]
 )
 def test_parse_size__asks_for_the_unit_of_an_implausibly_small_number(size, meant):
-    with pytest.raises(InvalidInputError, match=rf"would be bytes; write the unit, such as .*'{meant}'"):
+    with pytest.raises(InvalidInputError, match=rf"would be bytes; give the unit, such as .*'{meant}'"):
         parse_size(size)
     assert parse_size("2 B") == 2
