@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
-from bigcons.execution.engine import Engine, open_engine
-from bigcons.generate.clusterers import CLUSTERERS, LINKAGES
-from bigcons.generate.counts import check_range
-from bigcons.generate.partition import calm_scikit_learn, one_thread
-from bigcons.generate.plan import limit_threads
+from bigcons.generate.partition import one_thread, quiet_scikit_learn
+from bigcons.generate.pipeline import check_range, map_within, matrix_copies, open_logged_engine
 from bigcons.generate.scaling import measure
 from bigcons.memory import format_size, parse_size
+from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.storage.commit import refuse_existing
@@ -29,13 +27,13 @@ from bigcons.version import __version__
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
-_log = logging.getLogger(__name__)
+Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
+Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
 
-SETS = {
-    "pcc": (*LINKAGES, "kmeans", "spectral"),
-    "rcc": tuple(name for name in CLUSTERERS if name.startswith(("kmeans", "graph"))),
-}
-"""Algorithms under one name."""
+_MAX_ITER = 100
+_IMBALANCE = 0.05
+"""by how much a part of a graph may be above its share: 5 % in the paper"""
+_SCALE_NEIGHBOR = 10
 
 
 def diverse(
@@ -86,8 +84,8 @@ def diverse(
     overwrite
         Replace the store at ``out``.
     client
-        Engine: None or "threads", "serial", a Dask client or its address, or an Engine. Every
-        algorithm is one task.
+        Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
+        client or its address, or an Engine. The engine that runs is logged. Every algorithm is one task.
 
     Partitions are named after algorithm and number of clusters, such as "ward-3".
 
@@ -110,12 +108,16 @@ def diverse(
         raise InvalidInputError(
             f"n_clusters={high} but there are {data.n_objects} objects; ask for fewer clusters than objects."
         )
-    n_tasks = _n_tasks(data, names, budget)
     seed = resolve_seed(random_state)
     numbers = range(low, high + 1)
-    with open_engine(client) as engine:
+    with open_logged_engine(client, "diverse") as engine:
+        n_tasks = _n_tasks(data, names, budget, matrix_copies(engine))
         task = _Task(_matrix(data, standardize=standardize), numbers, seed)
-        columns = _run_algorithms(task, names, limit_threads(engine, n_tasks))
+        columns: list[np.ndarray] = []  # those of one algorithm after those of another
+        with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
+            for partitions in map_within(engine, n_tasks, task, names):
+                columns += partitions
+                listener.advance(1)
     source = ColumnsTable(columns, data.n_objects, [f"{name}-{k}" for name in names for k in numbers])
     provenance = {
         "generator": "diverse",
@@ -144,16 +146,6 @@ class _Task:
         return [labels.astype(np.int32) for labels in partitions]
 
 
-def _run_algorithms(task: _Task, names: list[str], engine: Engine) -> list[np.ndarray]:
-    """Return the partitions (n_objects,) of all algorithms, those of one after those of another."""
-    columns: list[np.ndarray] = []
-    with calm_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
-        for partitions in engine.map(task, names):
-            columns += partitions
-            listener.advance(1)
-    return columns
-
-
 def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
     if isinstance(algorithms, str):
         algorithms = SETS.get(algorithms, (algorithms,))
@@ -179,20 +171,21 @@ def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
     return names
 
 
-def _n_tasks(data: Features, names: list[str], budget: int) -> int:
+def _n_tasks(data: Features, names: list[str], budget: int, copies: int) -> int:
     """How many algorithms fit into memory at a time; raises MemoryBudgetError if one does not."""
     points = 8 * data.n_objects * data.n_features
+    held = copies * points
     needs = {name: 3 * points + CLUSTERERS[name].pair_bytes * data.n_objects**2 for name in names}
     largest = max(needs, key=lambda name: needs[name])
-    if budget < points + needs[largest]:
+    if budget < held + needs[largest]:
         raise MemoryBudgetError(
             f"memory={format_size(budget)} cannot hold {largest!r} on n_objects={data.n_objects}, which "
-            f"needs {format_size(points + needs[largest])}; raise the budget to that, take a sample of the "
+            f"needs {format_size(held + needs[largest])}; raise the budget to that, take a sample of the "
             "objects, or use generate.kmeans.",
-            needed=points + needs[largest],
+            needed=held + needs[largest],
             budget=budget,
         )
-    return (budget - points) // needs[largest]
+    return (budget - held) // needs[largest]
 
 
 def _matrix(data: Features, *, standardize: bool) -> np.ndarray:
@@ -205,3 +198,201 @@ def _matrix(data: Features, *, standardize: bool) -> np.ndarray:
         matrix -= scaling.mean
         matrix /= scaling.scale
     return matrix
+
+
+# The algorithms
+
+
+class Clusterer(NamedTuple):
+    """An algorithm: ``make(points, numbers of clusters, generator)``, and what it holds in memory."""
+
+    make: Partitions
+    pair_bytes: int = 0
+    """for every ordered pair of objects"""
+
+
+def linkage(
+    method: str,
+    points: np.ndarray,
+    numbers: Sequence[int],
+    rng: np.random.Generator,  # noqa: ARG001 - nothing is drawn
+) -> list[np.ndarray]:
+    """Agglomerate by ``method`` and stop at each number of clusters."""
+    from scipy.cluster import hierarchy
+
+    tree = hierarchy.linkage(points, method)
+    return [after_merges(tree, len(points), k) for k in numbers]
+
+
+def after_merges(tree: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarray:
+    """Return the clusters after the first ``n_objects - n_clusters`` merges of a linkage.
+
+    By the order of the merges and not by a height, for those of centroid linkage may fall.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n_merges = n_objects - n_clusters
+    merged = tree[:n_merges, :2].astype(np.int64).ravel()
+    nodes = n_objects + np.repeat(np.arange(n_merges), 2)
+    n_nodes = n_objects + n_merges
+    graph = coo_array((np.ones(len(nodes)), (merged, nodes)), shape=(n_nodes, n_nodes))
+    labels: np.ndarray = connected_components(graph, directed=False)[1][:n_objects]
+    return labels
+
+
+def k_means(
+    prepare: Callable[[np.ndarray], np.ndarray],
+    points: np.ndarray,
+    numbers: Sequence[int],
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """Run k-means on ``prepare(points)`` once from random starts, for each number of clusters."""
+    prepared = prepare(points)
+    return [_k_means(prepared, k, rng, n_init=1) for k in numbers]
+
+
+def _k_means(points: np.ndarray, k: int, rng: np.random.Generator, *, n_init: int) -> np.ndarray:
+    from sklearn.cluster import KMeans
+
+    model = KMeans(k, init="random", n_init=n_init, max_iter=_MAX_ITER, random_state=int(rng.integers(2**31)))
+    labels: np.ndarray = model.fit_predict(points)
+    return labels
+
+
+def jaccard_k_means(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
+    """Assign every point to the mean it is most similar to and recompute the means, until nothing moves.
+
+    No scaling of the points turns the extended Jaccard similarity into a distance between them and
+    means, so scikit-learn has no part in it. That the loop ends before its 100 passes is not assured.
+    """
+    return [_jaccard_k_means(points, k, rng) for k in numbers]
+
+
+def _jaccard_k_means(points: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    means = points[rng.choice(len(points), size=k, replace=False)]
+    labels = np.full(len(points), -1)
+    for _ in range(_MAX_ITER):
+        nearest = jaccard(points, means).argmax(axis=1)
+        if (nearest == labels).all():
+            break
+        labels = nearest
+        sizes = np.bincount(labels, minlength=k)
+        sums = np.zeros_like(means)
+        np.add.at(sums, labels, points)
+        means = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], means)
+    return labels
+
+
+def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
+    """Cluster by Ng, Jordan and Weiss 2002: k-means on the rows, of length one, of k eigenvectors.
+
+    The affinity is ``exp(-d^2 / (2 s^2))`` without its diagonal; s is the median distance to the tenth
+    neighbor, which neither they nor Lourenço et al. fix.
+    """
+    from scipy.sparse.linalg import eigsh
+
+    affinity = _affinity(points)
+    degree = np.maximum(affinity.sum(axis=1), np.finfo(float).tiny)
+    affinity /= np.sqrt(degree)[:, None]
+    affinity /= np.sqrt(degree)
+    start = rng.uniform(-1, 1, size=len(points))
+    values, vectors = eigsh(affinity, k=max(numbers), which="LA", v0=start)
+    vectors = vectors[:, np.argsort(values)[::-1]]
+    return [_k_means(unit_rows(vectors[:, :k]), k, rng, n_init=10) for k in numbers]
+
+
+def _affinity(points: np.ndarray) -> np.ndarray:
+    from sklearn.metrics import pairwise_distances
+
+    squared: np.ndarray = pairwise_distances(points, metric="sqeuclidean")
+    neighbor = min(_SCALE_NEIGHBOR, len(points) - 1)
+    near = np.partition(squared, neighbor, axis=1)[:, neighbor]
+    scale = np.median(near[near > 0]) if (near > 0).any() else 1.0
+    affinity = np.exp(squared / (-2 * scale))
+    np.fill_diagonal(affinity, 0)
+    return affinity
+
+
+def graph_partition(
+    similarity: Similarity, points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Cut the graph of all similarities into parts of about equal size by METIS.
+
+    Its weights are whole numbers, so similarities are rounded to a 10,000th of the largest, or more coarsely
+    if their sum would not fit; those that are not positive are no edges.
+    """
+    graph = graph_of(similarity(points, points))
+    return [partition_graph(graph, k, _IMBALANCE, int(rng.integers(2**31)))[0] for k in numbers]
+
+
+def random_labels(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
+    """Draw every label uniformly: what an algorithm that sees nothing would do."""
+    return [rng.integers(k, size=len(points)) for k in numbers]
+
+
+def _correlated(points: np.ndarray) -> np.ndarray:
+    return unit_rows(centered_rows(points))
+
+
+# The four similarities of robust centralised clustering, between two sets of points
+
+
+def euclidean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``exp(-|x - y|^2)``."""
+    from sklearn.metrics import pairwise_distances
+
+    return np.exp(-pairwise_distances(a, b, metric="sqeuclidean"))
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``x.y / (|x| |y|)``, 0 for points at the origin."""
+    return unit_rows(a) @ unit_rows(b).T
+
+
+def correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``(r + 1) / 2`` with Pearson's r over the features, 1/2 for points whose features are all equal."""
+    return (cosine(centered_rows(a), centered_rows(b)) + 1) / 2
+
+
+def jaccard(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Extended Jaccard ``x.y / (|x|^2 + |y|^2 - x.y)``, 0 between two points at the origin."""
+    product = a @ b.T
+    union = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - product
+    return np.divide(product, union, out=np.zeros_like(product), where=union > 0)
+
+
+def unit_rows(points: np.ndarray) -> np.ndarray:
+    """Return ``points`` scaled to length one; the origin stays."""
+    from sklearn.preprocessing import normalize
+
+    unit: np.ndarray = normalize(points)
+    return unit
+
+
+def centered_rows(points: np.ndarray) -> np.ndarray:
+    """Return ``points`` with the mean of its features taken from each."""
+    return points - points.mean(axis=1, keepdims=True)
+
+
+LINKAGES = ("single", "average", "ward", "centroid")
+
+CLUSTERERS: dict[str, Clusterer] = {
+    **{name: Clusterer(partial(linkage, name), pair_bytes=8) for name in LINKAGES},
+    "spectral": Clusterer(spectral, pair_bytes=36),
+    "kmeans": Clusterer(partial(k_means, np.asarray)),
+    "kmeans-cosine": Clusterer(partial(k_means, unit_rows)),
+    "kmeans-correlation": Clusterer(partial(k_means, _correlated)),
+    "kmeans-jaccard": Clusterer(jaccard_k_means),
+    "graph-euclidean": Clusterer(partial(graph_partition, euclidean), pair_bytes=48),
+    "graph-cosine": Clusterer(partial(graph_partition, cosine), pair_bytes=48),
+    "graph-correlation": Clusterer(partial(graph_partition, correlation), pair_bytes=48),
+    "graph-jaccard": Clusterer(partial(graph_partition, jaccard), pair_bytes=48),
+    "random": Clusterer(random_labels),
+}
+
+SETS = {
+    "pcc": (*LINKAGES, "kmeans", "spectral"),
+    "rcc": tuple(name for name in CLUSTERERS if name.startswith(("kmeans", "graph"))),
+}
+"""Algorithms under one name."""

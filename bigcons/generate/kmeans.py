@@ -1,15 +1,15 @@
-"""k-means partitions of random subsets of the objects, in memory or out of core."""
+"""k-means ensembles, in memory or out of core: of random subsets of the objects, or under random weights."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from bigcons.generate.counts import ClusterCount
-from bigcons.generate.out_of_core import make_partitions
-from bigcons.generate.schemes import AllFeatures, RandomShare, Scheme
+from bigcons.errors import InvalidInputError
+from bigcons.generate.pipeline import ClusterCount, KMeansOptions, make_partitions
+from bigcons.generate.sampling import AllFeatures, RandomShare, Scheme, ZipfWeights
 from bigcons.seeding import SeedLike
-from bigcons.validation import check_number
+from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
@@ -72,19 +72,22 @@ def kmeans(
         Seed. Partition ``u`` depends on the seed and on ``u``, not on the number of partitions or
         workers, nor on the budget except as it chooses the algorithm.
     overwrite
-        Replace the store at ``out``.
+        Start anew, and replace the store at ``out`` once the new one is complete.
     resume
-        Go on from the partitions that an interrupted call left in ``<out>.partial``; they are refused
-        if its parameters were others. False discards them. With ``out`` in a bucket a call that is killed
-        leaves none, for partitions are kept in a temporary directory until all are there: it starts anew.
+        The same call again goes on from the partitions that an interrupted one left in ``<out>.partial``,
+        and finds the result of a finished one at ``out``; with other parameters or features it is refused.
+        False discards what an interrupted call left. With ``out`` in a bucket a call that is killed leaves
+        nothing, for partitions are kept in a temporary directory until all are there.
     client
-        Engine: None or "threads", "serial", or an Engine. Every task runs on one thread.
+        Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
+        client or its address, or an Engine. The engine that runs is logged. Every task runs on one thread;
+        ``memory`` bounds all that run at a time. Dask workers need the disk of ``out``.
 
     Subsets are drawn as a fixed number of rows from each segment of 4,096 (see `Subset`). Clusters
     that come out empty are left out, so a partition may have fewer clusters than asked for.
 
-    Raises InvalidInputError, StoreExistsError, StoreError for a scratch directory made with other
-    parameters, and MemoryBudgetError if not even one task fits.
+    Raises InvalidInputError, StoreExistsError for an ensemble at ``out`` that was made with other parameters,
+    StoreError for unfinished partitions that were, and MemoryBudgetError if not even one task fits.
 
     Cost: one pass over the features, a second one to scale them, then per partition
     ``sample * n_objects * n_features * K`` operations per iteration. On two cores, 100 partitions of
@@ -109,3 +112,47 @@ def kmeans(
         resume=resume,
         client=client,
     )
+
+
+def weighted_kmeans(
+    features: object,
+    *,
+    n_partitions: int = 100,
+    n_clusters: ClusterCount = (2, 10),
+    alpha_range: tuple[float, float] = (0.0, 1.5),
+    largest_weight: int = 20,
+    sample: float = 1.0,
+    **options: Unpack[KMeansOptions],
+) -> Ensemble:
+    """Return an ensemble of k-means partitions, each under random Zipf weights of the features.
+
+    The generator of Nguyen and Caruana 2007 (after Caruana et al. 2006, *Meta Clustering*): for each
+    partition draw ``alpha`` uniformly from ``alpha_range``, then for every feature a weight from 1 to
+    ``largest_weight`` with probability proportional to ``weight ** -alpha``; multiply the standardized
+    features by their weights and run k-means once. With ``alpha = 0`` all weights are equally likely;
+    the larger it is, the rarer are the large ones.
+
+    Parameters
+    ----------
+    features, n_partitions, n_clusters, sample
+        As in `kmeans`; here every partition sees all objects unless ``sample`` says otherwise.
+    alpha_range
+        Lowest and highest exponent, both >= 0. The papers do not state it; the default is ours.
+    largest_weight
+        Number of values a weight may have (T); as above, 20 is ours.
+    **options
+        ``out``, ``standardize``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
+        ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
+
+    Constant columns are dropped and have no weights. Errors, memory and cost are those of `kmeans`.
+    """
+    if not isinstance(alpha_range, (tuple, list)) or len(alpha_range) != 2:
+        raise InvalidInputError(f"alpha_range={alpha_range!r} is not a range; use (low, high).")
+    low = check_number("alpha_range[0]", alpha_range[0], at_least=0)
+    weights = ZipfWeights(
+        alpha_range=(low, check_number("alpha_range[1]", alpha_range[1], at_least=low)),
+        largest_weight=check_int("largest_weight", largest_weight),
+    )
+    objects = RandomShare(check_number("sample", sample, above=0, at_most=1))
+    scheme = Scheme("weighted_kmeans", objects, weights)
+    return make_partitions(features, scheme, n_partitions=n_partitions, n_clusters=n_clusters, **options)

@@ -1,4 +1,4 @@
-"""The task that makes one partition: scikit-learn's k-means on the objects and features it sees."""
+"""One partition: scikit-learn's k-means on the objects and features it sees."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.generate.plan import Plan, Settings
-from bigcons.generate.schemes import Scheme, View
+from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
 from bigcons.generate.scratch import Scratch
-from bigcons.generate.subsets import Rows
 from bigcons.memory import row_blocks
 from bigcons.seeding import generator
 from bigcons.tables.files import NpyTable
@@ -22,17 +20,74 @@ from bigcons.tables.files import NpyTable
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
-Matrix = np.ndarray | NpyTable
-
 _START_SEGMENTS = 256
+
+
+class Settings(NamedTuple):
+    """What a partition is made with."""
+
+    n_clusters: tuple[int, int]
+    init: str
+    n_init: int
+    max_iter: int
+    tol: float
+
+    @property
+    def label_dtype(self) -> np.dtype:
+        """Smallest signed integer that holds the labels."""
+        return np.dtype(np.min_scalar_type(-self.n_clusters[1]))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the work fits the memory budget.
+
+    Attributes
+    ----------
+    algorithm
+        "lloyd" or "minibatch".
+    matrix_in_memory
+        Whether the scaled features are in memory, and not in a file.
+    n_tasks
+        How many tasks may run at a time.
+    chunk_rows, segment_rows
+        Rows of a block and of a segment, neither of which depends on the budget.
+    start_rows, batch_segments
+        Rows of the sample that "minibatch" starts from, and segments of a mini-batch; as fixed.
+    reason
+        The choice in words.
+    """
+
+    algorithm: str
+    matrix_in_memory: bool
+    n_tasks: int
+    chunk_rows: int
+    segment_rows: int
+    batch_segments: int
+    start_rows: int
+    reason: str
+
+
+class Matrix(NamedTuple):
+    """The scaled features ``(n_objects, n_features)``, float32, in memory or in a file."""
+
+    n_objects: int
+    n_features: int
+    values: np.ndarray | NpyTable
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows ``start`` to ``stop``, not to be changed."""
+        if isinstance(self.values, np.ndarray):
+            return self.values[start:stop]
+        return self.values.read(start, stop)
 
 
 @dataclass(frozen=True)
 class PartitionTask:
-    """Makes partition ``u`` of the scaled features ``matrix (n_objects, n_features)``, float32.
+    """Makes partition ``u`` of the scaled features.
 
-    The labels go to ``scratch`` if there is one, else they are returned. Doing it again gives the
-    same labels.
+    The labels go to ``scratch`` if there is one, else they are returned. Running it again gives the same
+    labels.
     """
 
     matrix: Matrix
@@ -44,7 +99,7 @@ class PartitionTask:
 
     def __call__(self, u: int) -> np.ndarray | None:
         """Make partition ``u``."""
-        n_objects, n_features = shape_of(self.matrix)
+        n_objects, n_features, _ = self.matrix
         stream = self.scheme.stream
         rng = generator(self.seed, stream, u)
         low, high = self.settings.n_clusters
@@ -52,21 +107,19 @@ class PartitionTask:
         subset = self.scheme.objects.subset(n_objects, self.plan.segment_rows, self.seed, stream, u)
         view = self.scheme.features.view(n_features, self.seed, stream, u)
         points = Points(self.matrix, subset, view, self.plan)
-        cluster = self._lloyd if self.plan.algorithm == "lloyd" else self._minibatch
+        column = LabelColumn(n_objects, n_clusters, self.settings.label_dtype)
         with one_thread():
-            column = LabelColumn(n_objects, n_clusters, self.settings.label_dtype)
-            for rows, labels in cluster(points, n_clusters, rng):
-                column.put(rows, labels)
+            if self.plan.algorithm == "lloyd":
+                rows = subset.rows(0, n_objects)
+                column.put(rows, self._model(n_clusters, rng).fit(points.gather(rows)).labels_)
+            else:
+                for rows, labels in self._minibatch(points, n_clusters, rng):
+                    column.put(rows, labels)
         labels = column.dense()
         if self.scratch is None:
             return labels
         self.scratch.write_partition(u, labels)
         return None
-
-    def _lloyd(self, points: Points, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
-        rows = points.subset.rows(0, points.subset.n_objects)
-        model = self._model(n_clusters, rng).fit(points.gather(rows))
-        yield rows, model.labels_
 
     def _minibatch(self, points: Points, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
         """Lloyd's algorithm on a sample, one pass of mini-batches, one pass that assigns.
@@ -125,37 +178,26 @@ class Points(NamedTuple):
     """The matrix as one partition sees it."""
 
     matrix: Matrix
-    subset: Rows
+    subset: Subset | DealtSubset
     view: View
     plan: Plan
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         """Return the points of ascending ``rows``, by way of the blocks that hold them."""
-        width = shape_of(self.matrix)[1] if self.view.columns is None else len(self.view.columns)
+        width = self.matrix.n_features if self.view.columns is None else len(self.view.columns)
         points = np.empty((len(rows), width), dtype=np.float32)
         done = 0
         while done < len(rows):
             first = int(rows[done])
             until = int(np.searchsorted(rows, first + self.plan.chunk_rows))
-            block = read_rows(self.matrix, first, int(rows[until - 1]) + 1)
+            block = self.matrix.read(first, int(rows[until - 1]) + 1)
             points[done:until] = self.view.of(block[rows[done:until] - first])
             done = until
         return points
 
 
-def shape_of(matrix: Matrix) -> tuple[int, int]:
-    """Return ``(n_objects, n_features)``."""
-    n_rows = matrix.shape[0] if isinstance(matrix, np.ndarray) else matrix.n_rows
-    return n_rows or 0, matrix.shape[1] if isinstance(matrix, np.ndarray) else matrix.n_columns
-
-
-def read_rows(matrix: Matrix, start: int, stop: int) -> np.ndarray:
-    """Return rows of a matrix in memory or in a file."""
-    return matrix[start:stop] if isinstance(matrix, np.ndarray) else matrix.read(start, stop)
-
-
 class LabelColumn:
-    """The labels of one partition as they come: -1 until put, dense in the end."""
+    """The labels of one partition: -1 until put, dense in the end."""
 
     def __init__(self, n_objects: int, n_clusters: int, dtype: np.dtype) -> None:
         self._labels = np.full(n_objects, -1, dtype=dtype)
@@ -177,8 +219,8 @@ class LabelColumn:
 
 
 @contextmanager
-def calm_scikit_learn() -> Iterator[None]:
-    """Hold scikit-learn back while tasks run: one BLAS thread each, no warnings of empty clusters.
+def quiet_scikit_learn() -> Iterator[None]:
+    """While tasks run: one BLAS thread each, and no warnings of empty clusters.
 
     Both settings are of the whole process, so they are made once around all tasks.
     """

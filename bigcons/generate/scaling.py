@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,11 +57,14 @@ class Scaling:
         Positions of the columns that vary.
     mean, scale
         What is subtracted from them, and what they are divided by.
+    checksum
+        The crc32 of all features, by which a run that is resumed knows them.
     """
 
     kept: np.ndarray
     mean: np.ndarray
     scale: np.ndarray
+    checksum: int
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """Return ``(rows, len(kept))`` float32, C-contiguous."""
@@ -78,7 +82,7 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
 
     Raises InvalidInputError if no column varies, or if one has values too large for float32.
     """
-    moments = _moments(features)
+    moments, checksum = _moments(features)
     deviation = np.sqrt(moments.squares / moments.n)
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
     if len(kept) == 0:
@@ -93,7 +97,7 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
             f"column {features.names[column]!r} of {features.where} ranges from {moments.low[column]:g} to "
             f"{moments.high[column]:g}, too far for float32; rescale or clip it."
         )
-    return Scaling(kept, mean, scale)
+    return Scaling(kept, mean, scale, checksum)
 
 
 def _nothing_varies(features: Features) -> InvalidInputError:
@@ -106,12 +110,15 @@ def _nothing_varies(features: Features) -> InvalidInputError:
     )
 
 
-def _moments(features: Features) -> Moments:
+def _moments(features: Features) -> tuple[Moments, int]:
+    """Return the moments of all columns, and the checksum of all values."""
     total: Moments | None = None
+    checksum = 0
     with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
         for block, values in features.iterate():
+            checksum = zlib.crc32(values.data, checksum)
             moments = Moments.of(values)
             total = moments if total is None else total.merge(moments)
             listener.advance(block.n_rows)
     assert total is not None  # noqa: S101 - features have at least one row
-    return total
+    return total, checksum

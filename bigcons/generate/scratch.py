@@ -1,48 +1,57 @@
-"""Work that survives a kill: finished partitions in a directory beside the output."""
+"""Runs that survive a kill: finished partitions in a folder beside the output, and results that are found.
+
+The rule is that of every solve: the same call again goes on where it stopped, a finished one finds its
+result, other parameters are refused with the difference named, and only ``overwrite`` starts anew.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import StoreError
+from bigcons.errors import StoreError, StoreExistsError
+from bigcons.storage.commit import is_store, read_manifest, refuse_existing
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, Place, disk_errors
+from bigcons.storage.places import DiskPlace, Place, atomic_file, disk_errors
+
+if TYPE_CHECKING:
+    from bigcons.stores.ensemble import Ensemble
 
 _log = logging.getLogger(__name__)
 
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
+_FREE = ("bigcons", "scikit_learn")
+"""Versions, which a finished result may differ in."""
 
 
 class Scratch:
-    """A directory of finished partitions, one small file each, and the parameters they were made with.
+    """A folder of finished partitions, one small file each, and the parameters they were made with.
 
-    A file is written under another name and renamed when it is whole, so every file that bears a
-    partition's name counts.
+    Every file is written under another name and renamed when it is complete.
     """
 
-    def __init__(self, directory: Path, seed: int) -> None:
-        self.directory = directory
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
         self.seed = seed
 
     def partition(self, u: int) -> Path:
         """Return the file of partition ``u``."""
-        return self.directory / f"partition-{u:06d}.npy"
+        return self.folder / f"partition-{u:06d}.npy"
 
     def write_partition(self, u: int, labels: np.ndarray) -> None:
         """Write the labels of partition ``u``, durably and in one step."""
-        with replacing(self.partition(u)) as partial, partial.open("wb") as file:
+        path = self.partition(u)
+        with disk_errors(path), atomic_file(path) as file:
             np.save(file, labels)
 
     def unfinished(self, n_partitions: int) -> list[int]:
@@ -50,36 +59,59 @@ class Scratch:
         return [u for u in range(n_partitions) if not self.partition(u).exists()]
 
 
+def finished_ensemble(out: Place, overwrite: bool, resume: bool) -> Ensemble | None:
+    """Return the ensemble of a finished run at ``out``, None if there is nothing or it may be overwritten.
+
+    Raises StoreExistsError for anything else at ``out``.
+    """
+    if resume and not overwrite and is_store(out) and read_manifest(out).get("kind") == "ensemble":
+        from bigcons.stores.ensemble import Ensemble
+
+        ensemble = Ensemble.open(str(out))
+        if "generator" in ensemble.provenance:
+            return ensemble
+    refuse_existing(out, overwrite)
+    return None
+
+
+def check_same(finished: Ensemble, parameters: Mapping[str, Any]) -> None:
+    """Raise StoreExistsError, naming the difference, if a finished ensemble has other parameters."""
+    found = {**finished.provenance, "n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
+    for name, new in json.loads(json.dumps(parameters)).items():
+        if name not in _FREE and found.get(name) != new:
+            told = f"{name}={short(found.get(name))}, not {short(new)}"
+            raise StoreExistsError(
+                f"{finished.path} exists and was made with {told}; "
+                "pass overwrite=True (--overwrite) to replace it, or choose another path.",
+                path=finished.path,
+            )
+
+
 @contextmanager
 def local_output(out: Place) -> Iterator[Path]:
-    """Yield the path of ``out``, or for one in a bucket a temporary path: a kill loses what is there."""
-    if isinstance(out, DiskPlace):
-        with _telling_what_is_kept(out.path):
-            yield out.path
+    """Yield the path of ``out``, or for one in a bucket a temporary path: a kill loses what is there.
+
+    If the ``with`` block fails or is interrupted, log how to go on from the partitions that are finished.
+    """
+    if not isinstance(out, DiskPlace):
+        with tempfile.TemporaryDirectory(prefix="bigcons-") as name:
+            _log.info("%s is in a bucket: partitions wait in %s; a killed call starts anew", out, name)
+            yield Path(name, "ensemble")
         return
-    with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
-        _log.info("%s is in a bucket: partitions wait in %s; a killed call starts anew", out, directory)
-        yield Path(directory, "ensemble")
-
-
-@contextmanager
-def _telling_what_is_kept(out: Path) -> Iterator[None]:
-    """Tell how to go on when partitions are finished and the ``with`` block fails or is interrupted."""
     try:
-        yield
+        yield out.path
     except BaseException:
-        directory = _directory(out)
-        n_finished = len(list(directory.glob("partition-*.npy")))
+        folder = _folder(out.path)
+        n_finished = len(list(folder.glob("partition-*.npy")))
         if n_finished:
             _log.warning(
-                "%d finished partitions are kept in %s; run again with the same parameters to go on.",
-                n_finished,
-                directory,
+                "%d finished partitions are kept in %s; the same call, without overwrite, goes on%s.",
+                *(n_finished, folder, f" once {out} is moved away" if is_store(out) else ""),
             )
         raise
 
 
-def _directory(out: Path) -> Path:
+def _folder(out: Path) -> Path:
     return out.with_name(f"{out.name}.partial")
 
 
@@ -87,42 +119,29 @@ def _directory(out: Path) -> Path:
 def open_scratch(
     out: Path, parameters: dict[str, Any], *, seed: int, seed_is_given: bool, resume: bool
 ) -> Iterator[Scratch]:
-    """Hold the scratch directory of ``out``; it is removed when the ``with`` block succeeds.
+    """Hold the scratch folder of ``out``; it is removed when the ``with`` block succeeds.
 
-    After an error, an interrupt or a kill it stays, and the next call with the same ``parameters``
-    goes on from it; if that call gives no seed, it takes the seed of the first. ``resume=False``
-    discards what it holds. Raises StoreError if it was made with other parameters, StoreLockedError
-    if another process works on it.
+    After an error, an interrupt or a kill it stays, and the next call with the same ``parameters`` goes on
+    from it; if that call gives no seed, it takes the seed of the first. Without ``resume`` its content is
+    discarded. Raises StoreError if it was made with other parameters, StoreLockedError if another process
+    works on it.
     """
-    directory = _directory(out)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with writer_lock(directory):
+    folder = _folder(out)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with writer_lock(folder):
         if not resume:
-            shutil.rmtree(directory, ignore_errors=True)
-        seed = _join(directory, parameters, seed, seed_is_given=seed_is_given)
-        yield Scratch(directory, seed)
-        shutil.rmtree(directory)
+            shutil.rmtree(folder, ignore_errors=True)
+        yield Scratch(folder, _join(folder, parameters, seed, seed_is_given=seed_is_given))
+        shutil.rmtree(folder)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path to write to; it becomes ``path``, durably, when the ``with`` block succeeds."""
-    partial = path.with_name(f"{path.name}.part")
-    with disk_errors(path):
-        yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-
-
-def _join(directory: Path, parameters: dict[str, Any], seed: int, *, seed_is_given: bool) -> int:
-    """Begin a scratch directory or check that an old one fits; return the seed to work with."""
-    record = directory / _PARAMETERS
+def _join(folder: Path, parameters: dict[str, Any], seed: int, *, seed_is_given: bool) -> int:
+    """Begin a scratch folder or check that an old one fits; return the seed to work with."""
+    record = folder / _PARAMETERS
     wanted = json.loads(json.dumps(parameters))
     if not record.exists():
-        directory.mkdir(exist_ok=True)
-        with replacing(record) as partial:
-            partial.write_text(json.dumps({**wanted, _SEED: seed}, indent=1), encoding="utf-8")
+        with disk_errors(record), atomic_file(record) as file:
+            file.write(json.dumps({**wanted, _SEED: seed}, indent=1).encode())
         return seed
     found = json.loads(record.read_text(encoding="utf-8"))
     old_seed = int(found.pop(_SEED))
@@ -132,7 +151,8 @@ def _join(directory: Path, parameters: dict[str, Any], seed: int, *, seed_is_giv
         old, new = found.get(name), wanted.get(name)
         if old != new:
             raise StoreError(
-                f"{directory} holds partitions made with {name}={short(old)}, not {short(new)}; "
-                "repeat the call that began them, or pass resume=False to discard them."
+                f"{folder} holds partitions made with {name}={short(old)}, not {short(new)}; "
+                "repeat the call that began them, or start anew with overwrite=True (--overwrite).",
+                path=folder,
             )
     return old_seed

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from bigcons.generate.counts import ClusterCount
-from bigcons.generate.out_of_core import KMeansOptions, make_partitions
-from bigcons.generate.schemes import AllFeatures, DealtShare, RandomFeatures, RandomShare, Scheme
+from bigcons.generate.pipeline import ClusterCount, KMeansOptions, make_partitions
+from bigcons.generate.sampling import AllFeatures, DealtShare, RandomFeatures, RandomShare, Scheme
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:

@@ -43,13 +43,13 @@ def copies(x, noise=0.25, **kwargs):
 
 
 @given(share=st.floats(0, 0.9), n=st.integers(20, 5000))
-def test_delete_labels__deletes_exactly_the_share(share, n):
+def test_mask_labels__deletes_exactly_the_share(share, n):
     whole = np.zeros((n, 3), dtype=int)
     spoiled = delete(whole, share)
     assert (spoiled < 0).sum() == round(share * 3 * n)
 
 
-def test_delete_labels__keeps_the_others_and_deletes_anywhere(labels):
+def test_mask_labels__keeps_the_others_and_deletes_anywhere(labels):
     spoiled = delete(labels)
     kept = spoiled >= 0
     np.testing.assert_array_equal(spoiled[kept], labels[kept])
@@ -58,18 +58,18 @@ def test_delete_labels__keeps_the_others_and_deletes_anywhere(labels):
     assert kept.sum(axis=1).var() == pytest.approx(7 * 0.3 * 0.7, rel=0.1)
 
 
-def test_delete_labels__gaps_stay_and_the_share_is_lost_of_what_is_left(labels):
+def test_mask_labels__gaps_stay_and_the_share_is_lost_of_what_is_left(labels):
     gappy = np.where(np.random.default_rng(1).random(labels.shape) < 0.5, -1, labels)
     spoiled = delete(gappy, 0.4)
     assert (spoiled[gappy < 0] == -1).all()
     assert (spoiled[gappy >= 0] < 0).mean() == pytest.approx(0.4, abs=0.02)
 
 
-def test_delete_labels__nothing_deleted_is_the_ensemble(labels):
+def test_mask_labels__nothing_deleted_is_the_ensemble(labels):
     np.testing.assert_array_equal(delete(labels, 0), labels)
 
 
-def test_delete_labels__the_same_however_stored_and_run(labels, tmp_path):
+def test_mask_labels__the_same_however_stored_and_run(labels, tmp_path):
     expected = delete(labels)
     stored = Ensemble.from_labels(labels).save(tmp_path / "whole.zarr", chunk_rows=1500)
     for other in (
@@ -82,13 +82,13 @@ def test_delete_labels__the_same_however_stored_and_run(labels, tmp_path):
     np.testing.assert_array_equal(read(stored), labels)
 
 
-def test_delete_labels__does_not_touch_an_ensemble_in_memory(labels):
+def test_mask_labels__does_not_touch_an_ensemble_in_memory(labels):
     ensemble = Ensemble.from_labels(labels[:, :1])
     delete(ensemble, 0.5)
     np.testing.assert_array_equal(read(ensemble), labels[:, :1])
 
 
-def test_delete_labels__keeps_names_and_values(tmp_path):
+def test_mask_labels__keeps_names_and_values(tmp_path):
     rows = [["a", 10], ["b", 10], ["a", 30], ["c", 20]] * 50
     ensemble = Ensemble.from_labels(rows, names=["letters", "tens"])
     for kwargs in ({}, {"out": tmp_path / "e.zarr"}):
@@ -101,13 +101,13 @@ def test_delete_labels__keeps_names_and_values(tmp_path):
 @pytest.mark.parametrize(
     ("share", "message"), [(-0.1, "share=-0.1"), (1, "leaves no label"), ("half", "share='half'")]
 )
-def test_delete_labels__refuses_what_is_no_share(labels, share, message):
+def test_mask_labels__refuses_what_is_no_share(labels, share, message):
     with pytest.raises(InvalidInputError, match=message):
         delete(labels, share)
 
 
-def test_delete_labels__refuses_to_empty_a_partition(tmp_path):
-    with pytest.raises(InvalidInputError, match=r"share=0.75 deletes every label of partition 'p\d'"):
+def test_mask_labels__refuses_to_empty_a_partition(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"share=0.75 masks every label of partition 'p\d'"):
         delete(np.zeros((2, 2), dtype=int), 0.75, out=tmp_path / "e.zarr")
     assert names_in(tmp_path) == []
 

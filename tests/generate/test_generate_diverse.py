@@ -12,9 +12,16 @@ from sklearn.metrics import adjusted_rand_score
 
 from bigcons import Ensemble, datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError, StoreExistsError
-from bigcons.generate import similarities
-from bigcons.generate.clusterers import CLUSTERERS, LINKAGES, after_merges
-from bigcons.generate.diverse import SETS
+from bigcons.generate.diverse import (
+    CLUSTERERS,
+    LINKAGES,
+    SETS,
+    after_merges,
+    correlation,
+    cosine,
+    euclidean,
+    jaccard,
+)
 from bigcons.metrics import matching_accuracy
 from bigcons.partitioners import LARGEST_TOTAL, graph_of
 
@@ -123,15 +130,14 @@ def test_similarities__are_their_formulas():
     for i, x in enumerate(a):
         for j, y in enumerate(b):
             dot = sum(x * y)
-            assert similarities.euclidean(a, b)[i, j] == pytest.approx(np.exp(-sum((x - y) ** 2)))
-            assert similarities.cosine(a, b)[i, j] == pytest.approx(dot / np.sqrt(sum(x * x) * sum(y * y)))
-            assert similarities.correlation(a, b)[i, j] == pytest.approx((np.corrcoef(x, y)[0, 1] + 1) / 2)
-            assert similarities.jaccard(a, b)[i, j] == pytest.approx(dot / (sum(x * x) + sum(y * y) - dot))
+            assert euclidean(a, b)[i, j] == pytest.approx(np.exp(-sum((x - y) ** 2)))
+            assert cosine(a, b)[i, j] == pytest.approx(dot / np.sqrt(sum(x * x) * sum(y * y)))
+            assert correlation(a, b)[i, j] == pytest.approx((np.corrcoef(x, y)[0, 1] + 1) / 2)
+            assert jaccard(a, b)[i, j] == pytest.approx(dot / (sum(x * x) + sum(y * y) - dot))
 
 
-@pytest.mark.parametrize("name", ["euclidean", "cosine", "correlation", "jaccard"])
-def test_similarities__are_one_for_equal_points_and_finite_at_the_origin(name):
-    similarity = getattr(similarities, name)
+@pytest.mark.parametrize("similarity", [euclidean, cosine, correlation, jaccard])
+def test_similarities__are_one_for_equal_points_and_finite_at_the_origin(similarity):
     a = points_pairs()[0]
     np.testing.assert_allclose(np.diag(similarity(a, a)), 1)
     origin = np.zeros((2, 4))
@@ -158,7 +164,7 @@ def test_k_means__jaccard_ends_where_every_point_is_with_its_mean(blobs):
     x = np.abs(blobs[0])
     labels = make(x, n_clusters=3, algorithms="kmeans-jaccard", standardize=False)["kmeans-jaccard-3"]
     means = np.stack([x[labels == k].mean(axis=0) for k in range(3)])
-    np.testing.assert_array_equal(similarities.jaccard(x, means).argmax(axis=1), labels)
+    np.testing.assert_array_equal(jaccard(x, means).argmax(axis=1), labels)
 
 
 # Spectral

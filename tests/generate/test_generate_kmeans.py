@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
-from bigcons import datasets, generate
+from bigcons import Ensemble, datasets, generate
 from bigcons.errors import (
     InvalidInputError,
     MemoryBudgetError,
@@ -26,8 +26,8 @@ from bigcons.errors import (
     StoreLockedError,
 )
 from bigcons.generate.partition import LabelColumn
+from bigcons.generate.sampling import Subset
 from bigcons.generate.scaling import measure
-from bigcons.generate.subsets import Subset
 from bigcons.metrics import matching_accuracy
 from bigcons.progress import report_progress_to
 from bigcons.storage.locks import writer_lock
@@ -49,8 +49,8 @@ def truth():
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """Make the sample and the mini-batches so small that the data need several."""
-    monkeypatch.setattr("bigcons.generate.plan._START_VALUES", 1 << 13)
-    monkeypatch.setattr("bigcons.generate.plan._BATCH_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.pipeline._START_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.pipeline._BATCH_VALUES", 1 << 13)
 
 
 def labels_of(ensemble):
@@ -275,7 +275,8 @@ class DiesAfter:
     """An engine that fails after some tasks."""
 
     name = "dying"
-    n_workers = in_flight = 1
+    n_workers = in_flight = n_processes = 1
+    shares_memory = True
 
     def __init__(self, n_tasks, error):
         self.n_tasks, self.error = n_tasks, error
@@ -308,7 +309,7 @@ def test_kmeans__that_fails_says_what_is_kept(points, tmp_path, caplog, error, n
         make(points, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(n_finished, error))
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     place = tmp_path / "e.zarr.partial"
-    expected = f"2 finished partitions are kept in {place}; run again with the same parameters to go on."
+    expected = f"2 finished partitions are kept in {place}; the same call, without overwrite, goes on."
     assert told == ([expected] if n_finished else [])
 
 
@@ -333,7 +334,7 @@ def test_kmeans__goes_on_with_what_is_unfinished(points, interrupted, seed):
     ],
 )
 def test_kmeans__refuses_to_go_on_with_other_parameters(points, interrupted, other, named):
-    with pytest.raises(StoreError, match=rf"holds partitions made with {named}.*resume=False"):
+    with pytest.raises(StoreError, match=rf"holds partitions made with {named}.*overwrite=True"):
         make(points, n_partitions=5, out=interrupted, **other)
     assert len(list(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))) == 2
 
@@ -343,11 +344,78 @@ def test_kmeans__refuses_to_go_on_with_other_data(points, interrupted):
         make(points[::-1] * 2 + 1, n_partitions=5, out=interrupted)
 
 
-def test_kmeans__without_resume_begins_anew(points, interrupted):
+@pytest.mark.parametrize("anew", [{"resume": False}, {"overwrite": True}])
+def test_kmeans__begins_anew_if_asked_to(points, interrupted, anew):
     recorder = Recorder()
     with report_progress_to(lambda: recorder):
-        make(points, n_partitions=5, out=interrupted, n_clusters=3, resume=False)
+        make(points, n_partitions=5, out=interrupted, n_clusters=3, **anew)
     assert recorder.work["make partitions"] == [5, 5]
+
+
+@pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
+def test_kmeans__finds_the_result_of_a_finished_call(points, tmp_path, caplog, seed):
+    labels = make(points, out=tmp_path / "e.zarr")
+    recorder = Recorder()
+    with report_progress_to(lambda: recorder), caplog.at_level(logging.INFO, logger="bigcons"):
+        np.testing.assert_array_equal(make(points, out=tmp_path / "e.zarr", memory="2GB", **seed), labels)
+    assert "make partitions" not in recorder.work
+    assert f"{tmp_path / 'e.zarr'} holds the finished result of this call" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"n_clusters": 3}, r"n_clusters=\[2, 10\], not \[3, 3\]"),
+        ({"n_partitions": 5}, "n_partitions=4, not 5"),
+        ({"sample": 0.4}, "sample=0.5, not 0.4"),
+        ({"random_state": 1}, "seed=0, not 1"),
+        ({"algorithm": "minibatch"}, "algorithm='lloyd', not 'minibatch'"),
+        ({"features": lambda points: points * 2 + 1}, r"features_checksum=\d+, not \d+"),
+        ({"features": lambda points: points[::-1]}, r"features_checksum=\d+, not \d+"),
+    ],
+)
+def test_kmeans__refuses_to_replace_a_result_of_other_parameters(points, tmp_path, other, named):
+    labels = make(points, out=tmp_path / "e.zarr")
+    x = other.get("features", lambda points: points)(points)
+    other = {name: value for name, value in other.items() if name != "features"}
+    with pytest.raises(StoreExistsError, match=rf"was made with {named}; pass overwrite=True"):
+        make(x, out=tmp_path / "e.zarr", **other)
+    np.testing.assert_array_equal(labels_of(Ensemble.open(tmp_path / "e.zarr")), labels)
+
+
+def test_kmeans__refuses_to_replace_an_ensemble_it_did_not_make(points, tmp_path):
+    Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
+    with pytest.raises(StoreExistsError, match="overwrite=True"):
+        make(points, out=tmp_path / "e.zarr")
+
+
+def test_kmeans__logs_which_engine_runs(points, caplog):
+    with caplog.at_level(logging.INFO, logger="bigcons"):
+        make(points, client="serial")
+    assert "kmeans runs on the engine 'serial' (workers: 1)" in caplog.text
+
+
+class Counted:
+    """Eight workers in other processes, as far as a plan can see; keeps how many items it was given."""
+
+    name = "counted"
+    n_workers, in_flight, n_processes = 8, 9, 3
+    shares_memory = False
+
+    def __init__(self):
+        self.at_once = []
+
+    def map(self, task, items):
+        self.at_once.append(len(items))
+        yield from map(task, items)
+
+
+@pytest.mark.parametrize(("memory", "at_once"), [("4.4MB", [2, 2, 1]), ("1GB", [5])])
+def test_kmeans__bounds_the_tasks_of_any_engine(points, memory, at_once):
+    engine = Counted()
+    labels = make(points, n_partitions=5, memory=memory, client=engine)
+    assert engine.at_once == at_once
+    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
 
 
 def test_kmeans__refuses_to_work_beside_another_process(points, tmp_path):
@@ -357,8 +425,9 @@ def test_kmeans__refuses_to_work_beside_another_process(points, tmp_path):
 
 def test_kmeans__refuses_an_existing_output_before_any_work(points, tmp_path):
     make(points, out=tmp_path / "e.zarr")
-    with pytest.raises(StoreExistsError, match="overwrite=True"):
-        make("features that are never read", out=tmp_path / "e.zarr")
+    for other in ({"n_clusters": 3}, {"n_partitions": 5}, {"random_state": 1}, {"resume": False}):
+        with pytest.raises(StoreExistsError, match="overwrite=True"):
+            make("features that are never read", out=tmp_path / "e.zarr", **other)
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(StoreExistsError, match="not a bigcons store"):
         make("features that are never read", out=tmp_path / "notes", overwrite=True)
@@ -422,7 +491,7 @@ def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, 
         ({"n_partitions": 0}, "n_partitions=0"),
         ({"n_clusters": 0}, "n_clusters=0"),
         ({"n_clusters": (5, 2)}, r"n_clusters\[1\]=2"),
-        ({"n_clusters": (2, 3, 4)}, "is no range"),
+        ({"n_clusters": (2, 3, 4)}, "is not a range"),
         ({"sample": 0}, "sample=0"),
         ({"sample": 1.1}, "sample=1.1"),
         ({"sample": 0.0001}, "sample=0.0001 of n_objects=9000 is 1 objects, fewer than n_clusters=10"),

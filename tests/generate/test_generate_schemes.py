@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bigcons.errors import InvalidInputError
-from bigcons.generate.counts import split_range
-from bigcons.generate.schemes import RandomFeatures, View, ZipfWeights
-from bigcons.generate.subsets import DealtSubset
+from bigcons.generate.pipeline import split_range
+from bigcons.generate.sampling import DealtSubset, RandomFeatures, View, ZipfWeights
 
 
 def dealt(n_objects, n_partitions, repetition, segment_rows=64):

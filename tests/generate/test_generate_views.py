@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bigcons import datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
-from bigcons.generate.schemes import RandomFeatures, ZipfWeights
+from bigcons.generate.sampling import RandomFeatures, ZipfWeights
 from bigcons.methods import CSPA, MCLA, MixtureModel
 from bigcons.metrics import matching_accuracy, relative_nmi
 
@@ -30,8 +30,8 @@ def points():
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """Make the sample and the mini-batches so small that the data need several."""
-    monkeypatch.setattr("bigcons.generate.plan._START_VALUES", 1 << 13)
-    monkeypatch.setattr("bigcons.generate.plan._BATCH_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.pipeline._START_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.pipeline._BATCH_VALUES", 1 << 13)
 
 
 @pytest.fixture(params=GENERATORS)
@@ -70,7 +70,8 @@ class StopsAfterTwo:
     """An engine that fails after two tasks."""
 
     name = "dying"
-    n_workers = in_flight = 1
+    n_workers = in_flight = n_processes = 1
+    shares_memory = True
 
     def map(self, task, items):
         for done, item in enumerate(items):
@@ -93,7 +94,7 @@ def test_views__go_on_with_what_is_unfinished(points, make, tmp_path):
 def test_views__refuse_what_exists_before_any_work(points, make, tmp_path):
     make(points, out=tmp_path / "e.zarr")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
-        make("features that are never read", out=tmp_path / "e.zarr")
+        make("features that are never read", out=tmp_path / "e.zarr", n_clusters=2)
 
 
 def test_views__refuse_a_budget_that_holds_nothing(points, make, tmp_path):
@@ -223,7 +224,7 @@ def test_object_views__sixteen_of_an_eighth_keep_nine_tenths_of_the_quality(make
     [
         (lambda x: generate.weighted_kmeans(x, alpha_range=(1, 0)), r"alpha_range\[1\]=0"),
         (lambda x: generate.weighted_kmeans(x, alpha_range=(-1, 0)), r"alpha_range\[0\]=-1"),
-        (lambda x: generate.weighted_kmeans(x, alpha_range=2), "alpha_range=2 is no range"),
+        (lambda x: generate.weighted_kmeans(x, alpha_range=2), "alpha_range=2 is not a range"),
         (lambda x: generate.weighted_kmeans(x, largest_weight=0), "largest_weight=0"),
         (lambda x: generate.weighted_kmeans(x, n_clusters="many"), "n_clusters='many'"),
         (lambda x: generate.feature_views(x, n_clusters=2, n_features=0), "n_features=0"),

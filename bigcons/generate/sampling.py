@@ -1,0 +1,273 @@
+"""What each partition of a k-means ensemble sees: a random subset of the objects, and a view of the features.
+
+Subsets are drawn segment by segment, so they take no memory of the size of the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.memory import row_blocks
+from bigcons.seeding import generator
+
+STRATUM_ROWS = 4096
+"""Rows that are dealt out together to the partitions that share all objects among them."""
+
+
+class View(NamedTuple):
+    """A choice of columns and their weights; None for all columns, and for weights that are all one."""
+
+    columns: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def of(self, points: np.ndarray) -> np.ndarray:
+        """Return ``points`` as the partition sees them; these may be changed."""
+        if self.columns is not None:
+            points = points[:, self.columns]
+        if self.weights is not None:
+            points *= self.weights
+        return points
+
+
+class Scheme(NamedTuple):
+    """A k-means ensemble: its name, and what each partition sees."""
+
+    name: str
+    objects: RandomShare | DealtShare
+    features: AllFeatures | RandomFeatures | ZipfWeights
+
+    @property
+    def stream(self) -> str:
+        """The name of its random draws."""
+        return f"generate.{self.name}"
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what the provenance records of it."""
+        return asdict(self.objects) | asdict(self.features)
+
+
+# Objects
+
+
+@dataclass(frozen=True)
+class Subset:
+    """A random share of ``n_objects`` objects, the same however it is read.
+
+    The objects are cut into segments of ``segment_rows``. Each segment gives a fixed number of its
+    rows, drawn without replacement by a generator of its own; the numbers differ by at most one and
+    add up to ``size``.
+    """
+
+    n_objects: int
+    share: float
+    segment_rows: int
+    seed: int
+    stream: str
+    index: int
+
+    @property
+    def size(self) -> int:
+        """Number of objects in the subset."""
+        return subset_size(self.n_objects, self.share)
+
+    def segment(self, segment: int) -> np.ndarray:
+        """Return the chosen rows of one segment, ascending."""
+        start = segment * self.segment_rows
+        stop = min(start + self.segment_rows, self.n_objects)
+        count = subset_size(stop, self.share) - subset_size(start, self.share)
+        rng = generator(self.seed, self.stream, self.index, segment)
+        return start + np.sort(rng.choice(stop - start, size=count, replace=False, shuffle=False))
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Return the chosen rows from ``start``, the beginning of a segment, to ``stop``, the end of one."""
+        first = start // self.segment_rows
+        return np.concatenate(
+            [self.segment(first + block.index) for block in row_blocks(stop - start, self.segment_rows)]
+        )
+
+
+@dataclass(frozen=True)
+class DealtSubset:
+    """The objects of partition ``index`` where ``n_partitions`` share all objects, each ``repetition`` times.
+
+    The coordinated sampling of Strehl and Ghosh 2002 (object-distributed clustering): a shuffled order
+    of the objects is dealt out, ``n / p`` to each of the ``p`` partitions, so that every object is in
+    one; each partition then draws ``(v - 1) n / p`` of the objects it has not. They deal contiguous
+    ranges of one shuffled order of all objects. Here each stratum of 4,096 rows (or ``2 p``; the last
+    has up to twice as many) is shuffled and dealt in turn, which needs no memory of the size of the
+    data and gives every partition the same number of objects, up to one, of the whole and of any part.
+    """
+
+    n_objects: int
+    n_partitions: int
+    repetition: int
+    segment_rows: int
+    seed: int
+    stream: str
+    index: int
+
+    @property
+    def size(self) -> int:
+        """Number of objects in the subset."""
+        return self._size(self.n_objects)
+
+    def segment(self, segment: int) -> np.ndarray:
+        """Return the chosen rows of one segment, ascending."""
+        start = segment * self.segment_rows
+        return self.rows(start, min(start + self.segment_rows, self.n_objects))
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Return the chosen rows from ``start`` to ``stop``, ascending."""
+        strata = range(self._stratum(start), self._stratum(stop - 1) + 1)
+        chosen = np.concatenate([self._chosen(stratum) for stratum in strata])
+        return chosen[slice(*np.searchsorted(chosen, (start, stop)))]
+
+    @property
+    def _stratum_rows(self) -> int:
+        return max(STRATUM_ROWS, 2 * self.n_partitions)  # so many that none has fewer than are dealt
+
+    @property
+    def _n_strata(self) -> int:
+        return max(1, self.n_objects // self._stratum_rows)
+
+    def _stratum(self, row: int) -> int:
+        return min(row // self._stratum_rows, self._n_strata - 1)
+
+    def _chosen(self, stratum: int) -> np.ndarray:
+        start = stratum * self._stratum_rows
+        stop = self.n_objects if stratum == self._n_strata - 1 else start + self._stratum_rows
+        order = start + generator(self.seed, f"{self.stream}.deal", stratum).permutation(stop - start)
+        is_dealt = np.arange(start, stop) % self.n_partitions == self.index
+        dealt, others = order[is_dealt], order[~is_dealt]
+        n_more = self._size(stop) - self._size(start) - len(dealt)
+        rng = generator(self.seed, f"{self.stream}.rest", self.index, stratum)
+        rest = rng.choice(others, size=n_more, replace=False, shuffle=False) if n_more else others[:0]
+        return np.sort(np.concatenate([dealt, rest]))
+
+    def _size(self, stop: int) -> int:
+        """How many of the first ``stop`` objects are chosen; with ``repetition=1``, how many are dealt."""
+        return (self.repetition * stop + self.n_partitions - 1 - self.index) // self.n_partitions
+
+
+def subset_size(n_objects: int, share: float) -> int:
+    """Return how many of the first ``n_objects`` objects a subset of ``share`` holds."""
+    return round(share * n_objects)
+
+
+@dataclass(frozen=True)
+class RandomShare:
+    """A random share of the objects, drawn anew for each partition."""
+
+    sample: float
+    remedy: ClassVar[str] = "raise sample"
+    """how to let a partition see more, as an error says it"""
+
+    @property
+    def share(self) -> float:
+        """The share of the objects."""
+        return self.sample
+
+    def least(self, n_objects: int) -> int:
+        """The number of objects each partition sees."""
+        return subset_size(n_objects, self.sample)
+
+    most = least
+
+    def subset(self, n_objects: int, segment_rows: int, seed: int, stream: str, u: int) -> Subset:
+        """The objects of partition ``u``."""
+        return Subset(n_objects, self.sample, segment_rows, seed, f"{stream}.subset", u)
+
+
+@dataclass(frozen=True)
+class DealtShare:
+    """All objects dealt out to ``n_partitions`` partitions, each object to about ``repetition`` of them."""
+
+    n_partitions: int
+    repetition: int
+    remedy: ClassVar[str] = "raise repetition, make fewer partitions"
+
+    @property
+    def share(self) -> float:
+        """The share of the objects."""
+        return self.repetition / self.n_partitions
+
+    def least(self, n_objects: int) -> int:
+        """The fewest objects a partition may see."""
+        return self.repetition * n_objects // self.n_partitions
+
+    def most(self, n_objects: int) -> int:
+        """The most objects a partition may see."""
+        return -(-self.repetition * n_objects // self.n_partitions)
+
+    def subset(self, n_objects: int, segment_rows: int, seed: int, stream: str, u: int) -> DealtSubset:
+        """The objects of partition ``u``."""
+        return DealtSubset(
+            n_objects, self.n_partitions, self.repetition, segment_rows, seed, f"{stream}.subset", u
+        )
+
+
+# Features
+
+
+@dataclass(frozen=True)
+class AllFeatures:
+    """Every feature as it is."""
+
+    def width(self, n_features: int) -> int:
+        """All of them."""
+        return n_features
+
+    def view(self, n_features: int, seed: int, stream: str, u: int) -> View:  # noqa: ARG002 - nothing is drawn
+        """The same view for every partition."""
+        return View()
+
+
+@dataclass(frozen=True)
+class RandomFeatures:
+    """``n_features`` of the features, drawn without replacement, anew for each partition."""
+
+    n_features: int
+
+    def width(self, n_features: int) -> int:
+        """The number of features drawn."""
+        if self.n_features > n_features:
+            raise InvalidInputError(
+                f"n_features={self.n_features} but only {n_features} features vary; ask for fewer."
+            )
+        return self.n_features
+
+    def view(self, n_features: int, seed: int, stream: str, u: int) -> View:
+        """The columns of partition ``u``, ascending."""
+        rng = generator(seed, f"{stream}.columns", u)
+        return View(columns=np.sort(rng.choice(n_features, size=self.n_features, replace=False)))
+
+
+@dataclass(frozen=True)
+class ZipfWeights:
+    """A random whole weight from 1 to ``largest_weight`` for each feature, drawn anew for each partition.
+
+    A weight is ``v`` with probability proportional to ``v ** -alpha``, where ``alpha`` is uniform in
+    ``alpha_range`` for each partition.
+    """
+
+    alpha_range: tuple[float, float]
+    largest_weight: int
+
+    def width(self, n_features: int) -> int:
+        """All of them."""
+        return n_features
+
+    def view(self, n_features: int, seed: int, stream: str, u: int) -> View:
+        """The weights of partition ``u``."""
+        rng = generator(seed, f"{stream}.weights", u)
+        return View(weights=self.draw(rng.uniform(*self.alpha_range), n_features, rng).astype(np.float32))
+
+    def draw(self, alpha: float, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return ``n`` weights under ``alpha``, whole numbers."""
+        values = np.arange(1, self.largest_weight + 1)
+        odds = values**-alpha
+        return rng.choice(values, size=n, p=odds / odds.sum())

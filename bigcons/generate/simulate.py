@@ -1,0 +1,444 @@
+"""Ensembles made row by row: drawn from a soft partition, masked at random, noisy copies of a clustering.
+
+A task turns one segment of 4,096 rows into labels, on any engine; every segment has a generator of its own,
+so the labels do not depend on how the data are stored or read, nor on workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import EmptyPartitionError, InvalidInputError
+from bigcons.execution.engine import Engine
+from bigcons.generate.pipeline import open_logged_engine
+from bigcons.generate.sampling import subset_size
+from bigcons.kernels.draws import draw_labels
+from bigcons.memory import Block, row_blocks
+from bigcons.schema import MISSING
+from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.storage.commit import is_store, refuse_existing
+from bigcons.stores.features import open_features
+from bigcons.tables.encode import rechunk
+from bigcons.tables.memory import values_of
+from bigcons.tables.table import PartedTable
+from bigcons.validation import check_int, check_number
+
+if TYPE_CHECKING:
+    from bigcons.stores.consensus import Consensus
+    from bigcons.stores.ensemble import Ensemble
+
+SEGMENT_ROWS = 4096
+"""Rows that share one generator."""
+
+_SUM_TOLERANCE = 1e-3
+"""how far a row may be from the simplex; that of a stored consensus"""
+
+_WORKING_BYTES = 24
+"""per label that is being made: draws of 8 bytes, comparisons, the label and its copies"""
+
+
+def from_memberships(
+    memberships: object,
+    *,
+    n_partitions: int = 100,
+    out: str | os.PathLike[str] | None = None,
+    random_state: SeedLike = None,
+    overwrite: bool = False,
+    memory: int | float | str = "1GB",
+    client: object = None,
+) -> Ensemble:
+    """Return an ensemble of partitions drawn from a soft partition, every label independently.
+
+    The simulation of Lourenço et al. 2015: the label of object i in each partition is k with
+    probability ``memberships[i, k]``.
+
+    Parameters
+    ----------
+    memberships
+        ``(n_objects, n_clusters)``, rows >= 0 that sum to 1 or, for an object without any label, are
+        all 0: a Consensus or the path of one, or what `bigcons.stores.features.open_features` takes
+        (an array, or a path to .npy, .zarr, .parquet, .csv). Objects that the consensus left
+        unlabeled get -1.
+    n_partitions
+        Number of partitions to draw.
+    out
+        Path of the store to write; without it the ensemble stays in memory.
+    random_state
+        Seed. Every 4,096 rows have a generator of their own, so the labels do not depend on how the
+        memberships are stored or read, nor on workers.
+    overwrite
+        Replace the store at ``out``.
+    memory
+        Bound on what is held at a time when there is an ``out``.
+    client
+        Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
+        client or its address, or an Engine. The engine that runs is logged.
+
+    Raises InvalidInputError, naming the row, for memberships off the simplex, and for a consensus of
+    labels only; StoreExistsError; MemoryBudgetError. Cost: two readings of the memberships, and twice
+    ``n_objects * n_partitions * n_clusters`` operations, once to learn the labels, once to write them.
+    """
+    from bigcons.stores.ensemble import ensemble_of
+
+    check_int("n_partitions", n_partitions)
+    if out is not None:
+        refuse_existing(out, overwrite)
+    soft = _open(memberships)
+    seed = resolve_seed(random_state)
+    with open_logged_engine(client, "from_memberships") as engine:
+        source = MappedLabels(
+            engine,
+            soft.segments,
+            _Sampler(n_partitions, seed, soft.where),
+            n_partitions,
+            row_bytes=24 * soft.n_clusters,
+            held_bytes=soft.held_bytes,
+        )
+        provenance = {"generator": "from_memberships", "seed": seed, "source": soft.where}
+        return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+
+
+def mask_labels(
+    ensemble: object,
+    share: float,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    random_state: SeedLike = None,
+    overwrite: bool = False,
+    memory: int | float | str = "1GB",
+    client: object = None,
+) -> Ensemble:
+    """Return a copy of an ensemble in which a random share of the entries is missing.
+
+    The missing-value experiment of Wang et al. 2009. Of the ``n_objects * n_partitions`` entries
+    exactly ``share`` is chosen uniformly at random, up to one; entries that were missing already stay
+    so and count among the chosen.
+
+    Parameters
+    ----------
+    ensemble
+        An Ensemble, the path of one, or what ``Ensemble.from_labels`` takes.
+    share
+        Share of the entries, from 0 to below 1.
+    out
+        Path of the store to write; without it the ensemble stays in memory.
+    random_state
+        Seed. Every 4,096 rows have a generator of their own, so what is masked does not depend on
+        how the ensemble is stored or read, nor on workers.
+    overwrite
+        Replace the store at ``out``.
+    memory
+        Bound on what is held at a time when there is an ``out``.
+    client
+        Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
+        client or its address, or an Engine. The engine that runs is logged.
+
+    Names of partitions and label values stay. Raises InvalidInputError if a partition loses all its
+    labels, StoreExistsError, MemoryBudgetError. Cost: two passes over the labels.
+    """
+    from bigcons.stores.ensemble import as_ensemble, ensemble_of
+
+    check_number("share", share, at_least=0)
+    if share >= 1:
+        raise InvalidInputError(f"share={share!r} leaves no label; use a number from 0 to below 1.")
+    if out is not None:
+        refuse_existing(out, overwrite)
+    whole = as_ensemble(ensemble)
+    seed = resolve_seed(random_state)
+    with open_logged_engine(client, "mask_labels") as engine:
+        source = MappedLabels(
+            engine,
+            lambda: segments(read_blocks(whole, whole.read)),
+            _Masker(share, seed),
+            whole.n_partitions,
+            row_bytes=8 * whole.n_partitions,
+            held_bytes=3 * whole.chunk_rows * whole.n_partitions * whole.dtype.itemsize,
+            names=whole.names,
+            categories=whole.categories,
+        )
+        provenance = {
+            "generator": "mask_labels",
+            "share": share,
+            "seed": seed,
+            "source": whole.path or "an ensemble in memory",
+            "of": whole.provenance,
+        }
+        try:
+            return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+        except EmptyPartitionError as error:
+            raise InvalidInputError(
+                f"share={share} masks every label of partition {error.name!r}; use a smaller share "
+                "or another random_state, or leave that partition out."
+            ) from None
+
+
+def noisy_copies(
+    labels: Any,
+    *,
+    n_partitions: int = 8,
+    noise: float,
+    n_clusters: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    random_state: SeedLike = None,
+    overwrite: bool = False,
+    memory: int | float | str = "1GB",
+    client: object = None,
+) -> Ensemble:
+    """Return an ensemble of copies of one clustering, each with noise and with its labels permuted.
+
+    The noise experiment of Strehl and Ghosh 2002: in each copy a share ``noise`` of the labels,
+    exactly and for each copy anew, is replaced by labels uniform among all clusters (which may be
+    those they were); then the clusters are renumbered at random.
+
+    Parameters
+    ----------
+    labels
+        The clustering ``(n_objects,)``: whole numbers or text; -1 is missing and stays so.
+    n_partitions
+        Number of copies, r.
+    noise
+        Share of the labels to replace, from 0 to 1.
+    n_clusters
+        Number of clusters, k; by default that of ``labels``.
+    out
+        Path of the store to write; without it the ensemble stays in memory.
+    random_state
+        Seed. Every 4,096 objects have a generator of their own for each copy.
+    overwrite
+        Replace the store at ``out``.
+    memory
+        Bound on what is held at a time beside ``labels`` when there is an ``out``.
+    client
+        Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
+        client or its address, or an Engine. The engine that runs is logged.
+
+    Raises InvalidInputError, StoreExistsError, MemoryBudgetError. Cost: ``n_objects * n_partitions``
+    draws, twice.
+    """
+    from bigcons.stores.ensemble import ensemble_of
+
+    check_int("n_partitions", n_partitions)
+    check_number("noise", noise, at_least=0, at_most=1)
+    if out is not None:
+        refuse_existing(out, overwrite)
+    codes, found = _dense(labels)
+    k = found if n_clusters is None else check_int("n_clusters", n_clusters)
+    if k < found:
+        raise InvalidInputError(f"n_clusters={k} but labels has {found} clusters; give at least that many.")
+    codes = codes.astype(np.min_scalar_type(-k), copy=False)
+    seed = resolve_seed(random_state)
+    with open_logged_engine(client, "noisy_copies") as engine:
+        source = MappedLabels(
+            engine,
+            lambda: segments(_slices(codes)),
+            _Copier(n_partitions, noise, k, seed),
+            n_partitions,
+            row_bytes=codes.dtype.itemsize,
+        )
+        provenance = {"generator": "noisy_copies", "noise": noise, "n_clusters": k, "seed": seed}
+        return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+
+
+# The tasks
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The rows from ``start`` on, and what labels are made of."""
+
+    index: int
+    rows: np.ndarray
+
+    @property
+    def start(self) -> int:
+        """The first row."""
+        return self.index * SEGMENT_ROWS
+
+    @property
+    def stop(self) -> int:
+        """The row after the last."""
+        return self.start + len(self.rows)
+
+
+def segments(blocks: Iterable[np.ndarray]) -> Iterator[Segment]:
+    """Cut consecutive blocks of rows into segments, which do not depend on how the blocks were cut."""
+    for index, rows in enumerate(rechunk(blocks, SEGMENT_ROWS)):
+        yield Segment(index, rows)
+
+
+def read_blocks(stored: Any, read: Callable[[int, int], np.ndarray]) -> Iterator[np.ndarray]:
+    """Read all rows of what has ``blocks()``, block by block."""
+    blocks: list[Block] = stored.blocks()
+    for block in blocks:
+        yield read(block.start, block.stop)
+
+
+class MappedLabels(PartedTable):
+    """Labels ``make(segment)`` ``(rows, n_partitions)`` of all segments; they are made at each reading.
+
+    ``categories`` are the values that the labels of each partition stand for, None for themselves.
+    """
+
+    where = "labels"
+    least_rows = SEGMENT_ROWS
+
+    def __init__(
+        self,
+        engine: Engine,
+        read: Callable[[], Iterable[Segment]],
+        make: Callable[[Segment], np.ndarray],
+        n_partitions: int,
+        *,
+        row_bytes: int,
+        held_bytes: int = 0,
+        names: Sequence[str] | None = None,
+        categories: Sequence[np.ndarray | None] | None = None,
+    ) -> None:
+        self._engine, self._read, self._make = engine, read, make
+        self._categories = [None] * n_partitions if categories is None else categories
+        self.n_columns = n_partitions
+        self.lengths = [None]
+        self.names = None if names is None else list(names)
+        in_work = SEGMENT_ROWS * (row_bytes + _WORKING_BYTES * n_partitions)
+        self.fixed_bytes = held_bytes + engine.in_flight * in_work
+        self.row_bytes = 8.0 * n_partitions
+
+    def load(
+        self,
+        part: int,  # noqa: ARG002 - all segments are one part
+        rows: int,  # noqa: ARG002 - segments have their size
+        columns: Sequence[int] | None,
+    ) -> Iterator[list[np.ndarray]]:
+        """Yield the columns of all segments, in order."""
+        positions = range(self.n_columns) if columns is None else columns
+        with closing(self._engine.map(self._make, self._read())) as made:
+            for labels in made:
+                codes = np.ascontiguousarray(labels.T)
+                yield [values_of(codes[u], self._categories[u]) for u in positions]
+
+
+@dataclass(frozen=True)
+class _Sampler:
+    """Draws the labels of a segment of memberships."""
+
+    n_partitions: int
+    seed: int
+    where: str
+
+    def __call__(self, segment: Segment) -> np.ndarray:
+        memberships = segment.rows
+        sums = memberships.sum(axis=1, dtype=np.float64)
+        fits = (memberships >= 0).all(axis=1) & ((np.abs(sums - 1) <= _SUM_TOLERANCE) | (sums == 0))
+        if not fits.all():
+            row = int(fits.argmin())
+            raise InvalidInputError(
+                f"{self.where} has row {segment.start + row} with minimum {memberships[row].min():g} and "
+                f"sum {sums[row]:g}; memberships must be >= 0 and sum to 1 (or all be 0: no label)."
+            )
+        rng = generator(self.seed, "generate.from_memberships", segment.index)
+        return draw_labels(memberships, rng.random((len(memberships), self.n_partitions)))
+
+
+class _Memberships(NamedTuple):
+    """A soft partition, read from the beginning; rows of zeros for objects without any label."""
+
+    where: str
+    n_clusters: int
+    held_bytes: int
+    read: Any
+
+    def segments(self) -> Iterator[Segment]:
+        """Read all rows, segment by segment."""
+        return segments(self.read())
+
+
+def _open(memberships: object) -> _Memberships:
+    from bigcons.stores.consensus import Consensus
+
+    if isinstance(memberships, (str, os.PathLike)) and is_store(memberships):
+        memberships = Consensus.open(memberships)
+    if isinstance(memberships, Consensus):
+        return _of_consensus(memberships)
+    features = open_features(memberships)
+
+    def read() -> Iterable[np.ndarray]:
+        return (values for _, values in features.iterate())
+
+    block_bytes = min(features.chunk_rows, features.n_objects) * features.n_features * 16
+    where = "memberships" if features.where == "features" else features.where
+    return _Memberships(where, features.n_features, features.held_bytes + block_bytes, read)
+
+
+def _of_consensus(consensus: Consensus) -> _Memberships:
+    def read_rows(start: int, stop: int) -> np.ndarray:
+        memberships = consensus.read_memberships(start, stop)
+        memberships[consensus.read_labels(start, stop) < 0] = 0
+        return memberships
+
+    block_bytes = consensus.chunk_rows * (consensus.n_clusters * 12 + 16)
+    consensus.read_memberships(0, 0)  # refuses a consensus of labels only, before any work
+    return _Memberships(
+        consensus.path, consensus.n_clusters, block_bytes, lambda: read_blocks(consensus, read_rows)
+    )
+
+
+@dataclass(frozen=True)
+class _Masker:
+    """Masks labels of a segment of rows: so many that with all segments before they are the share."""
+
+    share: float
+    seed: int
+
+    def __call__(self, segment: Segment) -> np.ndarray:
+        labels = segment.rows.copy()
+        n_partitions = labels.shape[1]
+        first, last = (subset_size(row * n_partitions, self.share) for row in (segment.start, segment.stop))
+        rng = generator(self.seed, "generate.delete_labels", segment.index)
+        labels.flat[rng.choice(labels.size, size=last - first, replace=False, shuffle=False)] = MISSING
+        return labels
+
+
+@dataclass(frozen=True)
+class _Copier:
+    """Makes the noisy copies of a segment of codes."""
+
+    n_partitions: int
+    noise: float
+    n_clusters: int
+    seed: int
+
+    def __call__(self, segment: Segment) -> np.ndarray:
+        copies = [self._copy(segment, u) for u in range(self.n_partitions)]
+        return np.stack(copies, axis=1)
+
+    def _copy(self, segment: Segment, u: int) -> np.ndarray:
+        n_noisy = subset_size(segment.stop, self.noise) - subset_size(segment.start, self.noise)
+        rng = generator(self.seed, "generate.noisy_copies", u, segment.index)
+        noisy = rng.choice(len(segment.rows), size=n_noisy, replace=False, shuffle=False)
+        codes = segment.rows.copy()
+        codes[noisy] = rng.integers(self.n_clusters, size=n_noisy)
+        codes[segment.rows < 0] = MISSING
+        renumbering = generator(self.seed, "generate.noisy_copies.order", u).permutation(self.n_clusters)
+        return np.append(renumbering, MISSING)[codes].astype(codes.dtype)
+
+
+def _dense(labels: Any) -> tuple[np.ndarray, int]:
+    """Return the codes ``(n_objects,)`` of one clustering and the number of its clusters."""
+    from bigcons.stores.ensemble import Ensemble
+
+    column = np.asarray(labels)
+    if column.ndim != 1:
+        raise InvalidInputError(f"labels has shape {column.shape}; give one clustering, shape (n_objects,).")
+    clustering = Ensemble.from_labels(column[:, None])
+    return clustering.read(0, clustering.n_objects)[:, 0], clustering.n_base_clusters
+
+
+def _slices(codes: np.ndarray) -> Iterator[np.ndarray]:
+    for block in row_blocks(len(codes), SEGMENT_ROWS):
+        yield codes[block.start : block.stop]
