@@ -35,9 +35,9 @@ from bigcons.errors import BigconsError, ConvergenceWarning
 from bigcons.execution.engine import SerialEngine
 from bigcons.generate import kmeans
 from bigcons.memory import parse_size, row_blocks
+from bigcons.methods.pcc.all_pairs import extend_subsample
 from bigcons.methods.pcc.blocked import solve_blocked
-from bigcons.methods.pcc.extension import extend_subsample
-from bigcons.methods.pcc.heap import solve_pairs
+from bigcons.methods.pcc.pairs import solve_pairs
 from bigcons.methods.pcc.solution import Solution
 from bigcons.solving.survey import take_survey
 from bigcons.stores.pairs import PairTable

@@ -35,8 +35,11 @@ class Weights(NamedTuple):
         return cls(weights, np.repeat(weights, np.diff(offsets)))
 
 
-class State(NamedTuple):
-    """What all objects together mean to one object. Sizes: B base clusters, M partitions, K clusters."""
+class AgreementSums(NamedTuple):
+    """What all objects together mean to one object: sums over the label matrix.
+
+    Sizes: B base clusters, M partitions, K clusters.
+    """
 
     n_clusters: int
     S: np.ndarray
@@ -51,15 +54,13 @@ class State(NamedTuple):
     weights: Weights | None = None
     """None: all partitions count the same. S and T are what they are without weights."""
 
-    def scaled(self, factor: float) -> State:
-        """Return the state of ``factor`` times as many objects of the same kind."""
-        return State(
-            self.n_clusters,
-            self.S * factor,
-            self.T * factor,
-            self.squares * factor,
-            self.quartics * factor,
-            self.weights,
+    def scaled(self, factor: float) -> AgreementSums:
+        """Return the sums over ``factor`` times as many objects of the same kind."""
+        return self._replace(
+            S=self.S * factor,
+            T=self.T * factor,
+            squares=self.squares * factor,
+            quartics=self.quartics * factor,
         )
 
     @property
@@ -83,26 +84,26 @@ class State(NamedTuple):
         return inner(self.n_clusters, A, B, self.partition_weights)
 
 
-def empty_state(
+def no_sums(
     n_base_clusters: int, n_partitions: int, n_clusters: int, weights: Weights | None = None
-) -> State:
-    """Return the state of no objects."""
+) -> AgreementSums:
+    """Return the sums over no objects."""
     S = np.zeros((n_base_clusters, padded(n_clusters)))
     T = np.zeros((n_partitions, padded(kernel.triangle(n_clusters))))
-    return State(n_clusters, S, T, 0.0, 0.0, weights)
+    return AgreementSums(n_clusters, S, T, 0.0, 0.0, weights)
 
 
-def state_of_block(
+def agreement_sums(
     labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, weights: Weights | None = None
-) -> State:
-    """Return the state of a block's objects under the given memberships (rows, K) float32."""
-    state = empty_state(*sizes_of(offsets, labels, memberships), weights)
-    sums = np.zeros(2)
-    kernel.accumulate(labels, offsets, state.partition_weights, memberships, state.S, state.T, sums)
-    return state._replace(squares=float(sums[0]), quartics=float(sums[1]))
+) -> AgreementSums:
+    """Return the sums over a block's objects under the given memberships (rows, K) float32."""
+    sums = no_sums(*sizes_of(offsets, labels, memberships), weights)
+    powers = np.zeros(2)
+    kernel.accumulate(labels, offsets, sums.partition_weights, memberships, sums.S, sums.T, powers)
+    return sums._replace(squares=float(powers[0]), quartics=float(powers[1]))
 
 
-def add_states(a: State, b: State) -> State:
+def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
     """Add ``b`` to ``a`` in place, and return it."""
     np.add(a.S, b.S, out=a.S)
     np.add(a.T, b.T, out=a.T)

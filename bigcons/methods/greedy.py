@@ -21,7 +21,7 @@ from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps, votes
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
-from bigcons.solving.loop import as_history, run_passes
+from bigcons.solving.passes import as_history, timed_passes
 from bigcons.solving.starts import best_start
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble, as_ensemble
@@ -182,7 +182,7 @@ class GreedyANMI(ConsensusClusterer):
 
         records = []
         with progress("greedy ANMI", ensemble.n_objects * self.max_iter) as listener:
-            for record in run_passes(one_sweep, max_passes=self.max_iter, what="greedy ANMI"):
+            for record in timed_passes(one_sweep, max_passes=self.max_iter, what="greedy ANMI"):
                 records.append(record)
                 if not record["moved"] and len(records) > len(temperatures):
                     break

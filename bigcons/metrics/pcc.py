@@ -93,16 +93,16 @@ def _over_table(table: PairTable, rows: np.ndarray, divergence: CompiledDivergen
 
 
 def _factorized(ensemble: Ensemble, memberships: Any, weights: Any, engine: Engine) -> float:
-    from bigcons.coassociation.factorized import Weights, add_states, state_of_block
+    from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
 
     counted = None if weights is None else Weights.of(weights, ensemble.offsets)
 
     def account(block: Block) -> Any:
         labels = ensemble.read(block.start, block.stop)
         rows = simplex_rows("memberships", memberships, block, memberships.shape[1])
-        return state_of_block(labels, ensemble.offsets, rows.astype(np.float32, order="C"), counted)
+        return agreement_sums(labels, ensemble.offsets, rows.astype(np.float32, order="C"), counted)
 
-    return float(fold(engine, ensemble.blocks(), account, add_states).objective)
+    return float(fold(engine, ensemble.blocks(), account, add_sums).objective)
 
 
 def _pair_by_pair(

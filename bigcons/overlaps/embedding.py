@@ -21,7 +21,7 @@ from bigcons.memory import Block
 from bigcons.overlaps.incidence import votes_of
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.loop import History, as_history, run_passes
+from bigcons.solving.passes import History, as_history, timed_passes
 from bigcons.solving.starts import best_start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
@@ -249,7 +249,7 @@ def _pass_on(
         move = float(((centers - judged) ** 2).sum())
         return {"objective": found.inertia, "move": move}
 
-    for record in run_passes(one_pass, max_passes=settings.max_iter, what="k-means of the embedding"):
+    for record in timed_passes(one_pass, max_passes=settings.max_iter, what="k-means of the embedding"):
         records.append(record)
         if move <= threshold:
             break

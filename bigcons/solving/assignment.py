@@ -16,7 +16,7 @@ from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.estimator import Output
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import CarriedArrays, Record, State, Stats
+from bigcons.solving.passes import Record, State, Stats, Winner
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 
@@ -112,15 +112,15 @@ class AssignmentClusterer(PassClusterer):
     unless it has the labels of a fitted object, whose cluster it then joins.
     """
 
-    def _publish_solution(
-        self, ensemble: Ensemble, engine: Engine, carried: CarriedArrays, survey: Survey, out: Output | None
+    def _publish_winner(
+        self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
-        super()._publish_solution(ensemble, engine, carried, survey, out)
+        super()._publish_winner(ensemble, engine, winner, survey, out)
         problem, state = self._problem, self._state
 
         def tied_rows(block: Block) -> tuple[np.ndarray, np.ndarray]:
             labels = ensemble.read(block.start, block.stop)
-            stayed = problem.results(state, labels, carried.read(block))
+            stayed = problem.results(state, labels, winner.carried(block))
             elsewhere = np.flatnonzero(stayed != problem.results(state, labels, None))
             keys, first = np.unique(row_keys(labels[elsewhere]), return_index=True)
             return keys, stayed[elsewhere][first]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,9 +14,18 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import Output, PredictingClusterer, SoftPredictingClusterer
-from bigcons.solving.loop import as_history
 from bigcons.solving.memory_plan import block_label_bytes, check_plan, label_bytes
-from bigcons.solving.passes import SUBSAMPLE, CarriedArrays, Effort, Problem, Record, solve_by_passes
+from bigcons.solving.passes import (
+    SUBSAMPLE,
+    BestOfStarts,
+    Problem,
+    Record,
+    Run,
+    State,
+    Winner,
+    as_history,
+    run_passes,
+)
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import open_workspace
 from bigcons.stores.ensemble import Ensemble
@@ -65,16 +75,23 @@ class PassClusterer(PredictingClusterer):
     ) -> None:
         problem = self._make_problem(ensemble, survey)
         n_finalists = min(self.n_finalists, self.n_init)
-        effort = Effort(self.n_init, n_finalists, self.max_iter, self.tol, seed)
         self._check_memory(ensemble, engine, problem, in_memory=out is None and engine.shares_memory)
         n_columns = problem.n_carried * n_finalists
         with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
-            solution = solve_by_passes(
-                problem, ensemble, survey.sample, effort, engine, workspace.arrays, workspace.snapshots
-            )
-            self._problem, self._state = problem, solution.state
-            self._set_results(solution.records, solution.start_objectives, converged=solution.converged)
-            self._publish_solution(ensemble, engine, solution.carried, survey, out)
+            run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, self.n_init)
+            run.arrays, run.snapshots = workspace
+            method = BestOfStarts(problem, n_finalists)
+            at = run_passes(run, method)
+            winner = method.winner(run, at)
+            self._problem, self._state = problem, winner.state
+            self._set_results(winner.records, at.start_objectives, converged=at.is_settled)
+            self._publish_winner(ensemble, engine, winner, survey, out)
+
+    def _publish_winner(
+        self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
+    ) -> None:
+        publish = self._publish if self.info.soft else self._publish_labels
+        publish(ensemble, WinnerResults(self._problem, ensemble, winner), survey.unlabeled, out, engine)
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         """Set what the starts and the records of the passes tell."""
@@ -92,30 +109,13 @@ class PassClusterer(PredictingClusterer):
             [{"pass": float(number), **record} for number, record in enumerate(records, 1)]
         )
 
-    def _publish_solution(
-        self,
-        ensemble: Ensemble,
-        engine: Engine,
-        carried: CarriedArrays,
-        survey: Survey,
-        out: Output | None,
-    ) -> None:
-        problem, state = self._problem, self._state
-
-        def read(block: Block) -> np.ndarray:
-            return problem.results(state, ensemble.read(block.start, block.stop), carried.read(block))
-
-        publish = self._publish if self.info.soft else self._publish_labels
-        publish(ensemble, read, survey.unlabeled, out, engine)
-
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if not hasattr(self, "_problem"):
             raise InvalidInputError(
                 f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects "
                 "by; predict with another method."
             )
-        problem, state = self._problem, self._state
-        return lambda labels: problem.results(state, labels, None)
+        return NewObjects(self._problem, self._state)
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)
@@ -143,3 +143,29 @@ class PassClusterer(PredictingClusterer):
 
 class SoftPassClusterer(PassClusterer, SoftPredictingClusterer):
     """Base of the methods of passes that give every object memberships."""
+
+
+@dataclass(frozen=True)
+class WinnerResults:
+    """A task: the memberships or clusters of a block as the best finalist has them."""
+
+    problem: Problem
+    ensemble: Ensemble
+    winner: Winner
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """Return memberships (rows, K) or clusters (rows,)."""
+        labels = self.ensemble.read(block.start, block.stop)
+        return self.problem.results(self.winner.state, labels, self.winner.carried(block))
+
+
+@dataclass(frozen=True)
+class NewObjects:
+    """Places objects that no pass has seen."""
+
+    problem: Problem
+    state: State
+
+    def __call__(self, labels: np.ndarray) -> np.ndarray:
+        """Return memberships (rows, K) or clusters (rows,) of labels (rows, M)."""
+        return self.problem.results(self.state, labels, None)

@@ -1,26 +1,248 @@
-"""The driver of methods whose next state follows from sums over the objects.
+"""The driver of passes: start or resume, visit every block, take a step, commit, until settled.
 
-A method of this kind is a `Problem`: a start from a few thousand objects, a visit of a block that adds up
-statistics, and the tiny next state that follows from them. The driver makes the starts, carries the best
-of them over all blocks, several in the same passes, and commits every pass; it knows no method and no engine.
+A pass is a fold over blocks: a small state goes to every block, what the blocks report adds up, and the next
+state follows from the sum. A `PassMethod` is the mathematics of a method, a `Run` its data, its engine and
+how far it may go, and `run_passes` the loop, the same for all methods.
+
+Methods with several starts are a `Problem`, of which `BestOfStarts` makes a `PassMethod`: all starts run on a
+sample, and the best of them go through the same passes over all objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.execution.fold import fold
 from bigcons.memory import Block
-from bigcons.progress import Progress
-from bigcons.solving.loop import Begun, Packed, Pass, Record, Stage, run_stages
-from bigcons.solving.starts import go_on
-from bigcons.storage.checkpoint import BlockArrays, Snapshots
-from bigcons.stores.ensemble import Ensemble
+from bigcons.progress import Progress, progress
+from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshots
+
+logger = logging.getLogger("bigcons")
+
+Record = dict[str, float]
+"""What one pass reports of itself, by name."""
+
+History = dict[str, list[float]]
+"""One list per quantity, one entry per pass, for plots and stored results."""
+
+S = TypeVar("S")  # the state of a method
+T = TypeVar("T")  # what its blocks report
+
+
+class Iterate(NamedTuple, Generic[S]):
+    """Where a solve stands between two passes: what a snapshot holds, the block arrays by reference."""
+
+    state: S
+    """What the method carries from pass to pass; small."""
+    generation: int
+    """Of the block arrays that go with the state; a pass reads it and writes later ones."""
+    is_settled: bool
+    """Whether the stopping rule holds."""
+    records: list[Record]
+    """One a pass."""
+    start_objectives: list[float]
+    """Of every start that was tried; empty if there was nothing to choose."""
+
+
+class Step(NamedTuple, Generic[S]):
+    """Where one pass led."""
+
+    state: S
+    record: Record
+    is_settled: bool
+    n_generations: int = 1
+    """Written by the pass; the last of them goes with the state."""
+
+
+class PassMethod(Protocol[S, T]):
+    """The mathematics of a method of passes."""
+
+    name: str
+
+    def start(self, run: Run) -> tuple[S, list[float]]:
+        """Write generation 0 of what objects carry; return the state, and the objectives of all starts."""
+        ...
+
+    def visit(self, run: Run, at: Iterate[S]) -> Callable[[Block], T]:
+        """Return the task of a pass: it reads generation ``at.generation`` of a block and writes the next."""
+        ...
+
+    def add(self, total: T, part: T) -> T:
+        """Return the sum of what two blocks report; it may change ``total``."""
+        ...
+
+    def step(self, run: Run, at: Iterate[S], total: T) -> Step[S]:
+        """Return where the pass leads; change nothing, for a pass that is cut short is repeated."""
+        ...
+
+    def pack(self, state: S) -> tuple[Mapping[str, np.ndarray], Mapping[str, Any]]:
+        """Return a state as arrays, and facts that JSON can hold."""
+        ...
+
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> S:
+        """Return the state that `pack` was given."""
+        ...
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A task: read a block, hand it to a function, and write what the function returns for its objects.
+
+    The function takes ``arguments``, then the block's labels, then its rows of the generations ``reads``. If
+    ``writes`` is a generation it returns a report and the rows to write there, if any; else only a report.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    data: Any
+    arrays: BlockArrays
+    reads: Sequence[int]
+    writes: int | None
+
+    def __call__(self, block: Block) -> Any:
+        """Visit a block."""
+        labels = self.data.read(block.start, block.stop)
+        rows = [self.arrays.read(generation, block) for generation in self.reads]
+        report = self.function(*self.arguments, labels, *rows)
+        if self.writes is None:
+            return report
+        report, written = report
+        if written is not None:
+            self.arrays.write(self.writes, block, written)
+        return report
+
+
+@dataclass(frozen=True)
+class Blend:
+    """A task: write two generations ahead what lies at ``step`` of the way to the next one."""
+
+    arrays: BlockArrays
+    generation: int
+    step: float
+
+    def __call__(self, block: Block) -> None:
+        """Blend the rows of a block."""
+        before, after = (self.arrays.read(self.generation + ahead, block) for ahead in (0, 1))
+        self.arrays.write(self.generation + 2, block, before + np.float32(self.step) * (after - before))
+
+
+@dataclass
+class Run:
+    """One solve: its data, where it runs, what it keeps between passes, and how far it goes."""
+
+    data: Any
+    """The Ensemble; for pairs block by block, their PairTable."""
+    engine: Engine
+    seed: int
+    max_passes: int
+    tol: float
+    sample: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int8))
+    """(rows, M) labels to start from, for methods that do: of all objects if these are few."""
+    n_init: int = 1
+    init: Any = None
+    """Where objects begin, for methods that do not say so themselves."""
+    arrays: BlockArrays = field(default_factory=MemoryBlocks)
+    """What objects carry from pass to pass."""
+    snapshots: Snapshots | None = None
+    rounds: list[list[Block]] = field(default_factory=list)
+    """The blocks that may be visited at once, round by round; by default all at once."""
+
+    def __post_init__(self) -> None:
+        self.rounds = self.rounds or [self.data.blocks()]
+        self.blocks = sorted(block for blocks in self.rounds for block in blocks)
+
+    def fold(
+        self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Progress | None = None
+    ) -> T:
+        """Return the sum of what a task reports of the blocks, round by round, in their order."""
+        total = fold(self.engine, self.rounds[0], task, add, progress=listener)
+        for blocks in self.rounds[1:]:
+            total = add(total, fold(self.engine, blocks, task, add, progress=listener))
+        return total
+
+    def visit(
+        self, function: Callable[..., Any], *arguments: Any, reads: Sequence[int], writes: int | None = None
+    ) -> Visit:
+        """Return the task that hands a block's labels, and its rows of some generations, to a function."""
+        return Visit(function, arguments, self.data, self.arrays, reads, writes)
+
+    def shorten(self, generation: int, step: float) -> None:
+        """Write two generations ahead what lies at ``step`` of the way to the next one."""
+        for _ in self.engine.map(Blend(self.arrays, generation, step), self.blocks):
+            pass
+
+
+def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
+    """Return the iterate at which the passes end: settled, or after ``run.max_passes`` in all.
+
+    With snapshots, the start and every pass are committed, and a run that is there already is resumed.
+    Generations that no pass reads any more are dropped.
+    """
+    at = _resumed(run, method)
+    if at is None:
+        state, start_objectives = method.start(run)
+        at = Iterate(state, 0, False, [], start_objectives)
+        _commit(run, method, at)
+    first, dropped = len(at.records) + 1, 0
+    with progress(method.name, run.data.n_objects * max(run.max_passes - first + 1, 0)) as listener:
+        for number in range(first, run.max_passes + 1):
+            if at.is_settled:
+                break
+            began = time.perf_counter()
+            total = run.fold(method.visit(run, at), method.add, listener)
+            step = method.step(run, at, total)
+            records = [*at.records, timed(method.name, number, step.record, began)]
+            generation = at.generation + step.n_generations
+            at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
+            _commit(run, method, at)
+            for old in range(dropped, generation):
+                run.arrays.drop(old)
+            dropped = generation
+    return at
+
+
+def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
+    if run.snapshots is not None:
+        arrays, facts = method.pack(at.state)
+        run.snapshots.save(arrays, {**at._asdict(), "state": dict(facts)})
+
+
+def _resumed(run: Run, method: PassMethod[S, T]) -> Iterate[S] | None:
+    found = run.snapshots.load() if run.snapshots is not None else None
+    if found is None:
+        return None
+    arrays, facts = found
+    return Iterate(**{**facts, "state": method.unpack(arrays, facts["state"])})
+
+
+def timed_passes(one_pass: Callable[[int], Record], *, max_passes: int, what: str) -> Iterator[Record]:
+    """Yield the record of each pass, with its ``seconds``, until the caller stops: for loops in memory."""
+    for number in range(1, max_passes + 1):
+        began = time.perf_counter()
+        yield timed(what, number, one_pass(number), began)
+
+
+def timed(what: str, number: int, record: Record, began: float) -> Record:
+    """Return the record of a pass with its number and its ``seconds`` since ``began``; log it."""
+    record = {"pass": number, **record, "seconds": time.perf_counter() - began}
+    logger.info("%s: %s", what, ", ".join(f"{name} {value:.6g}" for name, value in record.items()))
+    return record
+
+
+def as_history(records: list[Record]) -> History:
+    """Turn the records of the passes into one list per quantity."""
+    names = records[0] if records else {}
+    return {name: [record[name] for record in records] for name in names}
+
+
+# Methods with several starts
 
 SUBSAMPLE = 4096
 
@@ -36,7 +258,7 @@ Stats = Mapping[str, np.ndarray]
 
 
 class Problem(Protocol):
-    """What a method has to say."""
+    """A method whose next state follows from sums over the objects, from any of several starts."""
 
     name: str
     n_carried: int
@@ -70,7 +292,7 @@ class Problem(Protocol):
         ...
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
-        """Tell whether to stop after the pass of ``record``."""
+        """Return whether to stop after the pass of ``record``."""
         ...
 
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
@@ -81,23 +303,11 @@ class Problem(Protocol):
         ...
 
 
-class Effort(NamedTuple):
-    """How many starts there are, and how far they go."""
-
-    n_init: int
-    n_finalists: int
-    """Of ``n_init``: these go on over all objects."""
-    max_passes: int
-    tol: float
-    """What `Problem.is_settled` is asked with."""
-    seed: int
-
-
 class Finalists(NamedTuple):
-    """The starts that are carried over all objects, side by side."""
+    """Starts that go through the same passes, side by side."""
 
     judged: list[State]
-    """The states that their last records speak of."""
+    """The states that their last records are about."""
     following: list[State]
     """The states of the next pass."""
     records: list[list[Record]]
@@ -106,169 +316,145 @@ class Finalists(NamedTuple):
     """Whether the block arrays hold what objects carry into the next pass."""
 
 
-class Solution(NamedTuple):
+class Winner(NamedTuple):
     """The best finalist, as its last record judged it."""
 
     state: State
-    carried: CarriedArrays
     records: list[Record]
-    """One a pass; the last judges ``state`` with what the objects carry."""
-    converged: bool
-    start_objectives: list[float]
-    """Of every start on the sample, see `_finalists`."""
-
-
-class CarriedArrays(NamedTuple):
-    """What the objects carry, of one finalist among those that lie side by side in block arrays."""
-
     arrays: BlockArrays
     generation: int
     columns: slice
+    """Of the block arrays, which hold what objects carry of all finalists side by side."""
 
-    def read(self, block: Block) -> np.ndarray | None:
-        """Return the rows (rows, n_carried) of a block, or None if objects carry nothing."""
+    def carried(self, block: Block) -> np.ndarray | None:
+        """Return what the objects of a block carry (rows, n_carried), None if nothing."""
         if self.columns.stop == 0:
             return None
         return np.ascontiguousarray(self.arrays.read(self.generation, block)[:, self.columns])
 
 
-def solve_by_passes(
-    problem: Problem,
-    ensemble: Ensemble,
-    sample: np.ndarray,
-    effort: Effort,
-    engine: Engine,
-    arrays: BlockArrays,
-    snapshots: Snapshots | None = None,
-) -> Solution:
-    """Run all starts on the ``sample`` of rows (all rows, if it has as many), the finalists, the best of
-    them, on all objects in the same passes, and return the best of these.
-    """
+class BestOfStarts:
+    """A `Problem` from several starts: all on the sample, the best on all objects in the same passes."""
 
-    def one_pass(stage: Stage[Finalists], listener: Progress) -> Pass[Finalists]:
-        stats = _visit_blocks(problem, ensemble, engine, arrays, stage, listener)
-        finalists, settled = finish_all(problem, stage.state, stats, effort.tol)
-        record = finalists.records[_best(problem, finalists)][-1]
-        return Pass(finalists, stage.generation + 1, record, settled)
+    def __init__(self, problem: Problem, n_finalists: int) -> None:
+        self.problem = problem
+        self.n_finalists = n_finalists
+        self.name = problem.name
 
-    stage = run_stages(
-        partial(_begin, problem, ensemble, sample, effort, engine, arrays),
-        one_pass,
-        pack=_pack,
-        unpack=_unpack,
-        max_passes=effort.max_passes,
-        n_objects=ensemble.n_objects,
-        what=problem.name,
-        arrays=arrays,
-        snapshots=snapshots,
-    )
-    finalists, best = stage.state, _best(problem, stage.state)
-    columns = slice(best * problem.n_carried, (best + 1) * problem.n_carried)
-    carried = CarriedArrays(arrays, stage.generation, columns)
-    state, records = finalists.judged[best], finalists.records[best]
-    return Solution(state, carried, records, stage.is_settled, stage.start_objectives)
+    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+        """Run all starts on the sample; return the best of them, and the objectives of all.
 
+        Every start makes a few passes; the better quarter of them continues until it settles. The objectives
+        are those where each start ended, of the others after their few passes.
+        """
+        problem, max_passes = self.problem, run.max_passes
+        first = SampleStart(problem, run.sample, run.seed, run.tol, min(SHORT_PASSES, max_passes))
+        further = replace(first, max_passes=max_passes - SHORT_PASSES)
+        starts = list(run.engine.map(first, range(run.n_init)))
+        order = sorted(range(run.n_init), key=lambda number: self._rank(starts[number].finalists))
+        kept = order[: max(self.n_finalists, -(-run.n_init // 4))]
+        ended = run.engine.map(further.resume, [starts[number] for number in kept])
+        for number, start in zip(kept, ended, strict=True):
+            starts[number] = start
+        # all of them again: without a monotone objective one that continued may fall behind
+        order.sort(key=lambda number: self._rank(starts[number].finalists))
+        best = [starts[number] for number in order[: self.n_finalists]]
+        states = [start.finalists.judged[0] for start in best]
+        objectives = [start.finalists.records[0][-1]["objective"] for start in starts]
+        carries = best[0].carried is not None and run.sample.shape[0] == run.data.n_objects
+        if carries:
+            carried = np.concatenate([start.carried for start in best if start.carried is not None], axis=1)
+            for block in run.blocks:
+                run.arrays.write(0, block, carried[block.start : block.stop])
+        if run.sample.shape[0] < run.data.n_objects:
+            states = [problem.for_all(state) for state in states]
+        return Finalists([], states, [[] for _ in states], carries), objectives
 
-def _begin(
-    problem: Problem,
-    ensemble: Ensemble,
-    sample: np.ndarray,
-    effort: Effort,
-    engine: Engine,
-    arrays: BlockArrays,
-) -> Begun[Finalists]:
-    """Find the finalists, and write as generation 0 what all objects carry, if the sample is all of them."""
-    finalists, carried, objectives = _finalists(problem, sample, effort, engine)
-    if sample.shape[0] < ensemble.n_objects:
-        following = [problem.for_all(state) for state in finalists.following]
-        return Begun(finalists._replace(following=following), objectives)
-    if carried is not None:
-        for block in ensemble.blocks():
-            arrays.write(0, block, carried[block.start : block.stop])
-    return Begun(finalists._replace(carries=carried is not None), objectives)
+    def visit(self, run: Run, at: Iterate[Finalists]) -> Visit:
+        """Return the task that visits a block under the states of all finalists."""
+        reads = [at.generation] if at.state.carries else []
+        states = at.state.following
+        return run.visit(visit_all, self.problem, states, reads=reads, writes=at.generation + 1)
 
+    def add(self, total: list[Stats], part: list[Stats]) -> list[Stats]:
+        """Add the statistics of a further block, in place."""
+        return add_all(total, part)
 
-def _visit_blocks(
-    problem: Problem,
-    ensemble: Ensemble,
-    engine: Engine,
-    arrays: BlockArrays,
-    stage: Stage[Finalists],
-    listener: Progress,
-) -> list[Stats]:
-    """Visit every block under the states of a stage; return their statistics, write what objects carry on."""
-    generation, states, carries = stage.generation, stage.state.following, stage.state.carries
+    def step(self, run: Run, at: Iterate[Finalists], total: list[Stats]) -> Step[Finalists]:
+        """Take the step of every finalist; the record is that of the best."""
+        finalists, settled = finish_all(self.problem, at.state, total, run.tol)
+        return Step(finalists, finalists.records[self._best(finalists)][-1], settled)
 
-    def visit(block: Block) -> list[Stats]:
-        labels = ensemble.read(block.start, block.stop)
-        before = arrays.read(generation, block) if carries else None
-        stats, after = visit_all(problem, states, labels, before)
-        if after is not None:
-            arrays.write(generation + 1, block, after)
-        return stats
+    def winner(self, run: Run, at: Iterate[Finalists]) -> Winner:
+        """Return the best finalist where the passes ended."""
+        finalists, best, width = at.state, self._best(at.state), self.problem.n_carried
+        columns = slice(best * width, (best + 1) * width)
+        return Winner(finalists.judged[best], finalists.records[best], run.arrays, at.generation, columns)
 
-    return fold(engine, ensemble.blocks(), visit, add_all, progress=listener)
+    def pack(self, state: Finalists) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return the finalists as arrays and facts."""
+        arrays: dict[str, np.ndarray] = {}
+        for part, states in (("judged", state.judged), ("following", state.following)):
+            for f, own in enumerate(states):
+                arrays |= {f"{part}.{f}.{name}": values for name, values in own.items()}
+        return arrays, {"records": state.records, "carries": state.carries}
 
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Finalists:
+        """Return the finalists of a snapshot."""
+        states: dict[str, list[dict[str, np.ndarray]]] = {
+            part: [{} for _ in facts["records"]] for part in ("judged", "following")
+        }
+        for key, values in arrays.items():
+            part, f, name = key.split(".", 2)
+            states[part][int(f)][name] = values
+        return Finalists([*states["judged"]], [*states["following"]], **facts)
 
-def _finalists(
-    problem: Problem, sample: np.ndarray, effort: Effort, engine: Engine
-) -> tuple[Finalists, np.ndarray | None, list[float]]:
-    """Return the best starts on the sample, what its objects carry, side by side, and all objectives.
+    def _best(self, finalists: Finalists) -> int:
+        return min(range(len(finalists.records)), key=lambda f: self._rank(finalists, f))
 
-    Every start makes a few passes; the better quarter of them goes on until it settles. The objectives are
-    those where each start ended, of the others after their few passes.
-    """
-    n_init, n_finalists, max_passes = effort.n_init, effort.n_finalists, effort.max_passes
-    one_pass = partial(_pass_over_sample, problem, sample, effort.tol)
-
-    def begin(number: int) -> _Start:
-        state, carried = problem.start(sample, effort.seed, number)
-        start = _Start(Finalists([], [state], [[]], carries=False), carried, False)
-        return go_on(start, one_pass, min(SHORT_PASSES, max_passes))[0]
-
-    def end(start: _Start) -> _Start:
-        return start if start.is_settled else go_on(start, one_pass, max_passes - SHORT_PASSES)[0]
-
-    def rank(number: int) -> float:
-        return _rank(problem, starts[number].alone.records[0][-1])
-
-    starts = list(engine.map(begin, range(n_init)))
-    order = sorted(range(n_init), key=rank)
-    kept = order[: max(n_finalists, -(-n_init // 4))]
-    for number, ended in zip(kept, engine.map(end, [starts[number] for number in kept]), strict=True):
-        starts[number] = ended
-    order.sort(key=rank)  # all of them: without a monotone objective one that went on may fall behind
-    best = [starts[number] for number in order[:n_finalists]]
-    carried = [start.carried for start in best if start.carried is not None]
-    states = [start.alone.judged[0] for start in best]
-    finalists = Finalists([], states, [[] for _ in states], carries=False)
-    objectives = [start.alone.records[0][-1]["objective"] for start in starts]
-    return finalists, np.concatenate(carried, axis=1) if carried else None, objectives
+    def _rank(self, finalists: Finalists, f: int = 0) -> float:
+        objective = finalists.records[f][-1]["objective"]
+        return objective if self.problem.lower_is_better else -objective
 
 
-class _Start(NamedTuple):
+class OnSample(NamedTuple):
     """One start on its way over the sample."""
 
-    alone: Finalists
+    finalists: Finalists
+    """The start alone."""
     carried: np.ndarray | None
     is_settled: bool
 
 
-def _pass_over_sample(problem: Problem, sample: np.ndarray, tol: float, start: _Start) -> tuple[_Start, bool]:
-    stats, carried = visit_all(problem, start.alone.following, sample, start.carried)
-    alone, settled = finish_all(problem, start.alone, stats, tol)
-    return _Start(alone, carried, settled), settled
+@dataclass(frozen=True)
+class SampleStart:
+    """A task: run one start on the sample, for some passes at most."""
 
+    problem: Problem
+    sample: np.ndarray
+    seed: int
+    tol: float
+    max_passes: int
 
-def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
-    """Return whether an objective gained no more than ``tol`` of itself: a rule for `Problem.is_settled`."""
-    if previous is None:
-        return False
-    return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
+    def __call__(self, number: int) -> OnSample:
+        """Begin start ``number``."""
+        state, carried = self.problem.start(self.sample, self.seed, number)
+        return self.resume(OnSample(Finalists([], [state], [[]], carries=False), carried, False))
+
+    def resume(self, start: OnSample) -> OnSample:
+        """Continue a start; one that has settled stays as it is."""
+        for _ in range(self.max_passes):
+            stop_if_cancelled()
+            if start.is_settled:
+                break
+            stats, carried = visit_all(self.problem, start.finalists.following, self.sample, start.carried)
+            finalists, settled = finish_all(self.problem, start.finalists, stats, self.tol)
+            start = OnSample(finalists, carried, settled)
+        return start
 
 
 def visit_all(
-    problem: Problem, states: list[State], labels: np.ndarray, carried: np.ndarray | None
+    problem: Problem, states: list[State], labels: np.ndarray, carried: np.ndarray | None = None
 ) -> tuple[list[Stats], np.ndarray | None]:
     """Visit a block under every state; what objects carry lies side by side, (rows, states * n_carried)."""
     width = problem.n_carried
@@ -301,27 +487,8 @@ def finish_all(
     return Finalists(finalists.following, following, records, problem.n_carried > 0), settled
 
 
-def _best(problem: Problem, finalists: Finalists) -> int:
-    return min(range(len(finalists.records)), key=lambda f: _rank(problem, finalists.records[f][-1]))
-
-
-def _rank(problem: Problem, record: Record) -> float:
-    return record["objective"] if problem.lower_is_better else -record["objective"]
-
-
-def _pack(finalists: Finalists) -> Packed:
-    arrays: dict[str, np.ndarray] = {}
-    for part, states in (("judged", finalists.judged), ("following", finalists.following)):
-        for f, state in enumerate(states):
-            arrays |= {f"{part}.{f}.{name}": values for name, values in state.items()}
-    return arrays, {"records": finalists.records, "carries": finalists.carries}
-
-
-def _unpack(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Finalists:
-    states: dict[str, list[dict[str, np.ndarray]]] = {
-        part: [{} for _ in facts["records"]] for part in ("judged", "following")
-    }
-    for key, values in arrays.items():
-        part, f, name = key.split(".", 2)
-        states[part][int(f)][name] = values
-    return Finalists([*states["judged"]], [*states["following"]], **facts)
+def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
+    """Return whether an objective gained no more than ``tol`` of itself: a rule for `Problem.is_settled`."""
+    if previous is None:
+        return False
+    return record["objective"] - previous["objective"] <= tol * abs(record["objective"])

@@ -7,23 +7,23 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.coassociation.factorized import (
-    add_states,
+    add_sums,
+    agreement_sums,
     clusters_in_order,
-    empty_state,
-    state_of_block,
+    no_sums,
     triangles_in_order,
 )
 from bigcons.kernels import all_pairs as kernel
 from bigcons.methods.pcc.all_pairs import (
     add_changes,
-    add_courses,
+    add_step_sums,
     apply_change,
     apply_part,
-    course_of_block,
-    keeps_promise,
+    decreases_enough,
     line_search,
+    measure_block,
+    objective_change,
     place_block,
-    rise,
     update_block,
 )
 from tests.naive import pcc as naive
@@ -67,9 +67,8 @@ def noisy_problem(n_objects=60, n_clusters=3, seed=0):
 def update(problem, state=None, threshold=MOVE_ALL, relaxation=1.0):
     """Return the change of one sweep over all objects and the memberships it leads to."""
     labels, offsets, Y = problem
-    state = state_of_block(labels, offsets, Y) if state is None else state
-    updated = np.empty_like(Y)
-    return update_block(state, labels, offsets, Y, updated, threshold, relaxation), updated
+    state = agreement_sums(labels, offsets, Y) if state is None else state
+    return update_block(state, offsets, threshold, relaxation, labels, Y)
 
 
 def update_in_blocks(problem, state, rows):
@@ -78,31 +77,31 @@ def update_in_blocks(problem, state, rows):
     updated, total = np.empty_like(Y), None
     for start in range(0, len(labels), rows):
         block = slice(start, start + rows)
-        change = update_block(state, labels[block], offsets, Y[block], updated[block], MOVE_ALL)
+        change, updated[block] = update_block(state, offsets, MOVE_ALL, 1.0, labels[block], Y[block])
         total = change if total is None else add_changes(total, change)
     return total, updated
 
 
-def course_in_blocks(problem, state, updated, rows):
+def measure_in_blocks(problem, state, updated, rows):
     """Return what a line search from the problem's memberships to ``updated`` needs, block by block."""
     labels, offsets, Y = problem
     total = None
     for start in range(0, len(labels), rows):
         block = slice(start, start + rows)
-        course = course_of_block(state, labels[block], offsets, Y[block], updated[block])
-        total = course if total is None else add_courses(total, course)
+        part = measure_block(state, offsets, labels[block], Y[block], updated[block])
+        total = part if total is None else add_step_sums(total, part)
     return total
 
 
 def advance(problem, state, rows):
     """Return the step length of one pass as a solve makes it, the memberships and their state."""
     change, updated = update_in_blocks(problem, state, rows)
-    if keeps_promise(state, change):
+    if decreases_enough(state, change):
         return 1.0, updated, apply_change(state, change)
-    course = course_in_blocks(problem, state, updated, rows)
-    step, _ = line_search(state, change, course)
+    along = measure_in_blocks(problem, state, updated, rows)
+    step, _ = line_search(state, change, along)
     Y = problem[2]
-    return step, Y + np.float32(step) * (updated - Y), apply_part(state, change, course, step)
+    return step, Y + np.float32(step) * (updated - Y), apply_part(state, change, along, step)
 
 
 def brute_force(labels, Y):
@@ -119,31 +118,31 @@ def assert_same_state(state, expected, **tolerance):
 
 
 @given(problems())
-def test_state_of_block__objective_equals_brute_force(problem):
+def test_agreement_sums__objective_equals_brute_force(problem):
     labels, offsets, Y = problem
-    assert state_of_block(labels, offsets, Y).objective == pytest.approx(brute_force(labels, Y), **EXACT)
+    assert agreement_sums(labels, offsets, Y).objective == pytest.approx(brute_force(labels, Y), **EXACT)
 
 
 @given(problems(), st.integers(1, 5))
-def test_add_states__equals_the_state_of_all(problem, rows):
+def test_add_sums__equals_the_state_of_all(problem, rows):
     labels, offsets, Y = problem
-    total = empty_state(int(offsets[-1]), labels.shape[1], Y.shape[1])
+    total = no_sums(int(offsets[-1]), labels.shape[1], Y.shape[1])
     for start in range(0, len(labels), rows):
         block = slice(start, start + rows)
-        total = add_states(total, state_of_block(labels[block], offsets, Y[block]))
-    assert_same_state(total, state_of_block(labels, offsets, Y), **EXACT)
+        total = add_sums(total, agreement_sums(labels[block], offsets, Y[block]))
+    assert_same_state(total, agreement_sums(labels, offsets, Y), **EXACT)
 
 
 @given(problems())
 def test_state__scaled_is_the_state_of_copies(problem):
     labels, offsets, Y = problem
-    copies = state_of_block(np.tile(labels, (3, 1)), offsets, np.tile(Y, (3, 1)))
-    assert_same_state(state_of_block(labels, offsets, Y).scaled(3.0), copies, **EXACT)
+    copies = agreement_sums(np.tile(labels, (3, 1)), offsets, np.tile(Y, (3, 1)))
+    assert_same_state(agreement_sums(labels, offsets, Y).scaled(3.0), copies, **EXACT)
 
 
 def read_objects(labels, offsets, Y, known):
     """Yield each object's number, membership, and (A, b) as the kernel reads them in two portions."""
-    state, K = state_of_block(labels, offsets, Y), Y.shape[1]
+    state, K = agreement_sums(labels, offsets, Y), Y.shape[1]
     t_sum, A = np.empty(state.T.shape[1]), np.full((K, K), np.nan)
     for j, y in enumerate(Y.astype(np.float64)):
         observed = np.flatnonzero(labels[j] >= 0)
@@ -191,12 +190,12 @@ def sparse_problem(n_clusters, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_update_block__misses_no_cluster_that_an_object_does_not_belong_to_yet(n_clusters, seed):
     labels, offsets, Y = sparse_problem(n_clusters, seed)
-    pairs, state = naive.all_pairs(labels), state_of_block(labels, offsets, Y)
+    pairs, state = naive.all_pairs(labels), agreement_sums(labels, offsets, Y)
     gaps = naive.kkt_gaps(pairs, Y.astype(np.float64))
     entered = 0
     for i in range(len(labels)):
         row, updated = slice(i, i + 1), np.empty((1, n_clusters), np.float32)
-        change = update_block(state, labels[row], offsets, Y[row], updated, MOVE_ALL)
+        change, updated = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
         assert change.gap == pytest.approx(gaps[i], **EXACT)
         A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
         best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
@@ -218,8 +217,8 @@ def test_update_block__does_not_depend_on_the_order_of_clusters(problem, number)
 def test_in_order__is_the_state_of_permuted_memberships(problem):
     labels, offsets, Y = problem
     order = np.random.default_rng(0).permutation(Y.shape[1])
-    state = state_of_block(labels, offsets, Y)
-    expected = state_of_block(labels, offsets, np.ascontiguousarray(Y[:, order]))
+    state = agreement_sums(labels, offsets, Y)
+    expected = agreement_sums(labels, offsets, np.ascontiguousarray(Y[:, order]))
     np.testing.assert_allclose(clusters_in_order(state.S, order), expected.S, rtol=1e-12)
     np.testing.assert_allclose(triangles_in_order(state.T, order), expected.T, rtol=1e-12)
 
@@ -249,9 +248,9 @@ def test_update_block__relaxed_goes_past_the_minimum_as_far_as_the_simplex_reach
     labels, offsets, Y = problem
     assume((labels[0] >= 0).any())
     row = slice(0, 1)
-    state, minimum, beyond = state_of_block(labels, offsets, Y), Y[row].copy(), Y[row].copy()
-    update_block(state, labels[row], offsets, Y[row], minimum, MOVE_ALL)
-    update_block(state, labels[row], offsets, Y[row], beyond, MOVE_ALL, 1.5)
+    state, minimum, beyond = agreement_sums(labels, offsets, Y), Y[row].copy(), Y[row].copy()
+    _, minimum = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
+    _, beyond = update_block(state, offsets, MOVE_ALL, 1.5, labels[row], Y[row])
     step = minimum.astype(np.float64) - Y[row]
     reach = np.divide(Y[row], -step, out=np.full_like(step, np.inf), where=step < 0)
     np.testing.assert_allclose(beyond, Y[row] + max(1.0, min(1.5, reach.min())) * step, atol=1e-6)
@@ -261,24 +260,24 @@ def test_update_block__relaxed_goes_past_the_minimum_as_far_as_the_simplex_reach
 def test_update_block__equals_its_objects_one_after_another(problem):
     labels, offsets, Y = problem
     _, at_once = update(problem)
-    state, one_by_one = state_of_block(labels, offsets, Y), Y.copy()
+    state, one_by_one = agreement_sums(labels, offsets, Y), Y.copy()
     objectives = [state.objective]
     for i in range(len(labels)):
         row = slice(i, i + 1)
-        change = update_block(state, labels[row], offsets, Y[row], one_by_one[row], MOVE_ALL)
+        change, one_by_one[row] = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
         state = apply_change(state, change)
         objectives.append(state.objective)
     assert (np.diff(objectives) <= 1e-6 * (1 + abs(objectives[0]))).all()
-    assert_same_state(state, state_of_block(labels, offsets, at_once), rel=1e-3, abs=1e-3)
+    assert_same_state(state, agreement_sums(labels, offsets, at_once), rel=1e-3, abs=1e-3)
 
 
 @given(problems())
 def test_update_block__of_one_object_finds_its_minimum(problem):
     labels, offsets, Y = problem
-    pairs, state = naive.all_pairs(labels), state_of_block(labels, offsets, Y)
+    pairs, state = naive.all_pairs(labels), agreement_sums(labels, offsets, Y)
     for i in np.flatnonzero((labels >= 0).any(axis=1)):
         row, updated = slice(i, i + 1), np.empty((1, Y.shape[1]), np.float32)
-        update_block(state, labels[row], offsets, Y[row], updated, MOVE_ALL)
+        _, updated = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
         A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
         best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
         found = naive_simplex.objective(A, b, updated[0].astype(np.float64))
@@ -288,51 +287,53 @@ def test_update_block__of_one_object_finds_its_minimum(problem):
 @given(problems())
 def test_apply_change__is_the_state_of_the_new_memberships(problem):
     labels, offsets, Y = problem
-    state = state_of_block(labels, offsets, Y)
+    state = agreement_sums(labels, offsets, Y)
     change, updated = update(problem, state)
-    assert_same_state(apply_change(state, change), state_of_block(labels, offsets, updated), **EXACT)
+    assert_same_state(apply_change(state, change), agreement_sums(labels, offsets, updated), **EXACT)
 
 
 @given(problems(), st.sampled_from([1.0, 0.5, 0.1]), st.integers(1, 5))
 def test_apply_part__is_the_state_on_the_way_to_the_new_memberships(problem, step, rows):
     labels, offsets, Y = problem
-    state = state_of_block(labels, offsets, Y)
+    state = agreement_sums(labels, offsets, Y)
     change, updated = update_in_blocks(problem, state, rows)
-    course = course_in_blocks(problem, state, updated, rows)
-    along = Y.astype(np.float64) + step * (updated.astype(np.float64) - Y)
-    expected = state_of_block(labels, offsets, along)
-    assert_same_state(apply_part(state, change, course, step), expected, **EXACT)
+    along = measure_in_blocks(problem, state, updated, rows)
+    there = Y.astype(np.float64) + step * (updated.astype(np.float64) - Y)
+    expected = agreement_sums(labels, offsets, there)
+    assert_same_state(apply_part(state, change, along, step), expected, **EXACT)
 
 
 @given(problems(), st.integers(1, 5))
-def test_rise__is_the_change_of_the_objective_over_the_full_step(problem, rows):
+def test_objective_change__is_the_change_of_the_objective_over_the_full_step(problem, rows):
     labels, offsets, Y = problem
-    state = state_of_block(labels, offsets, Y)
+    state = agreement_sums(labels, offsets, Y)
     change, updated = update_in_blocks(problem, state, rows)
     before, after = brute_force(labels, Y), brute_force(labels, updated)
-    assert rise(state, change) == pytest.approx(after - before, rel=1e-9, abs=1e-9 * (1 + abs(before)))
+    assert objective_change(state, change) == pytest.approx(
+        after - before, rel=1e-9, abs=1e-9 * (1 + abs(before))
+    )
 
 
 @given(problems(), st.integers(1, 5))
-def test_promised__sums_what_each_block_would_change_alone(problem, rows):
+def test_predicted__sums_what_each_block_would_change_alone(problem, rows):
     labels, offsets, Y = problem
-    state, before = state_of_block(labels, offsets, Y), brute_force(labels, Y)
+    state, before = agreement_sums(labels, offsets, Y), brute_force(labels, Y)
     change, updated = update_in_blocks(problem, state, rows)
     alone = 0.0
     for start in range(0, len(labels), rows):
         one = Y.copy()
         one[start : start + rows] = updated[start : start + rows]
         alone += brute_force(labels, one) - before
-    assert change.promised == pytest.approx(alone, rel=1e-9, abs=1e-9 * (1 + abs(before)))
-    assert change.promised <= 1e-6 * (1 + abs(before))
+    assert change.predicted == pytest.approx(alone, rel=1e-9, abs=1e-9 * (1 + abs(before)))
+    assert change.predicted <= 1e-6 * (1 + abs(before))
 
 
 @given(problems(min_objects=3), st.integers(1, 3))
 def test_add_changes__is_the_change_of_all_blocks(problem, rows):
     labels, offsets, Y = problem
-    state = state_of_block(labels, offsets, Y)
+    state = agreement_sums(labels, offsets, Y)
     change, updated = update_in_blocks(problem, state, rows)
-    assert_same_state(apply_change(state, change), state_of_block(labels, offsets, updated), **EXACT)
+    assert_same_state(apply_change(state, change), agreement_sums(labels, offsets, updated), **EXACT)
     gaps = naive.kkt_gaps(naive.all_pairs(labels), Y.astype(np.float64))
     if rows == 1:
         assert change.gap == pytest.approx(gaps.max(), **EXACT)
@@ -341,9 +342,9 @@ def test_add_changes__is_the_change_of_all_blocks(problem, rows):
 @given(problems(min_objects=3))
 def test_line_search__quartic_is_the_objective_along_the_step(problem):
     labels, offsets, Y = problem
-    state = state_of_block(labels, offsets, Y)
+    state = agreement_sums(labels, offsets, Y)
     change, updated = update_in_blocks(problem, state, 1)
-    length, gain = line_search(state, change, course_in_blocks(problem, state, updated, 2))
+    length, gain = line_search(state, change, measure_in_blocks(problem, state, updated, 2))
 
     def along(gamma):
         return brute_force(labels, Y + gamma * (updated.astype(np.float64) - Y))
@@ -356,13 +357,13 @@ def test_line_search__quartic_is_the_objective_along_the_step(problem):
     assert gain <= scale
 
 
-def test_keeps_promise__tells_steps_that_overshoot():
+def test_decreases_enough__tells_steps_that_overshoot():
     labels = np.zeros((30, 3), np.int8)
     labels[:, 1] = np.arange(30) % 2
     offsets = np.array([0, 1, 3, 4])
     Y = np.full((30, 2), [0.51, 0.49], np.float32)
     Y[1::2] = Y[1::2, ::-1]
-    state = state_of_block(labels, offsets, Y)
+    state = agreement_sums(labels, offsets, Y)
     lengths = []
     for _ in range(5):
         step, Y, state = advance((labels, offsets, Y), state, 1)
@@ -373,7 +374,7 @@ def test_keeps_promise__tells_steps_that_overshoot():
 @pytest.mark.parametrize("rows", [1, 7, 30])
 def test_line_search__keeps_blocks_updated_at_once_monotone(rows):
     labels, offsets, Y = noisy_problem()
-    state = state_of_block(labels, offsets, Y)
+    state = agreement_sums(labels, offsets, Y)
     objectives = [state.objective]
     for _ in range(30):
         _, Y, state = advance((labels, offsets, Y), state, rows)
@@ -387,7 +388,7 @@ def test_update_block__reaches_the_same_objective_in_one_block_and_in_many():
     for rows in (60, 7):
         labels, offsets, Y = noisy_problem()
         for _ in range(200):
-            _, Y, _ = advance((labels, offsets, Y), state_of_block(labels, offsets, Y), rows)
+            _, Y, _ = advance((labels, offsets, Y), agreement_sums(labels, offsets, Y), rows)
         ends.append(brute_force(labels, Y))
     assert ends[0] == pytest.approx(ends[1], rel=1e-4)
 
@@ -397,7 +398,7 @@ def test_update_block__leaves_objects_below_the_threshold_as_they_are():
     gaps = naive.kkt_gaps(naive.all_pairs(labels), Y.astype(np.float64))
     change, updated = update((labels, offsets, Y), threshold=gaps.max() + 1e-6)
     np.testing.assert_array_equal(updated, Y)
-    assert (change.n_moved, change.S.any(), change.T.any(), change.promised) == (0, False, False, 0.0)
+    assert (change.n_moved, change.S.any(), change.T.any(), change.predicted) == (0, False, False, 0.0)
     assert change.gap == pytest.approx(gaps.max(), rel=1e-9)
 
 
@@ -407,8 +408,8 @@ def test_update_block__makes_unlabeled_objects_uniform_and_counts_them_out():
     labels[5] = -1
     change, updated = update((labels, offsets, Y))
     assert updated[5].tolist() == [0.25] * 4
-    expected = state_of_block(np.delete(labels, 5, axis=0), offsets, np.delete(updated, 5, axis=0))
-    state = apply_change(state_of_block(labels, offsets, Y), change)
+    expected = agreement_sums(np.delete(labels, 5, axis=0), offsets, np.delete(updated, 5, axis=0))
+    state = apply_change(agreement_sums(labels, offsets, Y), change)
     assert_same_state(state, expected, **EXACT)
 
 
@@ -417,11 +418,11 @@ def test_update_block__makes_unlabeled_objects_uniform_and_counts_them_out():
 def test_place_block__gives_new_objects_their_best_membership(problem, new):
     labels, offsets, Y = problem
     known = np.delete(labels, new, axis=0)
-    estimate = state_of_block(known, offsets, np.delete(Y, new, axis=0))
+    estimate = agreement_sums(known, offsets, np.delete(Y, new, axis=0))
     placed = np.empty((1, Y.shape[1]), np.float32)
     state = place_block(estimate, labels[new : new + 1], offsets, placed)
     assert placed.sum() == pytest.approx(1, abs=1e-6)
-    assert_same_state(state, state_of_block(labels[new : new + 1], offsets, placed), **EXACT)
+    assert_same_state(state, agreement_sums(labels[new : new + 1], offsets, placed), **EXACT)
     A, b = naive.local_problem(naive.all_pairs(labels), Y.astype(np.float64), new)
     best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
     found = naive_simplex.objective(A, b, placed[0].astype(np.float64))
@@ -432,7 +433,7 @@ def test_place_block__gives_new_objects_their_best_membership(problem, new):
 @pytest.mark.parametrize("n_clusters", [1, 7, 8, 9])
 def test_update_block__works_at_the_edges_of_whole_vectors(n_clusters):
     labels, offsets, Y = noisy_problem(n_clusters=n_clusters)
-    state = state_of_block(labels, offsets, Y)
+    state = agreement_sums(labels, offsets, Y)
     change, updated = update((labels, offsets, Y), state)
     assert state.objective == pytest.approx(brute_force(labels, Y), **EXACT)
     after = apply_change(state, change)

@@ -16,13 +16,15 @@ from bigcons.kernels.objective import over_votes
 from bigcons.methods import PCC
 from bigcons.methods.pcc.prototypes import (
     Evaluation,
+    Prototypes,
     approximation_error,
     evaluate_block,
     place_block,
     update_block,
 )
-from bigcons.methods.pcc.streamed_prototypes import solve_prototypes
+from bigcons.methods.pcc.solution import solution_at
 from bigcons.metrics import adjusted_rand, pcc_objective
+from bigcons.solving.passes import Run, run_passes
 from bigcons.solving.survey import take_survey
 from bigcons.storage.checkpoint import MemoryBlocks, Snapshots
 from bigcons.stores.ensemble import Ensemble
@@ -128,9 +130,8 @@ def test_update_block__leaves_each_object_at_its_optimum(problem, n_groups, name
     tables = tables_of_block(centers, labels, offsets, Y)
     rows = exactly(Y)
     for j in range(len(Y)):
-        updated = np.empty_like(Y[j : j + 1])
-        update_block(
-            tables, labels[j : j + 1], offsets, Y[j : j + 1], updated, -1.0, resolve_divergence(name)
+        _, updated = update_block(
+            tables, offsets, -1.0, resolve_divergence(name), labels[j : j + 1], Y[j : j + 1]
         )
         y = exactly(updated)[0]
         assert (y >= 0).all()
@@ -149,8 +150,7 @@ def test_update_block__returns_what_it_changed(problem, n_groups):
     labels, offsets, Y = problem
     centers = choose_centers(Y, n_groups)
     before = tables_of_block(centers, labels, offsets, Y)
-    updated = np.empty_like(Y)
-    change = update_block(before, labels, offsets, Y, updated, -1.0, resolve_divergence("kl"))
+    change, updated = update_block(before, offsets, -1.0, resolve_divergence("kl"), labels, Y)
     after = add_tables(before, change.tables)
     for found, expected in zip(after, tables_of_block(centers, labels, offsets, updated), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-10)
@@ -162,8 +162,7 @@ def test_update_block__returns_what_it_changed(problem, n_groups):
 def test_update_block__leaves_alone_what_is_below_the_threshold(problem, n_groups):
     labels, offsets, Y = problem
     tables = tables_of_block(choose_centers(Y, n_groups), labels, offsets, Y)
-    updated = np.empty_like(Y)
-    change = update_block(tables, labels, offsets, Y, updated, 1e300, resolve_divergence("kl"))
+    change, updated = update_block(tables, offsets, 1e300, resolve_divergence("kl"), labels, Y)
     labeled = (labels >= 0).any(axis=1)
     assert change.n_moved == 0
     assert (updated[labeled] == Y[labeled]).all()
@@ -202,21 +201,25 @@ def test_approximation_error__falls_with_more_prototypes():
     assert errors[-1] < 1e-6 < 1e-3 < errors[0]
 
 
-def solve(ensemble, n_clusters=3, divergence="kl", *, engine=None, seed=0, **options):
+def solve(
+    ensemble,
+    n_clusters=3,
+    divergence="kl",
+    *,
+    n_prototypes=16,
+    max_passes=60,
+    init="subsample",
+    engine=None,
+    arrays=None,
+    snapshots=None,
+):
     engine = engine or SerialEngine()
-    survey = take_survey(ensemble, engine, seed, 400)
-    arrays = MemoryBlocks()
-    options = {"n_prototypes": 16, "init": "subsample", "n_init": 2, "max_passes": 60, "tol": 1e-4} | options
-    solution = solve_prototypes(
-        ensemble,
-        survey,
-        n_clusters,
-        resolve_divergence(divergence),
-        seed=seed,
-        engine=engine,
-        arrays=options.pop("arrays", arrays),
-        **options,
-    )
+    survey = take_survey(ensemble, engine, 0, 400)
+    run = Run(ensemble, engine, 0, max_passes, 1e-4, survey.sample, n_init=2, init=init, snapshots=snapshots)
+    run.arrays = arrays or run.arrays
+    method = Prototypes(n_clusters, resolve_divergence(divergence), n_prototypes, survey.mean_weight)
+    at = run_passes(run, method)
+    solution = solution_at(run, at, tables=at.state.tables)
     return solution, np.concatenate([solution.read(block) for block in ensemble.blocks()])
 
 
@@ -226,7 +229,7 @@ def planted():
 
 
 @pytest.mark.parametrize("init", ["subsample", "dirichlet", "uniform"])
-def test_solve_prototypes__finds_the_planted_classes_and_never_rises(planted, init):
+def test_prototypes__finds_the_planted_classes_and_never_rises(planted, init):
     ensemble, truth = planted
     solution, Y = solve(ensemble, init=init)
     assert solution.converged
@@ -238,14 +241,14 @@ def test_solve_prototypes__finds_the_planted_classes_and_never_rises(planted, in
     np.testing.assert_allclose(Y.sum(axis=1), 1.0, atol=1e-6)
 
 
-def test_solve_prototypes__gives_the_same_bits_on_any_engine(planted):
+def test_prototypes__gives_the_same_bits_on_any_engine(planted):
     ensemble, _ = planted
     serial, threads = (solve(ensemble, engine=engine) for engine in (SerialEngine(), ThreadsEngine(3)))
     assert (serial[1] == threads[1]).all()
     assert serial[0].history["objective"] == threads[0].history["objective"]
 
 
-def test_solve_prototypes__takes_up_a_snapshot_with_the_same_bits(planted, tmp_path):
+def test_prototypes__takes_up_a_snapshot_with_the_same_bits(planted, tmp_path):
     ensemble, _ = planted
     _, expected = solve(ensemble)
     arrays, snapshots = MemoryBlocks(), Snapshots(tmp_path, {})
@@ -256,7 +259,7 @@ def test_solve_prototypes__takes_up_a_snapshot_with_the_same_bits(planted, tmp_p
 
 
 @pytest.mark.parametrize("n_clusters", [3, 6])
-def test_solve_prototypes__comes_within_half_a_percent_of_dense_kl(n_clusters):
+def test_prototypes__comes_within_half_a_percent_of_dense_kl(n_clusters):
     ensemble, _ = planted_ensemble(500, 40, missing=0.5, random_state=1)
     dense = PCC(n_clusters, divergence="kl", pairs="dense", random_state=0).fit(ensemble)
     _, Y = solve(ensemble, n_clusters, n_prototypes=32)
@@ -271,14 +274,14 @@ def test_solve_prototypes__comes_within_half_a_percent_of_dense_kl(n_clusters):
     ],
     ids=str,
 )
-def test_solve_prototypes__takes_any_divergence(divergence):
+def test_prototypes__takes_any_divergence(divergence):
     ensemble, truth = planted_ensemble(400, 40, shares=(0.5, 0.3, 0.2), missing=0.5, random_state=3)
     solution, Y = solve(ensemble, divergence=divergence)
     assert (np.diff(solution.history["objective"]) <= 0).all()
     assert adjusted_rand(truth, Y.argmax(axis=1)) > 0.6
 
 
-def test_solve_prototypes__leaves_unlabeled_objects_uniform():
+def test_prototypes__leaves_unlabeled_objects_uniform():
     labels = planted_ensemble(200, 20, random_state=3)[0].read(0, 200).copy()
     labels[7] = -1
     with pytest.warns(UserWarning, match="1 of 200 objects"):

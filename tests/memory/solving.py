@@ -51,7 +51,7 @@ if __name__ == "__main__":
 GROWTH = """
 import json, sys, warnings
 from contextlib import nullcontext
-from bigcons.methods import plan
+from bigcons.solving import memory_plan as plan
 
 stated = []
 planned_bytes = plan.planned_bytes

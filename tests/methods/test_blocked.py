@@ -15,8 +15,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
 from bigcons.methods.pcc.blocked import Borders, color_blocks, find_borders, first_moves, solve_blocked
-from bigcons.methods.pcc.heap import solve_pairs
-from bigcons.methods.pcc.stretch import stretch_steps
+from bigcons.methods.pcc.pairs import solve_pairs, stretch_steps
 from bigcons.metrics import adjusted_rand
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from tests.naive import pcc as naive

@@ -221,7 +221,7 @@ def test_fit__refuses_to_resume_from_a_snapshot_of_another_format(tmp_path, monk
 
     with monkeypatch.context() as patch:
         patch.setattr("bigcons.storage.checkpoint.SNAPSHOT_FORMAT", 2)
-        patch.setattr("bigcons.methods.pcc.streamed.update_block", stop)
+        patch.setattr("bigcons.methods.pcc.all_pairs.update_block", stop)
         with pytest.raises(KeyboardInterrupt):
             fit()
     with pytest.raises(

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from sklearn.metrics import mutual_info_score
 
 from bigcons import PCC, Ensemble
-from bigcons.coassociation.factorized import Weights, add_states, state_of_block
+from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods.pcc.all_pairs import (
     add_changes,
-    add_courses,
+    add_step_sums,
     apply_change,
     apply_part,
-    course_of_block,
     line_search,
+    measure_block,
+    objective_change,
     place_block,
-    rise,
     update_block,
 )
 from bigcons.methods.pcc.weights import entropy_weights, information_weights
@@ -88,7 +88,7 @@ def test_state__objective_equals_brute_force_over_weighted_pairs(problem):
     labels, offsets, Y, weights = problem
     pairs = naive.all_pairs(labels, weights)
     expected = naive.objective(pairs, Y.astype(np.float64)) - naive.constant(pairs)
-    assert state_of_block(labels, offsets, Y, Weights.of(weights, offsets)).objective == pytest.approx(
+    assert agreement_sums(labels, offsets, Y, Weights.of(weights, offsets)).objective == pytest.approx(
         expected, **CLOSE
     )
     assert pcc_objective(labels, Y, weights=weights, constant=False) == pytest.approx(expected, **CLOSE)
@@ -98,21 +98,21 @@ def test_state__objective_equals_brute_force_over_weighted_pairs(problem):
 def test_update_block__by_whole_weights_equals_copies_of_partitions(problem):
     labels, offsets, Y, weights = problem
     many, many_offsets = copied(labels, weights)
-    state = state_of_block(labels, offsets, Y, Weights.of(weights, offsets))
-    expected = state_of_block(many, many_offsets, Y)
+    state = agreement_sums(labels, offsets, Y, Weights.of(weights, offsets))
+    expected = agreement_sums(many, many_offsets, Y)
     assert state.objective == pytest.approx(expected.objective, **CLOSE)
     for _ in range(3):
         updated, same = np.empty_like(Y), np.empty_like(Y)
-        change = update_block(state, labels, offsets, Y, updated, MOVE_ALL)
-        copies = update_block(expected, many, many_offsets, Y, same, MOVE_ALL)
+        change, updated = update_block(state, offsets, MOVE_ALL, 1.0, labels, Y)
+        copies, same = update_block(expected, many_offsets, MOVE_ALL, 1.0, many, Y)
         assert change.gap == pytest.approx(copies.gap, **CLOSE)
-        assert change.promised == pytest.approx(copies.promised, rel=1e-4, abs=1e-4)
+        assert change.predicted == pytest.approx(copies.predicted, rel=1e-4, abs=1e-4)
         pairs = naive.all_pairs(many)
         assert naive.objective(pairs, updated.astype(np.float64)) == pytest.approx(
             naive.objective(pairs, same.astype(np.float64)), **ROUNDED
         )
         Y = updated
-        state, expected = apply_change(state, change), state_of_block(many, many_offsets, Y)
+        state, expected = apply_change(state, change), agreement_sums(many, many_offsets, Y)
         assert state.objective == pytest.approx(expected.objective, **CLOSE)
 
 
@@ -121,12 +121,12 @@ def test_update_block__of_one_object_finds_its_weighted_minimum(problem):
     labels, offsets, Y, weights = problem
     pairs, state = (
         naive.all_pairs(labels, weights),
-        state_of_block(labels, offsets, Y, Weights.of(weights, offsets)),
+        agreement_sums(labels, offsets, Y, Weights.of(weights, offsets)),
     )
     gaps = naive.kkt_gaps(pairs, Y.astype(np.float64))
     for i in np.flatnonzero((labels >= 0).any(axis=1)):
         row, updated = slice(i, i + 1), np.empty((1, Y.shape[1]), np.float32)
-        change = update_block(state, labels[row], offsets, Y[row], updated, MOVE_ALL)
+        change, updated = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
         assert change.gap == pytest.approx(gaps[i], **CLOSE)
         A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
         best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
@@ -138,16 +138,16 @@ def test_update_block__of_one_object_finds_its_weighted_minimum(problem):
 def test_passes__of_many_blocks_count_weights_everywhere(problem, rows):
     labels, offsets, Y, weights = problem
     counted = Weights.of(weights, offsets)
-    state = state_of_block(labels, offsets, Y, counted)
-    updated, change, course = np.empty_like(Y), None, None
+    state = agreement_sums(labels, offsets, Y, counted)
+    updated, change, along = np.empty_like(Y), None, None
     for start in range(0, len(labels), rows):
         block = slice(start, start + rows)
-        part = update_block(state, labels[block], offsets, Y[block], updated[block], MOVE_ALL)
+        part, updated[block] = update_block(state, offsets, MOVE_ALL, 1.0, labels[block], Y[block])
         change = part if change is None else add_changes(change, part)
     for start in range(0, len(labels), rows):
         block = slice(start, start + rows)
-        along = course_of_block(state, labels[block], offsets, Y[block], updated[block])
-        course = along if course is None else add_courses(course, along)
+        part = measure_block(state, offsets, labels[block], Y[block], updated[block])
+        along = part if along is None else add_step_sums(along, part)
     pairs = naive.all_pairs(labels, weights)
 
     def gain(step):
@@ -155,12 +155,12 @@ def test_passes__of_many_blocks_count_weights_everywhere(problem, rows):
         return naive.objective(pairs, there) - naive.objective(pairs, Y.astype(np.float64))
 
     scale = 1e-9 * (1 + naive.objective(pairs, Y.astype(np.float64)))
-    length, found = line_search(state, change, course)
-    assert rise(state, change) == pytest.approx(gain(1.0), rel=1e-9, abs=scale)
+    length, found = line_search(state, change, along)
+    assert objective_change(state, change) == pytest.approx(gain(1.0), rel=1e-9, abs=scale)
     assert found == pytest.approx(gain(length), rel=1e-6, abs=scale)
     left_out = naive.constant(pairs)
     there = Y + 0.5 * (updated.astype(np.float64) - Y)
-    assert apply_part(state, change, course, 0.5).objective == pytest.approx(
+    assert apply_part(state, change, along, 0.5).objective == pytest.approx(
         naive.objective(pairs, there) - left_out, **CLOSE
     )
 
@@ -169,11 +169,11 @@ def test_passes__of_many_blocks_count_weights_everywhere(problem, rows):
 def test_place_block__gives_new_objects_their_best_weighted_membership(problem):
     labels, offsets, Y, weights = problem
     counted = Weights.of(weights, offsets)
-    known = state_of_block(labels[1:], offsets, np.ascontiguousarray(Y[1:]), counted)
+    known = agreement_sums(labels[1:], offsets, np.ascontiguousarray(Y[1:]), counted)
     placed = np.empty((1, Y.shape[1]), np.float32)
     own = place_block(known, labels[:1], offsets, placed)
-    assert own.squares == pytest.approx(state_of_block(labels[:1], offsets, placed, counted).squares, **CLOSE)
-    whole = add_states(own, known)
+    assert own.squares == pytest.approx(agreement_sums(labels[:1], offsets, placed, counted).squares, **CLOSE)
+    whole = add_sums(own, known)
     assert whole.objective == pytest.approx(
         pcc_objective(labels, np.concatenate([placed, Y[1:]]), weights=weights, constant=False), **CLOSE
     )
@@ -311,7 +311,7 @@ def test_information_weights__are_the_mutual_information_with_a_crisp_consensus(
     labels, truth = planted(missing=0.4)
     ensemble = Ensemble.from_labels(labels)
     labels, offsets = ensemble.read(0, len(labels)), ensemble.offsets
-    state = state_of_block(labels, offsets, np.eye(3, dtype=np.float32)[truth])
+    state = agreement_sums(labels, offsets, np.eye(3, dtype=np.float32)[truth])
     found = information_weights(state, offsets).partitions
     seen = labels >= 0
     expected = np.array(
@@ -324,10 +324,10 @@ def test_information_weights__are_the_mutual_information_with_a_crisp_consensus(
 def test_information_weights__of_partitions_that_tell_nothing_are_small_but_not_zero():
     labels = np.column_stack([np.arange(40) % 2, np.zeros(40, int)])
     offsets = np.array([0, 2, 3])
-    state = state_of_block(labels, offsets, np.eye(2, dtype=np.float32)[labels[:, 0]])
+    state = agreement_sums(labels, offsets, np.eye(2, dtype=np.float32)[labels[:, 0]])
     weights = information_weights(state, offsets).partitions
     assert 0 < weights[1] < 1e-2 < 1 < weights[0]
-    nothing = state_of_block(labels, offsets, np.full((40, 2), 0.5, np.float32))
+    nothing = agreement_sums(labels, offsets, np.full((40, 2), 0.5, np.float32))
     assert information_weights(nothing, offsets).partitions.tolist() == [1.0, 1.0]
 
 
@@ -404,6 +404,6 @@ def test_information_weights__of_a_cluster_that_lost_all_its_objects_are_finite(
     offsets = np.array([0, 2, 4])
     labels = np.tile([[0, 0], [1, 1]], (10, 1)).astype(np.int32)
     memberships = np.eye(3, dtype=np.float32)[labels[:, 0]]
-    state = state_of_block(labels, offsets, memberships)
+    state = agreement_sums(labels, offsets, memberships)
     emptied = state._replace(S=np.where(state.S == 0.0, -1e-17, state.S))  # sums of changes leave this
     assert information_weights(emptied, offsets).partitions.tolist() == [1.0, 1.0]

@@ -66,7 +66,6 @@ def test_placing_of__does_not_look_at_what_is_left_out(solved, divergence):
     changed = solution._replace(memberships=memberships)
     labels = ensemble.read(0, N)
     found, expected = (
-        placing_of(ensemble, s, divergence, 0, engine, isolated).place(labels, ensemble.offsets)
-        for s in (changed, solution)
+        placing_of(ensemble, s, divergence, 0, engine, isolated)(labels) for s in (changed, solution)
     )
     np.testing.assert_array_equal(found, expected)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bigcons import Ensemble
+from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
-from bigcons.solving.loop import Begun, Pass, run_stages
+from bigcons.solving.passes import Run, Step, run_passes
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 
 BLOCK = Block(0, 0, 3)
@@ -20,81 +22,87 @@ class Killed(BaseException):
 class Halving:
     """Halves one row of numbers a pass until the pass ``LAST``; each pass writes two generations."""
 
+    name = "test"
+
     def __init__(self, folder, dies_in=None):
         self.arrays, self.snapshots = FileBlocks(folder, 1), Snapshots(folder, {})
         self.dies_in = dies_in
         self.begun = []
 
-    def begin(self):
+    def start(self, run):
         self.begun.append(0)
         rows = np.array([[1.0], [3.0], [7.0]], np.float32)
-        self.arrays.write(0, BLOCK, rows)
-        return Begun(rows.sum(dtype=np.float64), [3.5, 2.5])
+        run.arrays.write(0, BLOCK, rows)
+        return rows.sum(dtype=np.float64), [3.5, 2.5]
 
-    def one_pass(self, stage, listener):
-        self.begun.append(len(stage.records) + 1)
-        rows = self.arrays.read(stage.generation, BLOCK) / 2
-        self.arrays.write(stage.generation + 1, BLOCK, rows * np.nan)
-        self.arrays.write(stage.generation + 2, BLOCK, rows)
-        if len(stage.records) + 1 == self.dies_in:
-            raise Killed
-        listener.advance(3)
-        total = stage.state / 2
-        return Pass(total, stage.generation + 2, {"total": total}, len(stage.records) + 1 == LAST)
-
-    def run(self, max_passes=100):
-        return run_stages(
-            self.begin,
-            self.one_pass,
-            pack=lambda total: ({"total": np.array(total)}, {"name": "total"}),
-            unpack=lambda arrays, facts: float(arrays[facts["name"]]),
-            max_passes=max_passes,
-            n_objects=3,
-            what="test",
-            arrays=self.arrays,
-            snapshots=self.snapshots,
+    def visit(self, run, at):
+        self.begun.append(len(at.records) + 1)
+        return run.visit(
+            lambda labels, rows: (0, rows * np.nan), reads=[at.generation], writes=at.generation + 1
         )
 
+    def add(self, total, part):
+        return total + part
 
-def course(stage):
+    def step(self, run, at, total):
+        rows = run.arrays.read(at.generation, BLOCK) / 2
+        run.arrays.write(at.generation + 2, BLOCK, rows)
+        if len(at.records) + 1 == self.dies_in:
+            raise Killed
+        half = at.state / 2
+        return Step(half, {"total": half}, len(at.records) + 1 == LAST, 2)
+
+    def pack(self, state):
+        return {"total": np.array(state)}, {"name": "total"}
+
+    def unpack(self, arrays, facts):
+        return float(arrays[facts["name"]])
+
+    def run(self, max_passes=100):
+        run = Run(Ensemble.from_labels([[0], [0], [1]]), SerialEngine(), 0, max_passes, 0.0)
+        run.arrays, run.snapshots = self.arrays, self.snapshots
+        return run_passes(run, self)
+
+
+def quantities(stage):
     return [{name: value for name, value in record.items() if name != "seconds"} for record in stage.records]
 
 
-def test_run_stages__passes_until_settled(tmp_path):
+def test_run_passes__passes_until_settled(tmp_path):
     work = Halving(tmp_path)
     stage = work.run()
     assert work.begun == list(range(LAST + 1))
     assert (stage.is_settled, stage.state) == (True, 11 / 2**LAST)
-    assert course(stage) == [{"pass": p, "total": 11 / 2**p} for p in range(1, LAST + 1)]
+    assert quantities(stage) == [{"pass": p, "total": 11 / 2**p} for p in range(1, LAST + 1)]
     assert work.arrays.read(stage.generation, BLOCK).sum() == 11 / 2**LAST
     assert [path.name for path in tmp_path.glob("generation-*")] == [f"generation-{2 * LAST}"]
 
 
 @pytest.mark.parametrize("dies_in", range(1, LAST + 1))
-def test_run_stages__takes_up_the_last_whole_pass(tmp_path, dies_in):
+def test_run_passes__resumes_the_last_whole_pass(tmp_path, dies_in):
     expected = Halving(tmp_path / "undisturbed").run()
     with pytest.raises(Killed):
         Halving(tmp_path / "killed", dies_in).run()
     resumed = Halving(tmp_path / "killed")
     stage = resumed.run()
     assert resumed.begun == list(range(dies_in, LAST + 1))
-    assert (stage.state, stage.generation, course(stage)) == (
+    assert (stage.state, stage.generation, quantities(stage)) == (
         expected.state,
         expected.generation,
-        course(expected),
+        quantities(expected),
     )
     assert stage.start_objectives == expected.start_objectives == [3.5, 2.5]
     assert len(list((tmp_path / "killed").glob("generation-*"))) == 1
 
 
-def test_run_stages__stops_at_the_most_passes_and_goes_on_when_more_are_allowed(tmp_path):
+def test_run_passes__stops_at_the_most_passes_and_goes_on_when_more_are_allowed(tmp_path):
     assert not Halving(tmp_path).run(2).is_settled
     more = Halving(tmp_path)
     assert more.run().is_settled
     assert more.begun == [3, 4, 5]
 
 
-def test_run_stages__a_settled_solve_is_only_read(tmp_path):
+def test_run_passes__a_settled_solve_is_only_read(tmp_path):
     Halving(tmp_path).run()
     again = Halving(tmp_path)
     assert again.run().is_settled

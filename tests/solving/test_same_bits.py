@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from bigcons import PCC, Ensemble, PairTable
-from bigcons.coassociation.factorized import State
+from bigcons.coassociation.factorized import AgreementSums
 from bigcons.execution.dask_engine import DaskEngine
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block
@@ -123,7 +123,7 @@ def test_fit__a_killed_worker_changes_no_bit(solve, fit, expected, client, tmp_p
 
 def test_objective__does_not_depend_on_the_threads_of_blas():
     rng = np.random.default_rng(0)
-    state = State(10, rng.random((1000, 16)), rng.random((100, 64)), 0.0, 0.0)
+    state = AgreementSums(10, rng.random((1000, 16)), rng.random((100, 64)), 0.0, 0.0)
     found = set()
     for n_threads in (1, 2, 4):
         with threadpool_limits(n_threads):

@@ -1,41 +1,177 @@
-"""PCC over all pairs with the squared divergence, as a fold over row blocks.
+"""PCC over all pairs with the squared divergence: a fold over row blocks, exact, without forming a pair.
 
-The whole interaction between objects goes through a state of a few thousand numbers (see
-``kernels/all_pairs.py`` for the identities), so that a pass over the label matrix costs O(n M K + n K^2 M)
-whatever the number of pairs. Every block starts from the same state and updates its own objects one after
-another, so that each on its own would lower the objective by a known amount. Where all at once fall short of
-what they promised, which is rare, an exact line search along the sum of all changes, for which a second fold
-yields the quartic, makes the pass as a whole lower the objective.
+The interaction between objects goes through sums of a few thousand numbers (``AgreementSums``; the identities
+are in ``kernels/all_pairs.py``), so that a pass over the label matrix costs O(n M K + n K^2 M) whatever the
+number of pairs. Every block starts from the same sums and updates its own objects one after another, so that
+each block on its own would lower the objective by a known amount. Where all at once fall short of that
+prediction, which is rare, an exact line search along the sum of all changes makes the pass lower the
+objective: a second fold measures the quartic that the objective is along it.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorized import (
-    State,
+    AgreementSums,
+    Weights,
+    add_sums,
+    agreement_sums,
     aligned_copy,
     clusters_in_order,
-    empty_state,
+    no_sums,
     sizes_of,
     triangles_in_order,
 )
+from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels import all_pairs as kernel
+from bigcons.memory import Block
+from bigcons.methods.pcc import start
+from bigcons.methods.pcc.weights import ENTROPY, entropy_weights, information_weights
+from bigcons.progress import Progress, progress
+from bigcons.solving.passes import Iterate, Run, Step, Visit
+from bigcons.solving.starts import best_start
+from bigcons.solving.survey import mean_pair_weight
+from bigcons.storage.checkpoint import BlockArrays
+from bigcons.stores.ensemble import Ensemble
 
 # A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken whenever the
 # blocks' changes together lower the objective by at least this share of what each would alone. By the
 # quadratic model it then gains at least half of what the best step length would.
-PROMISE_SHARE = 0.3
-
-# Below every gap: all objects move. A near-uniform start has gaps near zero although it is a saddle.
-MOVE_ALL = -1.0
+SUFFICIENT_SHARE = 0.3
 
 # Objects of a block move one after another, and what is slow to settle settles sooner if each goes on past
 # its minimum (successive over-relaxation: below 2, every step lowers the objective). Of several blocks, which
 # move at once and so go too far as it is, steps would be refused.
 RELAXATION = 1.5
+
+
+class AllPairs:
+    """The passes of PCC over all pairs, squared divergence; objects carry memberships (rows, K) float32.
+
+    The gap is in units of the mean weight of an object, ``sum_j N_ij``. A pass in which no object has a gap
+    above the tolerance changes nothing, so the gap it reports is that of the memberships returned, exactly;
+    only such a pass counts as convergence.
+    """
+
+    name = "all-pairs PCC"
+
+    def __init__(self, n_clusters: int, n_seen: np.ndarray, weights: Weights | str | None = None) -> None:
+        self.n_clusters = n_clusters
+        self.n_seen = n_seen
+        """(M,) number of objects that each partition labels."""
+        self.weights = weights
+        """Of the partitions; "entropy" or "information" are found at the start."""
+
+    def start(self, run: Run) -> tuple[AgreementSums, list[float]]:
+        """Write the first memberships; return their sums. By a subsample: solve it, and place all others."""
+        ensemble, offsets, K = run.data, run.data.offsets, self.n_clusters
+        weights, init, estimate, objectives = self.weights, run.init, None, []
+        if isinstance(weights, str) and weights == ENTROPY:
+            weights = entropy_weights(run.sample, offsets)
+        elif isinstance(weights, str):
+            plain = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine)
+            weights = information_weights(plain.sums, offsets)
+        if not isinstance(init, str):
+            init = start.given(init, ensemble.n_objects, K)
+        elif init == "subsample":
+            solved = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine, weights)
+            objectives = solved.start_objectives
+            if run.sample.shape[0] == ensemble.n_objects:
+                init = solved.memberships
+            else:
+                estimate = solved.sums.scaled(ensemble.n_objects / run.sample.shape[0])
+        first = FirstBlock(ensemble, run.arrays, K, run.seed, init, estimate, weights)
+        with progress("start of PCC", ensemble.n_objects) as listener:
+            return run.fold(first, add_sums, listener), objectives
+
+    def visit(self, run: Run, at: Iterate[AgreementSums]) -> Visit:
+        """Return the task that updates every object of a block given all others."""
+        threshold = self._threshold(run, at) * self._mean_weight(run, at.state)
+        relaxation = RELAXATION if len(run.blocks) == 1 else 1.0
+        reads, writes = [at.generation], at.generation + 1
+        return run.visit(
+            update_block, at.state, run.data.offsets, threshold, relaxation, reads=reads, writes=writes
+        )
+
+    def add(self, total: Change, part: Change) -> Change:
+        """Add the change of a further block, in place."""
+        return add_changes(total, part)
+
+    def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
+        """Take the full step if the objective decreases enough, else the best part of it."""
+        sums, change, length, n_generations = at.state, total, 1.0, 1
+        reached = apply_change(sums, change)
+        if len(run.blocks) > 1 and change.n_moved and not decreases_enough(sums, change):
+            reads = [at.generation, at.generation + 1]
+            along = run.fold(run.visit(measure_block, sums, run.data.offsets, reads=reads), add_step_sums)
+            length, _ = line_search(sums, change, along)
+            if length < 1.0:
+                run.shorten(at.generation, length)
+                reached, n_generations = apply_part(sums, change, along, length), 2
+        record = {
+            "objective": reached.objective,
+            "gap": change.gap / self._mean_weight(run, sums),
+            "moved": change.n_moved,
+            "step_length": length,
+        }
+        return Step(reached, record, change.n_moved == 0, n_generations)
+
+    def pack(self, state: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return the sums, and the weights of the partitions, as arrays and facts."""
+        arrays = {"S": state.S, "T": state.T}
+        if state.weights is not None:
+            arrays |= state.weights._asdict()
+        return arrays, {"squares": state.squares, "quartics": state.quartics}
+
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> AgreementSums:
+        """Return the sums of a snapshot."""
+        S, T = arrays.pop("S"), arrays.pop("T")
+        return AgreementSums(self.n_clusters, S, T, **facts, weights=Weights(**arrays) if arrays else None)
+
+    def _threshold(self, run: Run, at: Iterate[AgreementSums]) -> float:
+        """Return the relative gap up to which objects stay as they are in the next pass."""
+        if at.records:
+            return start.threshold_after(at.records[-1]["gap"], run.tol)
+        if isinstance(run.init, str):
+            return 0.0 if run.init == "subsample" else start.MOVE_ALL
+        return run.tol  # memberships that meet the tolerance stay as they are
+
+    def _mean_weight(self, run: Run, sums: AgreementSums) -> float:
+        return mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
+
+
+@dataclass(frozen=True)
+class FirstBlock:
+    """A task: write the first memberships of a block, and return their sums."""
+
+    ensemble: Ensemble
+    arrays: BlockArrays
+    n_clusters: int
+    seed: int
+    init: start.Init
+    estimate: AgreementSums | None
+    """Sums over all objects by which to place those of the block, rather than by ``init``."""
+    weights: Weights | None
+
+    def __call__(self, block: Block) -> AgreementSums:
+        """Begin a block."""
+        labels, offsets = self.ensemble.read(block.start, block.stop), self.ensemble.offsets
+        if self.estimate is not None:
+            memberships = np.empty((block.n_rows, self.n_clusters), np.float32)
+            sums = place_block(self.estimate, labels, offsets, memberships)
+        else:
+            memberships = start.rows_of(self.init, block, self.n_clusters, self.seed)
+            sums = agreement_sums(labels, offsets, memberships, self.weights)
+        self.arrays.write(0, block, memberships)
+        return sums
+
+
+# One pass
 
 
 class Change(NamedTuple):
@@ -45,7 +181,7 @@ class Change(NamedTuple):
     T: np.ndarray
     totals: np.ndarray
     """See ``kernels.all_pairs.sweep``."""
-    promised: float
+    predicted: float
     """The sum over the blocks of the change of the objective if no other block changed."""
 
     @property
@@ -59,79 +195,57 @@ class Change(NamedTuple):
         return int(self.totals[kernel.N_MOVED])
 
 
-class Course(NamedTuple):
-    """What the objective along the changes of one block, or of all, is made of besides a `Change`."""
-
-    T_step: np.ndarray
-    """The part of the change of T that is quadratic in the step: summed outer products of the changes."""
-    sums: np.ndarray
-    """See ``kernels.all_pairs.measure_step``."""
-
-
 def update_block(
-    state: State,
-    labels: np.ndarray,
+    sums: AgreementSums,
     offsets: np.ndarray,
-    memberships: np.ndarray,
-    updated: np.ndarray,
     threshold: float,
-    relaxation: float = 1.0,
-) -> Change:
-    """Update each object of a block given all others, and return what that changes; ``updated`` gets the
-    result.
+    relaxation: float,
+    labels: np.ndarray,
+    memberships: np.ndarray,
+) -> tuple[Change, np.ndarray]:
+    """Update each object of a block given all others; return what that changes, and the new memberships.
 
     Objects whose KKT gap is at most ``threshold`` stay as they are; the others go ``relaxation`` times as far
     as their optimum, or as far as they can. Cost: see ``kernels.all_pairs.sweep``.
     """
-    order = _heaviest_first(state)
-    before = clusters_in_order(state.S, order), triangles_in_order(state.T, order)
+    order = _heaviest_first(sums)
+    before = clusters_in_order(sums.S, order), triangles_in_order(sums.T, order)
     S, T = aligned_copy(before[0]), aligned_copy(before[1])
-    totals = np.zeros(kernel.N_TOTALS)
-    weights = state.partition_weights
+    updated, totals = np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
     kernel.sweep(
-        labels,
-        offsets,
-        weights,
-        S,
-        T,
-        S,
-        T,
-        order,
-        memberships,
-        updated,
-        threshold,
-        relaxation,
-        False,
-        totals,
+        *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
+        *(threshold, relaxation, False, totals),
     )
     back = np.argsort(order)
     change = Change(
         clusters_in_order(S - before[0], back), triangles_in_order(T - before[1], back), totals, 0.0
     )
-    return change._replace(promised=rise(state, change))
+    return change._replace(predicted=objective_change(sums, change)), updated
 
 
-def place_block(estimate: State, labels: np.ndarray, offsets: np.ndarray, placed: np.ndarray) -> State:
-    """Give each object of a block its best membership under an estimate; return the block's own state."""
+def place_block(
+    estimate: AgreementSums, labels: np.ndarray, offsets: np.ndarray, placed: np.ndarray
+) -> AgreementSums:
+    """Give each object of a block its best membership under an estimate; return the block's own sums."""
     order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
     S, T = clusters_in_order(estimate.S, order), triangles_in_order(estimate.T, order)
     S, T, weights = aligned_copy(S), aligned_copy(T), estimate.partition_weights
-    state = empty_state(*sizes_of(offsets, labels, placed), estimate.weights)
+    sums = no_sums(*sizes_of(offsets, labels, placed), estimate.weights)
     kernel.sweep(
-        labels, offsets, weights, S, T, state.S, state.T, order, placed, placed, 0.0, 1.0, True, totals
+        labels, offsets, weights, S, T, sums.S, sums.T, order, placed, placed, 0.0, 1.0, True, totals
     )
     back = np.argsort(order)
-    return state._replace(
-        S=clusters_in_order(state.S, back),
-        T=triangles_in_order(state.T, back),
+    return sums._replace(
+        S=clusters_in_order(sums.S, back),
+        T=triangles_in_order(sums.T, back),
         squares=float(totals[kernel.SQUARES]),
         quartics=float(totals[kernel.QUARTICS]),
     )
 
 
-def _heaviest_first(state: State) -> np.ndarray:
+def _heaviest_first(sums: AgreementSums) -> np.ndarray:
     """Return the clusters by the memberships they sum, the order in which objects need the fewest of them."""
-    return np.argsort(-state.S[:, : state.n_clusters].sum(axis=0), kind="stable")
+    return np.argsort(-sums.S[:, : sums.n_clusters].sum(axis=0), kind="stable")
 
 
 def add_changes(a: Change, b: Change) -> Change:
@@ -140,67 +254,79 @@ def add_changes(a: Change, b: Change) -> Change:
     for total, part in ((a.S, b.S), (a.T, b.T), (a.totals, b.totals)):
         np.add(total, part, out=total)
     a.totals[kernel.MAX_GAP] = gap
-    return a._replace(promised=a.promised + b.promised)
+    return a._replace(predicted=a.predicted + b.predicted)
 
 
-def rise(state: State, change: Change) -> float:
-    """Return by how much the objective rises over the full step, exactly."""
+def objective_change(sums: AgreementSums, change: Change) -> float:
+    """Return by how much the objective changes over the full step, exactly."""
     squares, quartics = change.totals[kernel.SQUARES], change.totals[kernel.QUARTICS]
-    agreement = 2.0 * state.dot(state.S, change.S) + state.dot(change.S, change.S) - squares
-    together = 2.0 * state.inner(state.T, change.T) + state.inner(change.T, change.T) - quartics
+    agreement = 2.0 * sums.dot(sums.S, change.S) + sums.dot(change.S, change.S) - squares
+    together = 2.0 * sums.inner(sums.T, change.T) + sums.inner(change.T, change.T) - quartics
     return float(-agreement + 0.5 * together)
 
 
-def keeps_promise(state: State, change: Change) -> bool:
-    """Tell whether the full step lowers the objective by about as much as the blocks each would."""
-    return rise(state, change) <= PROMISE_SHARE * change.promised
+def decreases_enough(sums: AgreementSums, change: Change) -> bool:
+    """Return whether the full step lowers the objective by about as much as predicted."""
+    return objective_change(sums, change) <= SUFFICIENT_SHARE * change.predicted
 
 
-def apply_change(state: State, change: Change) -> State:
-    """Return the state after the full step."""
-    return state._replace(
-        S=state.S + change.S,
-        T=state.T + change.T,
-        squares=float(state.squares + change.totals[kernel.SQUARES]),
-        quartics=float(state.quartics + change.totals[kernel.QUARTICS]),
+def apply_change(sums: AgreementSums, change: Change) -> AgreementSums:
+    """Return the sums after the full step."""
+    return sums._replace(
+        S=sums.S + change.S,
+        T=sums.T + change.T,
+        squares=float(sums.squares + change.totals[kernel.SQUARES]),
+        quartics=float(sums.quartics + change.totals[kernel.QUARTICS]),
     )
 
 
-def course_of_block(
-    state: State, labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, updated: np.ndarray
-) -> Course:
-    """Return what a line search needs of a block that went from ``memberships`` to ``updated``."""
-    course = Course(np.zeros_like(state.T), np.zeros(kernel.N_STEP_SUMS))
-    kernel.measure_step(labels, offsets, state.partition_weights, memberships, updated, *course)
-    return course
+# The line search
 
 
-def add_courses(a: Course, b: Course) -> Course:
+class StepSums(NamedTuple):
+    """What the objective along the changes of one block, or of all, is made of besides a `Change`."""
+
+    T_step: np.ndarray
+    """The part of the change of T that is quadratic in the step: summed outer products of the changes."""
+    sums: np.ndarray
+    """See ``kernels.all_pairs.measure_step``."""
+
+
+def measure_block(
+    sums: AgreementSums, offsets: np.ndarray, labels: np.ndarray, before: np.ndarray, after: np.ndarray
+) -> StepSums:
+    """Return what a line search needs of a block whose memberships went from ``before`` to ``after``."""
+    found = StepSums(np.zeros_like(sums.T), np.zeros(kernel.N_STEP_SUMS))
+    kernel.measure_step(labels, offsets, sums.partition_weights, before, after, *found)
+    return found
+
+
+def add_step_sums(a: StepSums, b: StepSums) -> StepSums:
     """Add ``b`` to ``a`` in place, and return it."""
     for total, part in zip(a, b, strict=True):
         np.add(total, part, out=total)
     return a
 
 
-def line_search(state: State, change: Change, course: Course) -> tuple[float, float]:
+def line_search(sums: AgreementSums, change: Change, along: StepSums) -> tuple[float, float]:
     """Return the best step length in (0, 1] along a pass's changes, and the change of the objective there.
 
-    Along ``Y + gamma D`` the state is ``S + gamma S_D`` and ``T + gamma T_YD + gamma^2 T_DD``, so the
+    Along ``Y + gamma D`` the sums are ``S + gamma S_D`` and ``T + gamma T_YD + gamma^2 T_DD``, so the
     objective is a quartic in ``gamma``, and its coefficients are inner products of what the folds returned.
     """
-    T, T_step = state.T, course.T_step
+    T, T_step = sums.T, along.T_step
     T_cross = change.T - T_step
-    mb, mc, mab, mquad, mbc, mcc = course.sums
+    mb, mc, mab, mquad, mbc, mcc = along.sums
     quartic = np.array(
         [
-            0.5 * state.inner(T_step, T_step) - 0.5 * mcc,
-            state.inner(T_cross, T_step) - 2.0 * mbc,
-            0.5 * state.inner(T_cross, T_cross)
-            + state.inner(T, T_step)
+            0.5 * sums.inner(T_step, T_step) - 0.5 * mcc,
+            sums.inner(T_cross, T_step) - 2.0 * mbc,
+            0.5 * sums.inner(T_cross, T_cross)
+            + sums.inner(T, T_step)
             - mquad
-            - state.dot(change.S, change.S)
+            - sums.dot(change.S, change.S)
             + mc,
-            state.inner(T, T_cross) - 2.0 * mab - 2.0 * state.dot(state.S, change.S) + 2.0 * mb,
+            sums.inner(T, T_cross) - 2.0 * mab - 2.0 * sums.dot(sums.S, change.S) + 2.0 * mb,
             0.0,
         ]
     )
@@ -210,14 +336,123 @@ def line_search(state: State, change: Change, course: Course) -> tuple[float, fl
     return best, float(np.polyval(quartic, best))
 
 
-def apply_part(state: State, change: Change, course: Course, step: float) -> State:
-    """Return the state after a step of the given length along a pass's changes."""
-    mb, mc, mab, mquad, mbc, mcc = course.sums
-    return state._replace(
-        S=state.S + step * change.S,
-        T=state.T + step * (change.T - course.T_step) + step**2 * course.T_step,
-        squares=float(state.squares + 2.0 * step * mb + step**2 * mc),
+def apply_part(sums: AgreementSums, change: Change, along: StepSums, step: float) -> AgreementSums:
+    """Return the sums after a step of the given length along a pass's changes."""
+    mb, mc, mab, mquad, mbc, mcc = along.sums
+    return sums._replace(
+        S=sums.S + step * change.S,
+        T=sums.T + step * (change.T - along.T_step) + step**2 * along.T_step,
+        squares=float(sums.squares + 2.0 * step * mb + step**2 * mc),
         quartics=float(
-            state.quartics + 4.0 * step * mab + 2.0 * step**2 * mquad + 4.0 * step**3 * mbc + step**4 * mcc
+            sums.quartics + 4.0 * step * mab + 2.0 * step**2 * mquad + 4.0 * step**3 * mbc + step**4 * mcc
         ),
     )
+
+
+# The start on a subsample: a few thousand objects over all their pairs, from several random starts
+
+SUBSAMPLE = 2048
+
+# Every start goes so far, which tells them apart.
+SHORT_PASSES = 50
+SHORT_TOL = 1e-3
+
+# The best of them goes on: what it lacks here, passes over all objects would have to make up for.
+LONG_PASSES = 200
+LONG_TOL = 1e-4
+
+
+class Subsample(NamedTuple):
+    """The solved subsample."""
+
+    sums: AgreementSums
+    memberships: np.ndarray
+    """(rows, K) float32."""
+    start_objectives: list[float]
+    """Of every start when the best was chosen: the squared divergence over the pairs of the subsample."""
+
+
+@dataclass(frozen=True)
+class SubsampleStart:
+    """A task: run one start on the subsample."""
+
+    labels: np.ndarray
+    offsets: np.ndarray
+    n_clusters: int
+    seed: int
+    weights: Weights | None
+
+    def __call__(self, number: int) -> Subsample:
+        """Run start ``number`` as far as tells it from others."""
+        memberships = start.dirichlet(self.labels.shape[0], self.n_clusters, self.seed, number)
+        sums = agreement_sums(self.labels, self.offsets, memberships, self.weights)
+        first = self.resume(Subsample(sums, memberships, []), 1, start.MOVE_ALL)
+        return self.resume(first, SHORT_PASSES - 1, SHORT_TOL)
+
+    def resume(self, found: Subsample, max_passes: int, tol: float) -> Subsample:
+        """Continue until no object moves; a canceled task ends between passes."""
+        labeled = np.count_nonzero(self.labels >= 0, axis=0)
+        by_partition = None if self.weights is None else self.weights.partitions
+        threshold = tol * mean_pair_weight(labeled, self.labels.shape[0], by_partition)
+        for _ in range(max_passes):
+            stop_if_cancelled()
+            change, memberships = update_block(
+                found.sums, self.offsets, threshold, RELAXATION, self.labels, found.memberships
+            )
+            found = found._replace(sums=apply_change(found.sums, change), memberships=memberships)
+            if change.n_moved == 0:
+                break
+        return found
+
+
+def solve_subsample(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    seed: int,
+    engine: Engine,
+    weights: Weights | None = None,
+) -> Subsample:
+    """Solve a few thousand objects from ``n_init`` random starts.
+
+    Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
+    optimum, which need not be the lowest.
+    """
+    task = SubsampleStart(labels, offsets, n_clusters, seed, weights)
+    with progress("starts of PCC", n_init, "starts") as listener:
+        starts = _counted(engine.map(task, range(n_init)), listener)
+        best, objectives = best_start(starts, lambda found: found.sums.objective)
+    return task.resume(best, LONG_PASSES, LONG_TOL)._replace(start_objectives=objectives)
+
+
+def _counted(starts: Iterator[Subsample], listener: Progress) -> Iterator[Subsample]:
+    for found in starts:
+        listener.advance(1)
+        yield found
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Memberships of any block: the optimum of each object given a solved subsample, over all pairs."""
+
+    ensemble: Ensemble
+    estimate: AgreementSums
+    start_objectives: list[float]
+    """Of every start on the subsample."""
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """Return the memberships (rows, K) float32 of a block."""
+        labels = self.ensemble.read(block.start, block.stop)
+        memberships = np.empty((block.n_rows, self.estimate.n_clusters), np.float32)
+        place_block(self.estimate, labels, self.ensemble.offsets, memberships)
+        return memberships
+
+
+def extend_subsample(
+    ensemble: Ensemble, sample: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
+) -> Extension:
+    """Solve the rows ``sample`` of labels from ``n_init`` starts; return the way to place all objects."""
+    found = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine)
+    estimate = found.sums.scaled(ensemble.n_objects / sample.shape[0])
+    return Extension(ensemble, estimate, found.start_objectives)

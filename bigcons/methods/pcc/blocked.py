@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial, reduce
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,13 +29,12 @@ from bigcons.execution.engine import Engine
 from bigcons.execution.fold import fold
 from bigcons.memory import Block, format_size
 from bigcons.methods.pcc import start
-from bigcons.methods.pcc.extension import Extension
+from bigcons.methods.pcc.all_pairs import Extension
+from bigcons.methods.pcc.pairs import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
 from bigcons.methods.pcc.solution import Solution, solution_at
-from bigcons.methods.pcc.steps import threshold_after
-from bigcons.methods.pcc.stretch import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
-from bigcons.progress import Progress, progress
-from bigcons.solving.loop import Begun, Pass, Record, Stage, run_stages
-from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshots
+from bigcons.progress import progress
+from bigcons.solving.passes import Iterate, Run, Step, run_passes
+from bigcons.storage.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.pairs import PairTable
 
 logger = logging.getLogger("bigcons")
@@ -57,8 +56,8 @@ class Borders(NamedTuple):
     """The most ends of pairs in a block."""
 
 
-class Problem(NamedTuple):
-    """What every task of a solve needs; small, and the arrays by reference."""
+class Neighborhoods(NamedTuple):
+    """The blocks of a pair table, and which of them share pairs: what every task needs; small."""
 
     pairs: PairTable
     blocks: list[Block]
@@ -67,12 +66,73 @@ class Problem(NamedTuple):
     first_passes: list[int]
     """For each block the pass in which it begins to move."""
     divergence: Divergence
-    arrays: BlockArrays
 
     def rounds(self) -> list[list[Block]]:
         """Return the blocks of each color, which share no pair and move at once."""
         colors = self.colors
         return [[b for b in self.blocks if colors[b.index] == color] for color in sorted(set(colors))]
+
+
+class BlockedPairs:
+    """The passes of PCC on blocks of pairs; objects carry memberships (rows, K) float32.
+
+    The gap is in units of ``pairs.mean_weight``, and of a pass with several blocks the largest that its tasks
+    met; only a pass in which none was above the tolerance counts as convergence, and changes nothing.
+    """
+
+    name = "PCC on blocks of pairs"
+
+    def __init__(self, near: Neighborhoods, n_clusters: int, scale: float) -> None:
+        self.near = near
+        self.n_clusters = n_clusters
+        self.scale = scale
+        """The unit of the gap."""
+        self.is_alone = len(set(near.colors)) == 1
+        """Whether no block has neighbors, so that the gap at the end of a pass is known."""
+
+    def start(self, run: Run) -> tuple[None, list[float]]:
+        """Write the first memberships."""
+        init = run.init
+        if isinstance(init, np.ndarray):
+            init = start.given(init, run.data.n_objects, self.n_clusters)
+        for _ in run.engine.map(
+            FirstBlock(self.near, run.arrays, self.n_clusters, run.seed, init), run.blocks
+        ):
+            pass
+        return None, init.start_objectives if isinstance(init, Extension) else []
+
+    def visit(self, run: Run, at: Iterate[None]) -> StretchOfBlock:
+        """Return the task that takes a stretch of steps with the objects of a block."""
+        if at.records:
+            gap = at.records[-1]["gap"]
+            threshold = run.tol if self.is_alone else start.threshold_after(gap, run.tol)
+        else:
+            # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
+            threshold = 0.0 if isinstance(run.init, str) else run.tol
+        return StretchOfBlock(self.near, run.arrays, at.generation + 1, threshold * self.scale)
+
+    def add(self, total: Stretch, part: Stretch) -> Stretch:
+        """Return what both stretches did."""
+        return Stretch(
+            total.n_steps + part.n_steps,
+            max(total.gap_before, part.gap_before),
+            max(total.gap, part.gap),
+            total.objective + part.objective,
+        )
+
+    def step(self, run: Run, at: Iterate[None], total: Stretch) -> Step[None]:
+        """Judge the pass: the blocks have moved."""
+        gap = (total.gap if self.is_alone else total.gap_before) / self.scale
+        still = gap <= run.tol if self.is_alone else total.n_steps == 0
+        record = {"objective": total.objective, "gap": gap, "steps": total.n_steps}
+        return Step(None, record, still and at.generation + 1 >= max(self.near.first_passes))
+
+    def pack(self, _state: None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return nothing: all is in the block arrays."""
+        return {}, {}
+
+    def unpack(self, _arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> None:
+        """Return nothing."""
 
 
 def solve_blocked(
@@ -93,60 +153,22 @@ def solve_blocked(
     """Minimize the divergence over the pairs; memberships (rows, K) float32 live in ``arrays``.
 
     ``blocks``, of equal length but for the last, are by default ``pairs.blocks()``: for pairs sampled in
-    tiles the blocks of the tiles. With one block this is `heap.solve_pairs`, bit for bit. The gap is in units
-    of ``stretch.mean_weight``, and of a pass with several blocks the largest that its tasks met; only a pass
-    in which none was above ``tol`` counts as convergence, and changes nothing. With ``snapshots``, every pass
-    is committed, and one that is there already is taken up.
+    tiles the blocks of the tiles. With one block this is `pairs.solve_pairs`, bit for bit. With
+    ``snapshots``, every pass is committed, and a run that is there already is resumed.
 
     A pass costs O(n_pairs) reading and up to n K / 4 steps. Tasks take `task_bytes` each, which is refused if
     it is more than ``memory`` for all that are at work.
     """
-    arrays = MemoryBlocks() if arrays is None else arrays
     blocks = pairs.blocks() if blocks is None else blocks
     borders = find_borders(pairs, blocks, engine)
     _plan_memory(task_bytes(borders, blocks, n_clusters), engine, memory)
     colors = color_blocks(borders.neighbors)
-    scale = mean_weight(borders.total_weight, pairs.n_objects)
-    spread = isinstance(init, str)
-    first_passes = first_moves(borders.neighbors, colors) if spread else [1] * len(blocks)
-    problem = Problem(pairs, blocks, borders.neighbors, colors, first_passes, divergence, arrays)
-    rounds = problem.rounds()
-    alone = len(rounds) == 1
-
-    def one_pass(stage: Stage[None], listener: Progress) -> Pass[None]:
-        number = stage.generation + 1
-        threshold = _threshold(stage.records, init, tol, alone=alone) * scale
-        visit = partial(_visit, problem, number, threshold)
-        parts = [fold(engine, part, visit, _add_stretches, progress=listener) for part in rounds]
-        done = reduce(_add_stretches, parts)
-        gap = (done.gap if alone else done.gap_before) / scale
-        record = {"objective": done.objective, "gap": gap, "steps": done.n_steps}
-        still = gap <= tol if alone else done.n_steps == 0
-        return Pass(None, number, record, still and number >= max(first_passes))
-
-    last = run_stages(
-        partial(_begin, problem, n_clusters, init, seed, engine),
-        one_pass,
-        pack=lambda _: ({}, {}),
-        unpack=lambda _arrays, _facts: None,
-        max_passes=max_passes,
-        n_objects=pairs.n_objects,
-        what="PCC on blocks of pairs",
-        arrays=arrays,
-        snapshots=snapshots,
-    )
-    return solution_at(last, arrays, blocks)
-
-
-def _threshold(records: list[Record], init: Init, tol: float, *, alone: bool) -> float:
-    """Return the relative gap up to which objects stay as they are in the next pass.
-
-    Blocks without neighbors, ``alone``, know the gap at the end of a pass.
-    """
-    if records:
-        return tol if alone else threshold_after(records[-1]["gap"], tol)
-    # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
-    return 0.0 if isinstance(init, str) else tol
+    first_passes = first_moves(borders.neighbors, colors) if isinstance(init, str) else [1] * len(blocks)
+    near = Neighborhoods(pairs, blocks, borders.neighbors, colors, first_passes, divergence)
+    run = Run(pairs, engine, seed, max_passes, tol, init=init, snapshots=snapshots, rounds=near.rounds())
+    run.arrays = run.arrays if arrays is None else arrays
+    method = BlockedPairs(near, n_clusters, mean_weight(borders.total_weight, pairs.n_objects))
+    return solution_at(run, run_passes(run, method), blocks=blocks)
 
 
 def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
@@ -168,23 +190,32 @@ def _plan_memory(task: int, engine: Engine, memory: int | None) -> None:
         )
 
 
-def find_borders(pairs: PairTable, blocks: list[Block], engine: Engine) -> Borders:
-    """Read all pairs once and return which blocks they join."""
+@dataclass(frozen=True)
+class FindBorders:
+    """A task: find the blocks that the pairs of a block lead to."""
 
-    def look(block: Block) -> Borders:
-        rows = pairs.read(block.start, block.stop)
-        known = np.zeros(len(blocks), bool)
-        known[_block_of(rows.indices, blocks)] = True
+    pairs: PairTable
+    blocks: list[Block]
+
+    def __call__(self, block: Block) -> Borders:
+        """Look at a block."""
+        rows = self.pairs.read(block.start, block.stop)
+        known = np.zeros(len(self.blocks), bool)
+        known[_block_of(rows.indices, self.blocks)] = True
         known[block.index] = False
         weight = float(rows.n_seen.sum(dtype=np.float64))
         return Borders([np.flatnonzero(known).tolist()], weight, len(rows.indices))
 
-    def both(a: Borders, b: Borders) -> Borders:
-        a.neighbors.extend(b.neighbors)
-        return Borders(a.neighbors, a.total_weight + b.total_weight, max(a.task_entries, b.task_entries))
 
+def find_borders(pairs: PairTable, blocks: list[Block], engine: Engine) -> Borders:
+    """Read all pairs once and return which blocks they join."""
     with progress("blocks of pairs", pairs.n_objects) as listener:
-        return fold(engine, blocks, look, both, progress=listener)
+        return fold(engine, blocks, FindBorders(pairs, blocks), _add_borders, progress=listener)
+
+
+def _add_borders(a: Borders, b: Borders) -> Borders:
+    a.neighbors.extend(b.neighbors)
+    return Borders(a.neighbors, a.total_weight + b.total_weight, max(a.task_entries, b.task_entries))
 
 
 def color_blocks(neighbors: list[list[int]]) -> list[int]:
@@ -212,55 +243,63 @@ def first_moves(neighbors: list[list[int]], colors: list[int]) -> list[int]:
     return passes
 
 
-def _begin(problem: Problem, n_clusters: int, init: Init, seed: int, engine: Engine) -> Begun[None]:
-    """Write the first memberships as generation 0."""
-    if isinstance(init, np.ndarray):
-        init = start.given(init, problem.pairs.n_objects, n_clusters)
-    for _ in engine.map(partial(_write_start, problem, n_clusters, init, seed), problem.blocks):
-        pass
-    return Begun(None, init.start_objectives if isinstance(init, Extension) else [])
+@dataclass(frozen=True)
+class FirstBlock:
+    """A task: write the first memberships of a block."""
+
+    near: Neighborhoods
+    arrays: BlockArrays
+    n_clusters: int
+    seed: int
+    init: Init
+
+    def __call__(self, block: Block) -> None:
+        """Begin a block."""
+        init = self.init
+        if isinstance(init, str):
+            draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
+            memberships = draw(block.n_rows, self.n_clusters, self.seed, block.index, 0)
+        else:
+            memberships = init(block) if callable(init) else init[block.start : block.stop]
+            if self.near.divergence.name != "l2":
+                memberships = start.softened(memberships)
+        self.arrays.write(0, block, memberships)
 
 
-def _write_start(problem: Problem, n_clusters: int, init: Init, seed: int, block: Block) -> None:
-    if isinstance(init, str):
-        draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
-        memberships = draw(block.n_rows, n_clusters, seed, block.index, 0)
-    else:
-        memberships = init(block) if callable(init) else init[block.start : block.stop]
-        if problem.divergence.name != "l2":
-            memberships = start.softened(memberships)
-    problem.arrays.write(0, block, memberships)
-
-
-def _visit(problem: Problem, generation: int, threshold: float, block: Block) -> Stretch:
-    """Take a stretch of steps with the objects of a block; write them to ``generation``.
+@dataclass(frozen=True)
+class StretchOfBlock:
+    """A task: take a stretch of steps with the objects of a block, and write them to ``generation``.
 
     The objective is over the pairs inside the block and those with blocks that have moved before in this
     pass: summed over all blocks that is every pair once, with the memberships at the end of the pass.
     """
-    memberships = problem.arrays.read(generation - 1, block)
-    colors = problem.colors
-    known = sorted(problem.neighbors[block.index], key=lambda b: (colors[b], b))
-    moved = [problem.blocks[b] for b in known if colors[b] < colors[block.index]]
-    still = [problem.blocks[b] for b in known[len(moved) :]]
-    n_moved = sum(other.n_rows for other in moved)
-    others = np.empty((n_moved + sum(other.n_rows for other in still), memberships.shape[1]), np.float32)
-    filled = 0
-    for other, current in [(b, generation) for b in moved] + [(b, generation - 1) for b in still]:
-        others[filled : filled + other.n_rows] = problem.arrays.read(current, other)
-        filled += other.n_rows
-    rows = problem.pairs.read(block.start, block.stop)
-    rows = rows._replace(indices=_renumbered(rows.indices, block, moved + still, problem.blocks))
-    updated, done = take_stretch(
-        graph_of(rows, others),
-        memberships,
-        problem.divergence,
-        stretch_steps(*memberships.shape) if generation >= problem.first_passes[block.index] else 0,
-        threshold,
-        n_moved,
-    )
-    problem.arrays.write(generation, block, updated)
-    return done
+
+    near: Neighborhoods
+    arrays: BlockArrays
+    generation: int
+    threshold: float
+
+    def __call__(self, block: Block) -> Stretch:
+        """Move the objects of a block."""
+        near, generation = self.near, self.generation
+        memberships, colors = self.arrays.read(generation - 1, block), near.colors
+        known = sorted(near.neighbors[block.index], key=lambda b: (colors[b], b))
+        moved = [near.blocks[b] for b in known if colors[b] < colors[block.index]]
+        still = [near.blocks[b] for b in known[len(moved) :]]
+        n_moved = sum(other.n_rows for other in moved)
+        others = np.empty((n_moved + sum(other.n_rows for other in still), memberships.shape[1]), np.float32)
+        filled = 0
+        for other, current in [(b, generation) for b in moved] + [(b, generation - 1) for b in still]:
+            others[filled : filled + other.n_rows] = self.arrays.read(current, other)
+            filled += other.n_rows
+        rows = near.pairs.read(block.start, block.stop)
+        rows = rows._replace(indices=_renumbered(rows.indices, block, moved + still, near.blocks))
+        may_move = generation >= near.first_passes[block.index]
+        n_steps = stretch_steps(*memberships.shape) if may_move else 0
+        graph = graph_of(rows, others)
+        updated, done = take_stretch(graph, memberships, near.divergence, n_steps, self.threshold, n_moved)
+        self.arrays.write(generation, block, updated)
+        return done
 
 
 def _renumbered(indices: np.ndarray, block: Block, others: list[Block], blocks: list[Block]) -> np.ndarray:
@@ -276,12 +315,3 @@ def _renumbered(indices: np.ndarray, block: Block, others: list[Block], blocks: 
 
 def _block_of(indices: np.ndarray, blocks: list[Block]) -> np.ndarray:
     return indices // np.int32(blocks[0].n_rows)
-
-
-def _add_stretches(a: Stretch, b: Stretch) -> Stretch:
-    return Stretch(
-        a.n_steps + b.n_steps,
-        max(a.gap_before, b.gap_before),
-        max(a.gap, b.gap),
-        a.objective + b.objective,
-    )

@@ -11,8 +11,8 @@ from bigcons.divergences import Divergence
 from bigcons.errors import InvalidInputError
 from bigcons.methods.pcc.pair_choice import check_pairs
 from bigcons.methods.pcc.plan import chooses_blocks
+from bigcons.methods.pcc.prototypes import default_prototypes
 from bigcons.methods.pcc.start import Init
-from bigcons.methods.pcc.streamed_prototypes import default_prototypes
 from bigcons.methods.pcc.weights import INFORMATION, check_weights
 from bigcons.validation import check_choice, check_int
 

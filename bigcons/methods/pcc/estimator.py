@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
+from bigcons.methods.pcc.all_pairs import SUBSAMPLE, AllPairs, extend_subsample
 from bigcons.methods.pcc.blocked import solve_blocked
 from bigcons.methods.pcc.choices import (
     ALL,
@@ -27,22 +27,20 @@ from bigcons.methods.pcc.choices import (
     choose_solver,
     choose_weights,
 )
-from bigcons.methods.pcc.extension import extend_subsample
 from bigcons.methods.pcc.fine_labels import warn_of_fine_labels
-from bigcons.methods.pcc.heap import solve_pairs
 from bigcons.methods.pcc.pair_choice import resolve_pairs
+from bigcons.methods.pcc.pairs import solve_pairs
 from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
 from bigcons.methods.pcc.plan import Work, check_memory, keeps_labels
-from bigcons.methods.pcc.solution import BlockMemberships, Solution
+from bigcons.methods.pcc.prototypes import Prototypes
+from bigcons.methods.pcc.solution import BlockMemberships, Solution, solution_at
 from bigcons.methods.pcc.start import Init
-from bigcons.methods.pcc.streamed import solve_all_pairs
-from bigcons.methods.pcc.streamed_prototypes import solve_prototypes
-from bigcons.methods.pcc.subsample import SUBSAMPLE
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
-from bigcons.solving.survey import Survey, take_survey
-from bigcons.solving.workspace import Workspace, open_workspace
+from bigcons.solving.passes import Run, run_passes
+from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import open_workspace
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_int, check_number
@@ -212,13 +210,71 @@ class PCC(SoftPredictingClusterer):
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
         warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
         with open_workspace(out, engine, self.n_clusters) as workspace:
-            solve = self._solve_all if choices.solver in (ALL, PROTOTYPES) else self._solve_pairs
-            solution = solve(labels, survey, engine, seed, workspace, choices)
+            run = Run(labels, engine, seed, self.max_iter or DEFAULT_PASSES, self.tol, survey.sample)
+            run.n_init, run.init = choices.n_init, choices.init
+            run.arrays, run.snapshots = workspace
+            if choices.solver == ALL:
+                method = AllPairs(self.n_clusters, survey.n_seen, choices.weights)
+                at = run_passes(run, method)
+                solution = solution_at(run, at, sums=at.state)
+            elif choices.solver == PROTOTYPES:
+                divergence = resolve_divergence(self.divergence)
+                grouped = run_passes(
+                    run, Prototypes(self.n_clusters, divergence, choices.n_prototypes, survey.mean_weight)
+                )
+                solution = solution_at(run, grouped, tables=grouped.state.tables)
+            else:
+                solution = self._solve_pairs(run, choices)
             self._keep(solution, ensemble.n_partitions)
             self._placing = placing_of(labels, solution, self.divergence, seed, engine)
             # in memory the rows would only travel
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             self._publish(ensemble, solution.read, survey.unlabeled, out, engine if share else None)
+
+    def _solve_pairs(self, run: Run, choices: Choices) -> Solution:
+        """Solve by listed pairs; objects that are in none are placed by all pairs."""
+        ensemble, divergence, n_clusters = run.data, resolve_divergence(self.divergence), self.n_clusters
+        pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
+        init: Any = choices.init
+        by_blocks = choices.solver == BLOCKED
+        logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
+        if by_blocks:
+            if isinstance(init, str) and init == "subsample":
+                init = extend_subsample(
+                    ensemble, run.sample, n_clusters, choices.n_init, run.seed, run.engine
+                )
+            solution = solve_blocked(
+                pairs,
+                n_clusters,
+                divergence,
+                init=init,
+                max_passes=run.max_passes,
+                tol=self.tol,
+                seed=run.seed,
+                engine=run.engine,
+                arrays=run.arrays,
+                snapshots=run.snapshots,
+                memory=None
+                if self.memory is None
+                else max(parse_size(self.memory) - process_bytes(run.engine), 0),
+            )
+        else:
+            dense = isinstance(self.pairs, str) and self.pairs == "dense"
+            solution = solve_pairs(
+                pairs,
+                n_clusters,
+                divergence,
+                init=init,
+                n_init=choices.n_init,
+                max_steps=self.max_iter or pairs.n_objects * n_clusters * (10 if dense else 1),
+                tol=self.tol,
+                seed=run.seed,
+            )
+        isolated = isolated_objects(pairs)
+        if not isolated.size:
+            return solution
+        logger.info("%d objects are in no sampled pair; placed by all pairs", isolated.size)
+        return place_isolated(ensemble, isolated, solution, self.divergence, run.seed, run.arrays, run.engine)
 
     def _choose(self, offsets: np.ndarray) -> Choices:
         """Check the parameters and return what they come to, for partitions of these offsets."""
@@ -234,98 +290,6 @@ class PCC(SoftPredictingClusterer):
             choose_n_init(self.n_init, init, solver, pairs, self.weights),
             choose_n_prototypes(self.n_prototypes, solver, self.n_clusters, pairs, divergence),
             choose_weights(self.weights, offsets, solver, pairs, divergence),
-        )
-
-    def _solve_all(
-        self,
-        ensemble: Ensemble,
-        survey: Survey,
-        engine: Engine,
-        seed: int,
-        workspace: Workspace,
-        choices: Choices,
-    ) -> Solution:
-        solve: Callable[..., Solution] = partial(solve_all_pairs, weights=choices.weights)
-        if choices.solver == PROTOTYPES:
-            divergence = resolve_divergence(self.divergence)
-            solve = partial(solve_prototypes, divergence=divergence, n_prototypes=choices.n_prototypes)
-        return solve(
-            ensemble,
-            survey,
-            self.n_clusters,
-            init=choices.init,
-            n_init=choices.n_init,
-            max_passes=self.max_iter or DEFAULT_PASSES,
-            tol=self.tol,
-            seed=seed,
-            engine=engine,
-            arrays=workspace.arrays,
-            snapshots=workspace.snapshots,
-        )
-
-    def _solve_pairs(
-        self,
-        ensemble: Ensemble,
-        survey: Survey,
-        engine: Engine,
-        seed: int,
-        workspace: Workspace,
-        choices: Choices,
-    ) -> Solution:
-        pairs = resolve_pairs(self.pairs, ensemble, seed, engine)
-        by_blocks = choices.solver == BLOCKED
-        logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
-        if by_blocks:
-            solution = self._solve_blocked(ensemble, pairs, survey, engine, seed, workspace, choices)
-        else:
-            solution = self._solve_heap(pairs, seed, choices)
-        isolated = isolated_objects(pairs)
-        if isolated.size:
-            logger.info("%d objects are in no sampled pair; placed by all pairs", isolated.size)
-            return place_isolated(
-                ensemble, isolated, solution, self.divergence, seed, workspace.arrays, engine
-            )
-        return solution
-
-    def _solve_heap(self, pairs: PairTable, seed: int, choices: Choices) -> Solution:
-        dense = isinstance(self.pairs, str) and self.pairs == "dense"
-        steps = pairs.n_objects * self.n_clusters * (10 if dense else 1)
-        return solve_pairs(
-            pairs,
-            self.n_clusters,
-            resolve_divergence(self.divergence),
-            init=choices.init,
-            n_init=choices.n_init,
-            max_steps=self.max_iter or steps,
-            tol=self.tol,
-            seed=seed,
-        )
-
-    def _solve_blocked(
-        self,
-        ensemble: Ensemble,
-        pairs: PairTable,
-        survey: Survey,
-        engine: Engine,
-        seed: int,
-        workspace: Workspace,
-        choices: Choices,
-    ) -> Solution:
-        init: Any = choices.init
-        if isinstance(init, str) and init == "subsample":
-            init = extend_subsample(ensemble, survey.sample, self.n_clusters, choices.n_init, seed, engine)
-        return solve_blocked(
-            pairs,
-            self.n_clusters,
-            resolve_divergence(self.divergence),
-            init=init,
-            max_passes=self.max_iter or DEFAULT_PASSES,
-            tol=self.tol,
-            seed=seed,
-            engine=engine,
-            arrays=workspace.arrays,
-            snapshots=workspace.snapshots,
-            memory=None if self.memory is None else max(parse_size(self.memory) - process_bytes(engine), 0),
         )
 
     def _keep(self, solution: Solution, n_partitions: int) -> None:
@@ -344,12 +308,12 @@ class PCC(SoftPredictingClusterer):
         self.start_objectives_ = solution.start_objectives
         if solution.tables is not None:
             self.approximation_error_ = solution.history["error"][-1]
-        if solution.state is not None:
-            given = solution.state.partition_weights
+        if solution.sums is not None:
+            given = solution.sums.partition_weights
             self.weights_ = np.ones(n_partitions) if given is None else given
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        return partial(self._placing.place, offsets=self._recoding.offsets)
+        return self._placing
 
     def _partition_weights(self) -> np.ndarray | None:
         return self._placing.weights

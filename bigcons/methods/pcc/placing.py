@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import State, add_states, state_of_block
+from bigcons.coassociation.factorized import AgreementSums, add_sums, agreement_sums
 from bigcons.coassociation.grouped import add_tables, choose_centers, tables_of_block
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.execution.engine import Engine
@@ -15,8 +16,8 @@ from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.methods.pcc import prototypes
 from bigcons.methods.pcc.all_pairs import place_block
+from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
 from bigcons.methods.pcc.solution import BlockMemberships, Solution
-from bigcons.methods.pcc.streamed_prototypes import SAMPLE, default_prototypes
 from bigcons.seeding import generator
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
@@ -25,27 +26,31 @@ from bigcons.stores.pairs import PairTable
 NOBODY = np.empty(0, np.int64)
 
 
-class BySquares(NamedTuple):
+@dataclass(frozen=True)
+class BySquares:
     """Places objects by the squared divergence over all pairs."""
 
-    state: State
+    sums: AgreementSums
+    offsets: np.ndarray
 
     @property
     def weights(self) -> np.ndarray | None:
         """Weights (M,) of the partitions, if they have any."""
-        return self.state.partition_weights
+        return self.sums.partition_weights
 
-    def place(self, labels: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    def __call__(self, labels: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of objects that were not solved."""
-        placed = np.empty((labels.shape[0], self.state.n_clusters), np.float32)
-        place_block(self.state, labels, offsets, placed)
+        placed = np.empty((labels.shape[0], self.sums.n_clusters), np.float32)
+        place_block(self.sums, labels, self.offsets, placed)
         return placed
 
 
-class ByPrototypes(NamedTuple):
+@dataclass(frozen=True)
+class ByPrototypes:
     """Places objects by any divergence, over all pairs as the prototypes see them."""
 
     tables: Tables
+    offsets: np.ndarray
     divergence: str | Divergence
 
     @property
@@ -53,9 +58,10 @@ class ByPrototypes(NamedTuple):
         """Partitions have no weights here."""
         return None
 
-    def place(self, labels: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    def __call__(self, labels: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of objects that were not solved."""
-        return prototypes.place_block(self.tables, labels, offsets, resolve_divergence(self.divergence))
+        divergence = resolve_divergence(self.divergence)
+        return prototypes.place_block(self.tables, labels, self.offsets, divergence)
 
 
 Placing = BySquares | ByPrototypes
@@ -95,25 +101,54 @@ def placing_of(
     By the tables that the solver left; a solver of listed pairs leaves none, so that they are summed up here,
     in one pass over the labels: exactly for the squared divergence, by prototypes for any other.
     """
+    offsets, blocks = ensemble.offsets, ensemble.blocks()
     if solution.tables is not None:
-        return ByPrototypes(solution.tables, divergence)
-    if solution.state is not None:
-        return BySquares(solution.state)
-    known, blocks, offsets = Known(ensemble, solution, left_out), ensemble.blocks(), ensemble.offsets
-
-    def account(block: Block) -> State:
-        labels, memberships = known.read(block)
-        return state_of_block(labels, offsets, memberships)
-
+        return ByPrototypes(solution.tables, offsets, divergence)
+    if solution.sums is not None:
+        return BySquares(solution.sums, offsets)
+    known = Known(ensemble, solution, left_out)
     if resolve_divergence(divergence).label == "l2":
-        return BySquares(fold(engine, blocks, account, add_states))
+        return BySquares(fold(engine, blocks, SumKnown(known), add_sums), offsets)
     centers = _centers_of(known, seed, engine)
+    return ByPrototypes(fold(engine, blocks, GroupKnown(known, centers), add_tables), offsets, divergence)
 
-    def group(block: Block) -> Tables:
-        labels, memberships = known.read(block)
-        return tables_of_block(centers, labels, offsets, memberships)
 
-    return ByPrototypes(fold(engine, blocks, group, add_tables), divergence)
+@dataclass(frozen=True)
+class SumKnown:
+    """A task: sum up the known objects of a block."""
+
+    known: Known
+
+    def __call__(self, block: Block) -> AgreementSums:
+        """Sum up a block."""
+        labels, memberships = self.known.read(block)
+        return agreement_sums(labels, self.known.ensemble.offsets, memberships)
+
+
+@dataclass(frozen=True)
+class GroupKnown:
+    """A task: group the known objects of a block."""
+
+    known: Known
+    centers: np.ndarray
+
+    def __call__(self, block: Block) -> Tables:
+        """Group a block."""
+        labels, memberships = self.known.read(block)
+        return tables_of_block(self.centers, labels, self.known.ensemble.offsets, memberships)
+
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """A task: read the memberships of chosen objects, of which there are few in a block."""
+
+    solution: Solution
+    chosen: np.ndarray
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """Read them in a block."""
+        first, last = np.searchsorted(self.chosen, (block.start, block.stop))
+        return np.asarray(self.solution.read(block))[self.chosen[first:last] - block.start]
 
 
 def _centers_of(known: Known, seed: int, engine: Engine) -> np.ndarray:
@@ -123,12 +158,8 @@ def _centers_of(known: Known, seed: int, engine: Engine) -> np.ndarray:
     sampled = np.sort(draw.choice(n, SAMPLE, replace=False, shuffle=False)) if n > SAMPLE else np.arange(n)
     chosen = np.setdiff1d(sampled, known.left_out, assume_unique=True)
     chosen = chosen if chosen.size else sampled  # a grouping need not be of the objects that it groups
-
-    def rows(block: Block) -> np.ndarray:
-        first, last = np.searchsorted(chosen, (block.start, block.stop))
-        return np.asarray(known.solution.read(block))[chosen[first:last] - block.start]
-
-    memberships = np.concatenate(list(engine.map(rows, known.ensemble.blocks())))
+    rows = engine.map(ChosenRows(known.solution, chosen), known.ensemble.blocks())
+    memberships = np.concatenate(list(rows))
     return choose_centers(memberships, default_prototypes(memberships.shape[1]))
 
 
@@ -153,19 +184,27 @@ def place_isolated(
 
     Its memberships are a further generation of ``arrays``, in the ensemble's blocks.
     """
-    offsets = ensemble.offsets
-    generation = (
-        solution.memberships.generation + 1 if isinstance(solution.memberships, BlockMemberships) else 0
-    )
+    found = solution.memberships
+    generation = found.generation + 1 if isinstance(found, BlockMemberships) else 0
     placing = placing_of(ensemble, solution, divergence, seed, engine, isolated)
-    known = Known(ensemble, solution, isolated)
-
-    def place(block: Block) -> None:
-        rows, memberships = known.rows_left_out(block), np.array(solution.read(block))
-        if rows.size:
-            memberships[rows] = placing.place(ensemble.read(block.start, block.stop)[rows], offsets)
-        arrays.write(generation, block, memberships)
-
-    for _ in engine.map(place, ensemble.blocks()):
+    task = PlaceIsolated(Known(ensemble, solution, isolated), placing, arrays, generation)
+    for _ in engine.map(task, ensemble.blocks()):
         pass
     return solution._replace(memberships=BlockMemberships(arrays, generation))
+
+
+@dataclass(frozen=True)
+class PlaceIsolated:
+    """A task: write the memberships of a block, those of its isolated objects anew."""
+
+    known: Known
+    placing: Placing
+    arrays: BlockArrays
+    generation: int
+
+    def __call__(self, block: Block) -> None:
+        """Write a block."""
+        rows, memberships = self.known.rows_left_out(block), np.array(self.known.solution.read(block))
+        if rows.size:
+            memberships[rows] = self.placing(self.known.ensemble.read(block.start, block.stop)[rows])
+        self.arrays.write(self.generation, block, memberships)

@@ -1,4 +1,4 @@
-"""PCC over all pairs with any Bregman divergence, as a fold over row blocks.
+"""PCC over all pairs with any Bregman divergence, by prototypes: a fold over row blocks.
 
 To one object, a group of others with like memberships is a single prototype (see ``kernels/prototypes.py``),
 so that a pass costs O(n G (M + K^2)) for G groups, whatever the number of pairs. Every block starts from the
@@ -7,21 +7,231 @@ add up what they changed.
 
 The grouped objective is ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` with the prototypes' probabilities
 in place of ``p_ij = y_i.y_j``: for Kullback-Leibler the negative log-likelihood. It differs from ``sum N_ij
-d(c_ij / N_ij, p_ij)`` by a sum that memberships do not change, and by the error of the prototypes.
+d(c_ij / N_ij, p_ij)`` by a sum that memberships do not change, and by the error of the prototypes. It never
+rises: a pass that would raise it is shortened.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.grouped import copy_tables, tables_of_block
+from bigcons.coassociation.grouped import add_tables, choose_centers, copy_tables, tables_of_block
 from bigcons.divergences import Divergence
 from bigcons.kernels import prototypes as kernel
 from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import Tables
-from bigcons.methods.pcc.searches import general_search
+from bigcons.memory import Block
+from bigcons.methods.pcc import start
+from bigcons.methods.pcc.all_pairs import solve_subsample
+from bigcons.methods.pcc.pairs import general_search
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
+from bigcons.storage.checkpoint import BlockArrays
+from bigcons.stores.ensemble import Ensemble
+
+# Below this, memberships of three clusters are told apart too coarsely; above, four a cluster are fine.
+FEWEST_PROTOTYPES = 16
+PROTOTYPES_PER_CLUSTER = 4
+
+# Objects whose pairs the approximation error is taken over, and whose memberships renew the centers.
+SAMPLE = 512
+
+# Passes over the subsample with its own divergence before it is extended.
+REFINING_PASSES = 8
+
+# Parts of a pass's changes that are tried when the whole would raise the objective.
+STEPS = (1.0, 0.5, 0.25, 0.125)
+
+# The centers are renewed as long as a pass lowers the objective by more than this share of it.
+RENEW_ABOVE = 1e-3
+
+# A pass that lowers the objective by less than `tol` times this share of it is the last.
+LEAST_DECREASE = 1e-3
+
+
+def default_prototypes(n_clusters: int) -> int:
+    """Return how many prototypes keep the objective some tenths of a per cent from its optimum."""
+    return max(FEWEST_PROTOTYPES, PROTOTYPES_PER_CLUSTER * n_clusters)
+
+
+class Grouped(NamedTuple):
+    """Memberships as the prototypes see them, and what they are worth."""
+
+    tables: Tables
+    objective: float
+    gap: float
+
+
+class Prototypes:
+    """The passes of PCC over all pairs with any divergence; objects carry memberships (rows, K) float32.
+
+    A solve has converged if its largest gap, in units of the mean weight ``sum_j N_ij`` of an object, is at
+    most ``tol``, or if its last pass lowered the objective by less than ``tol / 1000`` of it: far less than
+    the error of the prototypes, although gaps may still be tens of times ``tol``. Every record has this
+    ``error``, see `approximation_error`.
+
+    A pass reads the labels twice, to update and to evaluate. To evaluate while the next pass updates would
+    save that reading, 3 per cent of a pass, for a third generation of memberships: not worth it.
+    """
+
+    name = "all-pairs PCC"
+
+    def __init__(
+        self, n_clusters: int, divergence: Divergence, n_prototypes: int, mean_weight: float
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.divergence = divergence
+        self.n_prototypes = n_prototypes
+        self.mean_weight = mean_weight
+
+    def start(self, run: Run) -> tuple[Grouped, list[float]]:
+        """Write the first memberships, and group them. By a subsample: refine it, and place all others."""
+        ensemble, init, estimate, objectives = run.data, run.init, None, []
+        if not isinstance(init, str):
+            init = start.given(init, ensemble.n_objects, self.n_clusters)
+            init = init if self.divergence.name == "l2" else start.softened(init)
+        elif init == "subsample":
+            solved = solve_subsample(
+                run.sample, ensemble.offsets, self.n_clusters, run.n_init, run.seed, run.engine
+            )
+            init, objectives = start.softened(solved.memberships), solved.start_objectives
+            if run.sample.shape[0] < ensemble.n_objects:
+                estimate = self._refined(run.sample, ensemble.offsets, init)
+        first = FirstBlock(ensemble, run.arrays, self.n_clusters, run.seed, init, estimate, self.divergence)
+        with progress("start of PCC", ensemble.n_objects) as listener:
+            for block, _ in zip(run.blocks, run.engine.map(first, run.blocks), strict=True):
+                listener.advance(block.n_rows)
+        if estimate is None:
+            centers = choose_centers(self._sampled_memberships(run), self.n_prototypes)
+        else:
+            centers = estimate.centers
+        tables = self._group(run, centers, 0)
+        found = self._evaluate(run, tables, 0)
+        return Grouped(tables, found.objective, found.gap), objectives
+
+    def visit(self, run: Run, at: Iterate[Grouped]) -> Visit:
+        """Return the task that updates every object of a block given all others."""
+        threshold = start.threshold_after(at.state.gap / self.mean_weight, run.tol)
+        if not at.records and isinstance(run.init, str) and run.init != "subsample":
+            threshold = start.MOVE_ALL
+        arguments = at.state.tables, run.data.offsets, threshold * self.mean_weight, self.divergence
+        return run.visit(update_block, *arguments, reads=[at.generation], writes=at.generation + 1)
+
+    def add(self, total: Change, part: Change) -> Change:
+        """Add the change of a further block, in place."""
+        return add_changes(total, part)
+
+    def step(self, run: Run, at: Iterate[Grouped], total: Change) -> Step[Grouped]:
+        """Take the longest of a few steps that lowers the objective, or none; perhaps renew the centers."""
+        before, generation = at.state, at.generation
+        for length in STEPS:
+            if length == 1.0:
+                n_generations, tables = 1, apply_change(before.tables, total)
+            else:
+                run.shorten(generation, length)
+                n_generations = 2
+                tables = self._group(run, before.tables.centers, generation + 2)
+            found = self._evaluate(run, tables, generation + n_generations)
+            if found.objective < before.objective:
+                break
+        else:
+            length, n_generations, tables = 0.0, 0, before.tables
+            run.arrays.drop(generation + 1)
+            run.arrays.drop(generation + 2)
+            found = self._evaluate(run, tables, generation)
+        if before.objective - found.objective > RENEW_ABOVE * abs(before.objective):
+            centers = choose_centers(found.memberships, self.n_prototypes)
+            renewed = self._group(run, centers, generation + n_generations)
+            again = self._evaluate(run, renewed, generation + n_generations)
+            if again.objective < before.objective:
+                tables, found = renewed, again
+        record = {
+            "objective": found.objective,
+            "moved": total.n_moved,
+            "step_length": length,
+            "error": approximation_error(tables.centers, run.data.offsets, found, self.divergence),
+            "gap": found.gap / self.mean_weight,
+        }
+        state = Grouped(tables, found.objective, found.gap)
+        return Step(state, record, self._is_settled(at.records, record, run.tol), n_generations)
+
+    def pack(self, state: Grouped) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return tables and what they are worth as arrays and facts."""
+        return state.tables._asdict(), {"objective": state.objective, "gap": state.gap}
+
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Grouped:
+        """Return what a snapshot holds."""
+        return Grouped(Tables(**arrays), **facts)
+
+    def _is_settled(self, records: list[Record], record: Record, tol: float) -> bool:
+        before = records[-1]["objective"] if records else np.inf
+        gain = before - record["objective"]
+        return record["gap"] <= tol or gain <= tol * LEAST_DECREASE * abs(record["objective"])
+
+    def _refined(self, labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray) -> Tables:
+        """Return the tables of a subsample after a few passes over it, its centers renewed in each."""
+        for _ in range(REFINING_PASSES):
+            centers = choose_centers(memberships, self.n_prototypes)
+            tables = tables_of_block(centers, labels, offsets, memberships)
+            _, memberships = update_block(tables, offsets, 0.0, self.divergence, labels, memberships)
+        centers = choose_centers(memberships, self.n_prototypes)
+        return tables_of_block(centers, labels, offsets, memberships)
+
+    def _group(self, run: Run, centers: np.ndarray, generation: int) -> Tables:
+        """Return the tables of a generation under given centers."""
+        return run.fold(run.visit(group_block, centers, run.data.offsets, reads=[generation]), add_tables)
+
+    def _evaluate(self, run: Run, tables: Tables, generation: int) -> Evaluation:
+        """Return what a generation is worth under its tables."""
+        sampled = _sampled(run)
+        task = EvaluateBlock(run.data, run.arrays, generation, tables, sampled, self.divergence)
+        return run.fold(task, add_evaluations)
+
+    def _sampled_memberships(self, run: Run) -> np.ndarray:
+        """Return the first memberships of the sampled objects."""
+        sampled, rows = _sampled(run), []
+        for block in run.blocks:
+            first, last = np.searchsorted(sampled, (block.start, block.stop))
+            if first < last:
+                rows.append(run.arrays.read(0, block)[sampled[first:last] - block.start])
+        return np.concatenate(rows)
+
+
+def _sampled(run: Run) -> np.ndarray:
+    """Return a few hundred objects, ascending; all if these are no more."""
+    n = run.data.n_objects
+    draw = generator(run.seed, "pcc.prototypes.sample")
+    return np.arange(n) if n <= SAMPLE else np.sort(draw.choice(n, SAMPLE, replace=False))
+
+
+@dataclass(frozen=True)
+class FirstBlock:
+    """A task: write the first memberships of a block."""
+
+    ensemble: Ensemble
+    arrays: BlockArrays
+    n_clusters: int
+    seed: int
+    init: start.Init
+    estimate: Tables | None
+    """Tables by which to place the objects, rather than by ``init``."""
+    divergence: Divergence
+
+    def __call__(self, block: Block) -> None:
+        """Begin a block."""
+        if self.estimate is not None:
+            labels = self.ensemble.read(block.start, block.stop)
+            memberships = place_block(self.estimate, labels, self.ensemble.offsets, self.divergence)
+        else:
+            memberships = start.rows_of(self.init, block, self.n_clusters, self.seed)
+        self.arrays.write(0, block, memberships)
+
+
+# One pass
 
 
 class Change(NamedTuple):
@@ -34,38 +244,23 @@ class Change(NamedTuple):
     n_moved: int
 
 
-class Evaluation(NamedTuple):
-    """What given memberships are worth, and a sample of them."""
-
-    objective: float
-    """The grouped objective over all pairs."""
-    gap: float
-    """The largest KKT gap."""
-    labels: np.ndarray
-    """(sampled rows, M)"""
-    memberships: np.ndarray
-    """(sampled rows, K) float32"""
-
-
 def update_block(
     tables: Tables,
-    labels: np.ndarray,
     offsets: np.ndarray,
-    memberships: np.ndarray,
-    updated: np.ndarray,
     threshold: float,
     divergence: Divergence,
-) -> Change:
-    """Update each object of a block given all others, and return what that changes; ``updated`` is filled.
+    labels: np.ndarray,
+    memberships: np.ndarray,
+) -> tuple[Change, np.ndarray]:
+    """Update each object of a block given all others; return what that changes, and the new memberships.
 
     Objects whose KKT gap is at most ``threshold`` stay as they are. Cost: see ``kernels.prototypes.sweep``.
     """
-    now = copy_tables(tables)
-    totals = np.zeros(kernel.N_TOTALS)
+    now, updated, totals = copy_tables(tables), np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
     kernel.sweep(labels, offsets, now, memberships, updated, threshold, False, totals, *_moving(divergence))
     for changed, before in zip(now[1:], tables[1:], strict=True):
         np.subtract(changed, before, out=changed)
-    return Change(now, float(totals[kernel.MAX_GAP]), int(totals[kernel.N_MOVED]))
+    return Change(now, float(totals[kernel.MAX_GAP]), int(totals[kernel.N_MOVED])), updated
 
 
 def add_changes(a: Change, b: Change) -> Change:
@@ -89,6 +284,49 @@ def place_block(
     totals = np.zeros(kernel.N_TOTALS)
     kernel.sweep(labels, offsets, tables, placed, placed, 0.0, True, totals, *_moving(divergence))
     return placed
+
+
+# What memberships are worth
+
+
+class Evaluation(NamedTuple):
+    """What given memberships are worth, and a sample of them."""
+
+    objective: float
+    """The grouped objective over all pairs."""
+    gap: float
+    """The largest KKT gap."""
+    labels: np.ndarray
+    """(sampled rows, M)"""
+    memberships: np.ndarray
+    """(sampled rows, K) float32"""
+
+
+@dataclass(frozen=True)
+class EvaluateBlock:
+    """A task: evaluate a generation of a block under its tables."""
+
+    ensemble: Ensemble
+    arrays: BlockArrays
+    generation: int
+    tables: Tables
+    sampled: np.ndarray
+    divergence: Divergence
+
+    def __call__(self, block: Block) -> Evaluation:
+        """Evaluate a block."""
+        labels = self.ensemble.read(block.start, block.stop)
+        memberships = self.arrays.read(self.generation, block)
+        first, last = np.searchsorted(self.sampled, (block.start, block.stop))
+        rows = self.sampled[first:last] - block.start
+        return evaluate_block(self.tables, labels, self.ensemble.offsets, memberships, rows, self.divergence)
+
+
+def group_block(
+    centers: np.ndarray, offsets: np.ndarray, labels: np.ndarray, memberships: np.ndarray
+) -> Tables:
+    """Return the tables of a block's objects under given centers."""
+    return tables_of_block(centers, labels, offsets, memberships)
 
 
 def evaluate_block(

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import State
+from bigcons.coassociation.factorized import AgreementSums
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
-from bigcons.solving.loop import History, Stage, as_history
+from bigcons.solving.passes import History, Iterate, Run, as_history
 from bigcons.storage.checkpoint import BlockArrays
 
 
@@ -45,8 +45,8 @@ class Solution(NamedTuple):
     history: History
     start_objectives: list[float]
     """Of every start, where the best was chosen; of one that had no rival the objective of the solution."""
-    state: State | None = None
-    """The all-pairs state of the memberships, where the solver has it anyhow."""
+    sums: AgreementSums | None = None
+    """The all-pairs sums of the memberships, where the solver has them anyhow."""
     tables: Tables | None = None
     """The prototypes' tables of the memberships, of a solver that works by them."""
 
@@ -58,22 +58,23 @@ class Solution(NamedTuple):
 
 
 def solution_at(
-    stage: Stage[Any],
-    arrays: BlockArrays,
-    blocks: list[Block] | None = None,
+    run: Run,
+    at: Iterate[Any],
     *,
-    state: State | None = None,
+    sums: AgreementSums | None = None,
     tables: Tables | None = None,
+    blocks: list[Block] | None = None,
 ) -> Solution:
-    """Return the solution at the stage where the passes ended; see `BlockMemberships` for ``blocks``."""
+    """Return the solution where the passes of a run ended; see `BlockMemberships` for ``blocks``."""
+    last = at.records[-1]
     return Solution(
-        BlockMemberships(arrays, stage.generation, blocks),
-        stage.records[-1]["objective"],
-        stage.records[-1]["gap"],
-        stage.is_settled,
-        len(stage.records),
-        as_history(stage.records),
-        stage.start_objectives or [stage.records[-1]["objective"]],
-        state,
+        BlockMemberships(run.arrays, at.generation, blocks),
+        last["objective"],
+        last["gap"],
+        at.is_settled,
+        len(at.records),
+        as_history(at.records),
+        at.start_objectives or [last["objective"]],
+        sums,
         tables,
     )

@@ -18,6 +18,13 @@ PERTURBATION = 1e-3
 # Added to given memberships as a uniform part: KL is infinite where a crisp start contradicts a pair.
 UNIFORM_PART = 0.1
 
+# Below every gap: all objects move. A near-uniform start has gaps near zero although it is a saddle.
+MOVE_ALL = -1.0
+
+# While the largest gap is above the tolerance, objects down to this share of it move too: those just below
+# would otherwise wait at the threshold for one another, pass after pass.
+MOVE_SHARE = 0.25
+
 Init = str | np.ndarray
 
 
@@ -69,6 +76,11 @@ def rows_of(init: Init, block: Block, n_clusters: int, seed: int) -> np.ndarray:
 def softened(memberships: np.ndarray) -> np.ndarray:
     """Mix memberships with uniform ones, so that no pair has probability zero."""
     return _normalized((1.0 - UNIFORM_PART) * memberships + UNIFORM_PART / memberships.shape[1])
+
+
+def threshold_after(gap: float, tol: float) -> float:
+    """Return the relative gap up to which objects stay as they are, where the largest is ``gap``."""
+    return tol * (1.0 if gap <= tol else MOVE_SHARE)
 
 
 def _normalized(rows: np.ndarray) -> np.ndarray:

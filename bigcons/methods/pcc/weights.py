@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import State, Weights
+from bigcons.coassociation.factorized import AgreementSums, Weights
 from bigcons.errors import InvalidInputError
 from bigcons.metrics.information import mutual_information_of_table
 
@@ -44,13 +44,13 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
     return _of_mean_one(np.array([_entropy(column[column >= 0]) for column in labels.T]), offsets)
 
 
-def information_weights(state: State, offsets: np.ndarray) -> Weights:
+def information_weights(sums: AgreementSums, offsets: np.ndarray) -> Weights:
     """Return weights of mean 1: the mutual information of each partition and the solved memberships.
 
     Row ``b`` of S sums the memberships of the objects in base cluster ``b``, so the rows of one partition are
     its contingency table with the consensus, over the objects that it saw.
     """
-    memberships = np.maximum(state.S[:, : state.n_clusters], 0.0)  # what a cluster lost rounds below zero
+    memberships = np.maximum(sums.S[:, : sums.n_clusters], 0.0)  # what a cluster lost rounds below zero
     tables = np.split(memberships, offsets[1:-1])
     return _of_mean_one(np.array([mutual_information_of_table(table) for table in tables]), offsets)
 

@@ -1,0 +1,162 @@
+"""PCC on a pair table in memory: Algorithm 1 of Lourenço et al. 2015, single steps, the steepest first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.divergences import Divergence
+from bigcons.kernels import pair_descent
+from bigcons.kernels.divergences import l2_slope
+from bigcons.kernels.line_search import newton_search, sampling_search
+from bigcons.methods.pcc import start
+from bigcons.methods.pcc.solution import Solution
+from bigcons.progress import progress
+from bigcons.solving.passes import as_history, timed
+from bigcons.solving.starts import best_start
+from bigcons.stores.pair_rows import Rows
+from bigcons.stores.pairs import PairTable
+
+# The gradients are built anew, which bounds the drift of their updates, and the objective is recorded this
+# often while n_objects * n_clusters steps are taken.
+STRETCHES = 4
+
+
+def solve_pairs(
+    pairs: PairTable,
+    n_clusters: int,
+    divergence: Divergence,
+    *,
+    init: start.Init,
+    n_init: int,
+    max_steps: int,
+    tol: float,
+    seed: int,
+) -> Solution:
+    """Minimize the divergence over the pairs by single steps, the steepest first; the best of ``n_init``
+    runs.
+
+    The gap is in units of `mean_weight`. Time O(steps * l (K + log n)) for l pairs an object;
+    memory 12 bytes for each of the two ends of a pair and O(n K).
+    """
+    graph = graph_of(pairs)
+    if not isinstance(init, str):
+        first = start.given(init, pairs.n_objects, n_clusters)
+        starts = [first if divergence.name == "l2" else start.softened(first)]
+    else:
+        draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
+        starts = [draw(pairs.n_objects, n_clusters, seed, 0, number) for number in range(n_init)]
+    runs = (
+        _descend(graph, memberships, divergence, isinstance(init, str), max_steps, tol)
+        for memberships in starts
+    )
+    best, objectives = best_start(runs, lambda run: run.objective)
+    return best._replace(start_objectives=objectives)
+
+
+def _descend(
+    graph: Graph, memberships: np.ndarray, divergence: Divergence, saddle: bool, max_steps: int, tol: float
+) -> Solution:
+    """Run one start."""
+    n_objects, n_clusters = memberships.shape
+    scale = mean_weight(float(graph.weight.sum(dtype=np.float64)), n_objects)
+    limit = stretch_steps(n_objects, n_clusters)
+    steps, records = 0, []
+    with progress("PCC on pairs", max_steps, "steps") as listener:
+        for number in range(1, -(-max_steps // limit) + 1):
+            began = time.perf_counter()
+            # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
+            threshold = 0.0 if saddle and number == 1 else tol * scale
+            n_steps = min(limit, max_steps - steps)
+            memberships, done = take_stretch(graph, memberships, divergence, n_steps, threshold)
+            steps += done.n_steps
+            listener.advance(n_steps)
+            record = {"step": steps, "objective": done.objective, "gap": done.gap / scale}
+            records.append(timed("PCC on pairs", number, record, began))
+            if records[-1]["gap"] <= tol:
+                break
+    last = records[-1]
+    objective, gap = last["objective"], last["gap"]
+    return Solution(memberships, objective, gap, gap <= tol, len(records), as_history(records), [objective])
+
+
+# A stretch of steps
+
+NOBODY = np.empty((0, 0), np.float32)
+
+
+class Graph(NamedTuple):
+    """The pairs of n objects as the kernels read them: CSR, with every pair of two of them at both ends."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    observed: np.ndarray
+    weight: np.ndarray
+    others: np.ndarray
+    """(., K) float32: memberships of the objects from number n on, which stay as they are."""
+
+
+class Stretch(NamedTuple):
+    """What a stretch of steps did. Gaps are in units of the pairs' weights."""
+
+    n_steps: int
+    gap_before: float
+    gap: float
+    objective: float
+
+
+def graph_of(pairs: PairTable | Rows, others: np.ndarray = NOBODY) -> Graph:
+    """Return the arrays of a pair table or of some rows of one, counts turned into shares."""
+    weight = pairs.n_seen.astype(np.float32)
+    return Graph(pairs.indptr, pairs.indices, pairs.n_agree / weight, weight, others)
+
+
+def stretch_steps(n_objects: int, n_clusters: int) -> int:
+    """Return how many steps a stretch has: at least one for every object."""
+    return max(n_objects * n_clusters // STRETCHES, n_objects, 1)
+
+
+def mean_weight(total_weight: float, n_objects: int) -> float:
+    """Return the mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over sampled pairs."""
+    return max(total_weight / n_objects, 1.0)
+
+
+def take_stretch(
+    graph: Graph,
+    memberships: np.ndarray,
+    divergence: Divergence,
+    n_steps: int,
+    threshold: float,
+    n_counted: int | None = None,
+) -> tuple[np.ndarray, Stretch]:
+    """Take up to ``n_steps`` steps, the steepest first, while a KKT gap is above ``threshold``.
+
+    Returns the new memberships (n, K) float32, and what was done; the objective is over the pairs of the n
+    objects with each other and with the first ``n_counted`` others. Time O(n_steps l (K + log n)) for l
+    pairs an object; memory 16 n K + 32 n bytes.
+    """
+    n, K = memberships.shape
+    value, slope, _, parameter = divergence.compiled
+    rows = np.zeros((n, 2 * K))
+    rows[:, :K] = memberships
+    is_squared = divergence.compiled.slope is l2_slope
+    search = pair_descent.quadratic_search if is_squared else general_search(divergence)
+    queue = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
+    pair_descent.prepare(rows, *graph, *queue, slope, parameter)
+    gap_before = float(queue[0][0])
+    scratch = np.empty((4, max(int(np.diff(graph.indptr).max(initial=0)), 1)))
+    taken, gap = pair_descent.descend(
+        rows, *graph, *queue, scratch, n_steps, threshold, search, slope, parameter
+    )
+    counted = graph._replace(others=graph.others[:n_counted])
+    objective = pair_descent.total_value(rows, *counted, value, parameter)
+    return rows[:, :K].astype(np.float32), Stretch(taken, gap_before, gap, objective)
+
+
+def general_search(divergence: Divergence) -> Callable[..., Any]:
+    """Return the compiled search: Newton if the divergence is double-convex, else sampling."""
+    value, slope, curvature, _ = divergence.compiled
+    return newton_search(slope, curvature) if divergence.is_double_convex else sampling_search(value)
