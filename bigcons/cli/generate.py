@@ -127,13 +127,17 @@ def command(
 ) -> None:
     """Cluster FEATURES many times.
 
-    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .npy or .zarr with one row per
-    object; it is read in blocks and need not fit in memory, except for --scheme diverse. Options that do not
-    apply to the scheme are refused.
+    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .npy, .npz or .zarr with one row
+    per object; it is read in blocks and need not fit in memory, except for --scheme diverse. Options that do
+    not apply to the scheme are refused. The same command again continues an interrupted one and finds the
+    result of a finished one.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if fixed is not None:
         given = _with_fixed(given, fixed, scheme)
+    from bigcons.storage.commit import is_store
+
+    is_there = is_store(out) and not overwrite
     ensemble = _generator(scheme, given)(
         features,
         **given,
@@ -143,6 +147,8 @@ def command(
         random_state=random_state,
         overwrite=overwrite,
     )
+    if is_there:
+        click.echo(f"{out} holds the result of this call already.", err=True)
     emit_ensemble(ensemble, out)
 
 

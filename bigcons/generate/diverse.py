@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ import numpy as np
 from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
 from bigcons.generate.partition import one_thread, quiet_scikit_learn
 from bigcons.generate.pipeline import check_range, map_within, matrix_copies, open_logged_engine
-from bigcons.generate.scaling import measure
+from bigcons.generate.scaling import Scaling, measure
+from bigcons.generate.scratch import check_same, finished_ensemble
 from bigcons.memory import format_size, parse_size
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage.commit import refuse_existing
+from bigcons.storage.places import place_of
 from bigcons.stores.features import Features, open_features
 from bigcons.validation import check_choice
 from bigcons.version import __version__
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
+
+_log = logging.getLogger(__name__)
 
 _MAX_ITER = 100
 _IMBALANCE = 0.05
@@ -82,7 +86,8 @@ def diverse(
         Seed. What an algorithm makes depends on the seed, its name and ``n_clusters``, not on the
         other algorithms or on workers.
     overwrite
-        Replace the store at ``out``.
+        Replace the store at ``out``. Without it the same call again finds its result, and one with other
+        parameters or features is refused.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
         client or its address, or an Engine. The engine that runs is logged. Every algorithm is one task.
@@ -101,34 +106,40 @@ def diverse(
     low, high = check_range(n_clusters)
     names = _check_algorithms(algorithms)
     budget = parse_size(memory)
-    if out is not None:
-        refuse_existing(out, overwrite)
+    seed = resolve_seed(random_state)
+    numbers = range(low, high + 1)
+    made_with = {
+        "generator": "diverse",
+        "n_clusters": [low, high],
+        "algorithms": names,
+        "standardize": standardize,
+        "seed": seed,
+    }
+    asked = {name: value for name, value in made_with.items() if name != "seed" or random_state is not None}
+    finished = None if out is None else finished_ensemble(place_of(out), overwrite, resume=True)
+    if finished is not None:
+        check_same(finished, asked)  # before any work
     data = open_features(features)
     if high >= data.n_objects:
         raise InvalidInputError(
             f"n_clusters={high} but there are {data.n_objects} objects; ask for fewer clusters than objects."
         )
-    seed = resolve_seed(random_state)
-    numbers = range(low, high + 1)
     with open_logged_engine(client, "diverse") as engine:
         n_tasks = _n_tasks(data, names, budget, matrix_copies(engine))
-        task = _Task(_matrix(data, standardize=standardize), numbers, seed)
+        scaling = measure(data, standardize=standardize)
+        made_with |= {"features_checksum": scaling.checksum, "source": data.where, "bigcons": __version__}
+        if finished is not None:
+            check_same(finished, {"features_checksum": scaling.checksum, "n_objects": data.n_objects})
+            _log.info("%s holds the finished result of this call: no algorithm is left to run", out)
+            return finished
+        task = _Task(_matrix(data, scaling, standardize=standardize), numbers, seed)
         columns: list[np.ndarray] = []  # those of one algorithm after those of another
         with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
             for partitions in map_within(engine, n_tasks, task, names):
                 columns += partitions
                 listener.advance(1)
     source = ColumnsTable(columns, data.n_objects, [f"{name}-{k}" for name in names for k in numbers])
-    provenance = {
-        "generator": "diverse",
-        "n_clusters": [low, high],
-        "algorithms": names,
-        "standardize": standardize,
-        "seed": seed,
-        "source": data.where,
-        "bigcons": __version__,
-    }
-    return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+    return ensemble_of(source, out, provenance=made_with, overwrite=overwrite, memory=memory)
 
 
 @dataclass(frozen=True)
@@ -188,9 +199,8 @@ def _n_tasks(data: Features, names: list[str], budget: int, copies: int) -> int:
     return (budget - held) // needs[largest]
 
 
-def _matrix(data: Features, *, standardize: bool) -> np.ndarray:
+def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarray:
     """All features that vary, float64; not centered unless they are standardized, for angles notice."""
-    scaling = measure(data, standardize=standardize)
     matrix = np.empty((data.n_objects, len(scaling.kept)))
     for block, values in data.iterate():
         matrix[block.start : block.stop] = values[:, scaling.kept]

@@ -52,11 +52,11 @@ class Ensemble:
     def from_labels(cls, x: Any, *, names: Sequence[str] | None = None) -> Ensemble:
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
-        ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table, a
-        dask array or dataframe, another ensemble, or a path to one or to .npy, .npz, .csv, .parquet or
-        .zarr. NaN, None, pd.NA, negative numbers and masked entries are missing labels. Raises
-        InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged matrix
-        and for a partition without any label.
+        ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or
+        anything else with ``__arrow_c_stream__``, a dask array or dataframe, another ensemble, or a path to
+        one or to .npy, .npz, .csv, .csv.gz, .parquet (a file or a folder of them) or .zarr. NaN, None, pd.NA,
+        negative numbers and masked entries are missing labels. Raises InvalidInputError for labels that are
+        neither whole numbers nor text, for an empty or ragged matrix and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
         return _with_warnings(Ensemble(*building.read_labels(_table_of(x), provenance, names=names)))

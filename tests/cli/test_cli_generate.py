@@ -146,3 +146,15 @@ def test_generate__says_in_one_line_what_the_scheme_refuses(run, options, words)
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert [path.name for path in Path().iterdir()] == ["features.npy"]
+
+
+@pytest.mark.parametrize("scheme", ["kmeans --n-partitions 3", "diverse --algorithms single"])
+def test_generate__the_same_command_again_finds_its_result(run, scheme):
+    first, again = run(f"--scheme {scheme}"), run(f"--scheme {scheme}")
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert again.stdout == first.stdout
+    assert again.stderr == "e.zarr holds the result of this call already.\n"
+    other = run(f"--scheme {scheme} --n-clusters 3")
+    assert other.exit_code == 1
+    assert "n_clusters=[2, 10], not [3, 3]; pass overwrite=True (--overwrite)" in other.stderr
+    assert run(f"--scheme {scheme} --n-clusters 3 --overwrite").exit_code == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -261,6 +263,18 @@ def test_diverse__refuses_what_exists_before_any_work(blobs, tmp_path):
     make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         make("features that are never read", out=tmp_path / "e.zarr")
+
+
+def test_diverse__finds_the_result_of_a_finished_call(blobs, tmp_path, caplog):
+    labels = make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr")
+    with caplog.at_level(logging.INFO, logger="bigcons"):
+        again = make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr", random_state=None)
+    np.testing.assert_equal(again, labels)
+    assert "holds the finished result of this call" in caplog.text
+    with pytest.raises(StoreExistsError, match="was made with features_checksum="):
+        make(blobs[0][::-1], algorithms="kmeans", out=tmp_path / "e.zarr")
+    with pytest.raises(StoreExistsError, match="was made with seed=0, not 1"):
+        make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr", random_state=1)
 
 
 def test_diverse__refuses_all_pairs_of_many_objects_with_the_number():
