@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons import METHODS, Ensemble
-from bigcons.coassociation.did import did_ranking
+from bigcons.coassociation.increments import did_ranking
 from bigcons.datasets import ce_2d2k, ce_8d5k
 from bigcons.errors import ConvergenceWarning
 from bigcons.generate import diverse, kmeans, weighted_kmeans

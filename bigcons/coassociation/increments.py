@@ -1,26 +1,350 @@
-"""The law of dissimilarity increments, and the trees of base clusters that give its parameter.
+"""Dissimilarity increments (DID): partitions of objects seen through their features.
 
 The increment of a triplet ``x_i, x_j, x_k``, each the nearest neighbor of the one before, is
-``|d(x_i, x_j) - d(x_j, x_k)|``; within a cluster it follows, with mean lambda, the law of the difference of
-two Rayleigh distances (Aidos and Fred).
+``|d(x_i, x_j) - d(x_j, x_k)|``. Within a cluster it follows, with mean lambda, the law of the difference of
+two Rayleigh distances (Aidos and Fred), and lambda is estimated from the edges of the cluster's minimum
+spanning tree. `did_matrix` counts two objects of a cluster as together by how likely the increment is that
+they make with the nearest neighbor of the second; `did_ranking` ranks partitions by how briefly their
+clusters' increments are described. Distances are Euclidean.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.counts import NORMALIZATIONS
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import Engine, open_engine
+from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.progress import progress
+from bigcons.validation import check_choice, check_flag, check_partition_weights
+
+if TYPE_CHECKING:
+    from bigcons.stores.ensemble import Ensemble
+    from bigcons.stores.features import Features
+
 CHOICES = ("vertex", "sorted")
+
+# A cluster of fewer objects has no increment and contributes nothing.
+MIN_OBJECTS = 3
+
+# The squares of differences of up to a million such features still add up.
+MOST_FEATURE = 1e150
+
+# Pairs of a task, and the bytes each takes meanwhile: distance, sums, masks and the law's terms.
+PAIRS_PER_TASK = 1 << 19
+BYTES_PER_PAIR = 100
 
 # From here on erfcx is replaced by its expansion: the terms that cancel are a million times their difference.
 _FAR = 1e3
 
 
-def increment_density(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
-    """Return the density ``p(w; lambda)`` of increments ``w >= 0`` of the given mean, float64.
+def did_matrix(
+    features: Any,
+    x: Any,
+    *,
+    normalize: str = "all",
+    weights: Any = None,
+    exclude_self: bool = False,
+    increments: str = "vertex",
+    memory: int | str = "4GB",
+    client: object = None,
+) -> np.ndarray:
+    """Return the co-association by dissimilarity increments: ``(n_objects, n_objects)`` float64, asymmetric.
 
-    Falls from ``pi (2 - sqrt 2) / (2 sqrt 2 lambda)`` at 0. The printed form, with ``exp(-s^2) erfc(s)``
+    Entry (i, j) is the mean over the partitions of ``p(w; lambda) / p(0; lambda)`` where they join i and j,
+    with ``w = |d(x_i, x_j) - d(x_j, NN(x_j))|``, lambda the mean increment of the cluster and NN the nearest
+    neighbor in it. The diagonal follows the same formula, as in the paper's algorithm, and is not 1.
+
+    Parameters
+    ----------
+    features
+        ``(n_objects, n_features)``: what `bigcons.stores.features.open_features` takes. Distances are
+        Euclidean, so scale features first.
+    x
+        The ensemble, or anything ``Ensemble.from_labels`` takes.
+    normalize
+        "all": divide by the number of partitions, as in the paper; "observed": by the number that label both
+        objects.
+    weights
+        ``(n_partitions,)`` >= 0, by default equal.
+    exclude_self
+        Where ``NN(x_j)`` is ``x_i``, take the next neighbor, as the paper's text says; its algorithm and the
+        default do not.
+    increments
+        Which edges of a cluster's minimum spanning tree form increments. "vertex": every two that meet at a
+        vertex; "sorted": of these, the ones next to each other in length. The paper does not say.
+    memory
+        Budget; MemoryBudgetError if the matrix does not fit.
+
+    O(n^2 (d + M) + d sum of squared cluster sizes) time, on all workers; 8 n^2 bytes.
+    """
+    from bigcons.stores.ensemble import as_ensemble
+
+    ensemble = as_ensemble(x)
+    check_choice("normalize", normalize, NORMALIZATIONS)
+    check_flag("exclude_self", exclude_self)
+    budget = parse_size(memory)
+    with open_engine(client) as engine:
+        source = open_points(features, ensemble.n_objects)
+        held = model_bytes(ensemble, source, engine, exclude_self=exclude_self)
+        refuse_matrix(held + 8 * ensemble.n_objects**2, budget, ensemble.n_objects)
+        model = increment_model(
+            source,
+            ensemble,
+            engine,
+            weights=weights,
+            by_observed=normalize == "observed",
+            exclude_self=exclude_self,
+            increments=increments,
+        )
+        return similarity_matrix(model, engine)
+
+
+def did_ranking(
+    features: Any, x: Any, *, increments: str = "vertex", label_code: bool = False, client: object = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rank partitions by the description length of the increments of their clusters (G-DID).
+
+    Returns ``(order, lengths)``: the partitions, best first, and the description length of each in nats,
+
+        DL(P) = - sum_k sum_w ln p(w; lambda_k) + (K / 2) ln n  [+ sum_k n_k ln(n / n_k)]
+
+    over the K clusters of its n labeled objects and the increments w of each, the last term with
+    ``label_code``. A reconstruction after Fred and Jain 2008: the source prints no formula. Clusters of fewer
+    than three objects, and those whose increments are all 0, have no law and add their penalty only.
+    Lengths of partitions with different numbers of labeled objects are not comparable. ``features``, ``x``
+    and ``increments`` as for `did_matrix`. O(n_features sum of squared cluster sizes) time.
+    """
+    from bigcons.stores.ensemble import as_ensemble
+
+    ensemble = as_ensemble(x)
+    check_choice("increments", increments, CHOICES)
+    check_flag("label_code", label_code)
+    points = read_points(open_points(features, ensemble.n_objects))
+    labels = ensemble.read(0, ensemble.n_objects)
+    task = partial(_description_length, points, increments, label_code)
+    with open_engine(client) as engine, progress("rank partitions", ensemble.n_partitions) as listener:
+        columns = (np.ascontiguousarray(labels[:, u]) for u in range(ensemble.n_partitions))
+        lengths = np.empty(ensemble.n_partitions)
+        for u, length in enumerate(engine.map(task, columns)):
+            lengths[u] = length
+            listener.advance(1)
+    return np.argsort(lengths, kind="stable"), lengths
+
+
+def _description_length(points: np.ndarray, increments: str, label_code: bool, labels: np.ndarray) -> float:
+    n = int((labels >= 0).sum())
+    total = 0.0
+    for members in clusters_of(labels):
+        if len(members) >= MIN_OBJECTS:
+            tree = cluster_tree(points[members])
+            mean = tree.mean(increments)
+            if mean > 0:
+                total -= float(log_increment_density(tree.increments(increments), mean).sum())
+        total += 0.5 * np.log(n) + (len(members) * np.log(n / len(members)) if label_code else 0.0)
+    return total
+
+
+def refuse_matrix(needed: int, budget: int, n_objects: int) -> None:
+    """Raise MemoryBudgetError for a matrix that does not fit, naming what does."""
+    if needed > budget:
+        raise MemoryBudgetError(
+            f"the increments of all pairs of {n_objects:,} objects need {format_size(needed)}, more than the "
+            f"{format_size(budget)} there is for them; raise memory, or give DID sampled pairs and "
+            "linkage='single'.",
+            needed=needed,
+            budget=budget,
+        )
+
+
+# ---- the increments of an ensemble, and the similarities they give
+
+
+class IncrementModel(NamedTuple):
+    """The clusters of an ensemble as increments see them; partitions are rows here, to be read in runs."""
+
+    points: np.ndarray
+    """(n_objects, n_features) float64."""
+    labels: np.ndarray
+    """(n_partitions, n_objects) base labels, -1 where missing or of a cluster of fewer than three."""
+    observed: np.ndarray | None
+    """(n_partitions, n_objects) bool: labeled or not; None if similarity is divided by n_partitions."""
+    offsets: np.ndarray
+    """(n_partitions + 1,) first base cluster of each partition."""
+    means: np.ndarray
+    """(n_base_clusters,) float64 mean increments."""
+    weights: np.ndarray
+    """(n_partitions,) float64."""
+    distance: np.ndarray
+    """(n_partitions, n_objects) float64 distance to the nearest neighbor in the own cluster."""
+    nearest: np.ndarray | None
+    """(n_partitions, n_objects) int32 that neighbor; None unless the other object of a pair is excluded."""
+    next_distance: np.ndarray | None
+    """(n_partitions, n_objects) float64 distance to the one after."""
+
+
+def open_points(features: Any, n_objects: int) -> Features:
+    """Open features; raise InvalidInputError if they have another number of rows."""
+    from bigcons.stores.features import open_features
+
+    source = open_features(features)
+    if source.n_objects != n_objects:
+        raise InvalidInputError(
+            f"features have {source.n_objects} rows but the ensemble n_objects={n_objects}; "
+            "give one row of features for each object, in the same order."
+        )
+    return source
+
+
+def read_points(features: Features) -> np.ndarray:
+    """Return features as ``(n_objects, n_features)`` float64; refuse those whose distances overflow."""
+    points = np.ascontiguousarray(features.read(0, features.n_objects), np.float64)
+    largest = float(np.abs(points).max())
+    if largest > MOST_FEATURE:
+        raise InvalidInputError(
+            f"features are up to {largest:g}, whose squared distances overflow; "
+            f"scale them to at most {MOST_FEATURE:g}."
+        )
+    return points
+
+
+def model_bytes(ensemble: Ensemble, features: Features, engine: Engine, *, exclude_self: bool) -> int:
+    """Return the memory of a model, including labels and features being read and pairs in flight."""
+    per_label = 2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self
+    per_object = ensemble.n_partitions * per_label + 16 * features.n_features
+    return ensemble.n_objects * per_object + PAIRS_PER_TASK * BYTES_PER_PAIR * engine.in_flight
+
+
+def increment_model(
+    features: Features,
+    ensemble: Ensemble,
+    engine: Engine,
+    *,
+    weights: Any,
+    by_observed: bool,
+    exclude_self: bool,
+    increments: str,
+) -> IncrementModel:
+    """Measure the clusters of every partition: O(n_features sum of squared cluster sizes) time."""
+    check_choice("increments", increments, CHOICES)
+    n_partitions = ensemble.n_partitions
+    weights = np.ones(n_partitions) if weights is None else check_partition_weights(weights, n_partitions)
+    points = read_points(features)
+    labels = np.array(ensemble.read(0, ensemble.n_objects).T, order="C")
+    observed = labels >= 0 if by_observed else None
+    means, distance = np.zeros(ensemble.n_base_clusters), np.full(labels.shape, np.inf)
+    nearest = np.full(labels.shape, -1, np.int32) if exclude_self else None
+    next_distance = np.full(labels.shape, np.inf) if exclude_self else None
+    clusters = [(u, members) for u in range(len(labels)) for members in clusters_of(labels[u])]
+    trees = engine.map(partial(_tree_of, points, increments), (members for _, members in clusters))
+    with progress("increments", len(clusters), "clusters") as listener:
+        for (u, members), found in zip(clusters, trees, strict=True):
+            if found is None:
+                labels[u, members] = -1
+                continue
+            means[ensemble.offsets[u] + labels[u, members[0]]] = found[0]
+            distance[u, members] = found[1]
+            if nearest is not None and next_distance is not None:
+                nearest[u, members] = members[found[2]]
+                next_distance[u, members] = found[3]
+            listener.advance(1)
+    return IncrementModel(
+        points, labels, observed, ensemble.offsets, means, weights, distance, nearest, next_distance
+    )
+
+
+def _tree_of(
+    points: np.ndarray, increments: str, members: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return the mean increment, distances, neighbors and next distances of a cluster; None if too small."""
+    if len(members) < MIN_OBJECTS:
+        return None
+    tree = cluster_tree(points[members])
+    return tree.mean(increments), tree.distance, tree.nearest, tree.next_distance
+
+
+def clusters_of(labels: np.ndarray) -> list[np.ndarray]:
+    """Return the ascending members of every cluster of a partition."""
+    order = np.argsort(labels, kind="stable")[int((labels < 0).sum()) :]
+    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+
+
+def similarity_matrix(model: IncrementModel, engine: Engine) -> np.ndarray:
+    """Return the matrix of `did_matrix` from a model, band by band."""
+    n = len(model.points)
+    matrix = np.empty((n, n))
+    bands = row_blocks(n, max(PAIRS_PER_TASK // n, 1))
+    with progress("increments of pairs", n) as listener:
+        for band, part in zip(bands, engine.map(partial(_band, model), bands), strict=True):
+            matrix[band.start : band.stop] = part
+            listener.advance(band.n_rows)
+    return matrix
+
+
+def _band(model: IncrementModel, band: Block) -> np.ndarray:
+    from scipy.spatial.distance import cdist
+
+    distances = cdist(model.points[band.start : band.stop], model.points)
+    i, j = np.arange(band.start, band.stop)[:, None], np.arange(len(model.points))[None, :]
+    return _similarities(model, distances, i, j)
+
+
+def similarity_of_pairs(
+    model: IncrementModel, i: np.ndarray, j: np.ndarray, engine: Engine
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entries ``(i, j)`` and ``(j, i)`` of `did_matrix` for pairs, each ``(n_pairs,)`` float64."""
+    blocks = row_blocks(len(i), PAIRS_PER_TASK)
+    forward, backward = np.empty(len(i)), np.empty(len(i))
+    items = ((i[block.start : block.stop], j[block.start : block.stop]) for block in blocks)
+    with progress("increments of pairs", len(i), "pairs") as listener:
+        for block, parts in zip(blocks, engine.map(partial(_pairs, model), items), strict=True):
+            forward[block.start : block.stop], backward[block.start : block.stop] = parts
+            listener.advance(block.n_rows)
+    return forward, backward
+
+
+def _pairs(model: IncrementModel, pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    i, j = pairs
+    squares = np.zeros(len(i))
+    for column in model.points.T:
+        squares += (column[i] - column[j]) ** 2
+    distances = np.sqrt(squares)
+    return _similarities(model, distances, i, j), _similarities(model, distances, j, i)
+
+
+def _similarities(model: IncrementModel, distances: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Return the similarity of objects ``i`` to ``j``; both broadcast to the shape of ``distances``."""
+    total = np.zeros(distances.shape)
+    seen = np.full(distances.shape, model.weights.sum() if model.observed is None else 0.0)
+    for u, weight in enumerate(model.weights):
+        if model.observed is not None:
+            seen += weight * (model.observed[u, i] & model.observed[u, j])
+        label = model.labels[u, j]
+        joined = (model.labels[u, i] == label) & (label >= 0)
+        to_neighbor = _where(joined, model.distance[u, j])
+        if model.nearest is not None and model.next_distance is not None:
+            is_other = _where(joined, model.nearest[u, j]) == _where(joined, i)
+            to_neighbor = np.where(is_other, _where(joined, model.next_distance[u, j]), to_neighbor)
+        means = _where(joined, model.means[model.offsets[u] + np.maximum(label, 0)])
+        total[joined] += weight * increment_ratio(np.abs(distances[joined] - to_neighbor), means)
+    return np.divide(total, seen, out=total, where=seen > 0)
+
+
+def _where(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(values, mask.shape)[mask]
+
+
+# ---- the law, and the tree of a cluster
+
+
+def increment_density(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
+    """Return the density ``p(w; lambda)`` of increments ``w >= 0`` with the given mean, float64.
+
+    Falls from ``pi (2 - sqrt 2) / (2 sqrt 2 lambda)`` at 0. The paper's form, with ``exp(-s^2) erfc(s)``
     written as ``exp(-2 s^2) erfcx(s)``, which does not underflow before its factor does.
     """
     return np.sqrt(np.pi) * _scale(mean) * increment_ratio(w, mean)
@@ -59,7 +383,7 @@ def _factor(s: np.ndarray) -> np.ndarray:
 
 
 class ClusterTree(NamedTuple):
-    """What the increments of a cluster of n points need, from its Euclidean minimum spanning tree."""
+    """The Euclidean minimum spanning tree of a cluster of n points, as its increments need it."""
 
     nearest: np.ndarray
     """(n,) int64 the nearest other point, -1 if there is none."""
@@ -70,7 +394,7 @@ class ClusterTree(NamedTuple):
     start: np.ndarray
     """(n + 1,) int64 where the edges of each vertex begin in ``edges``."""
     edges: np.ndarray
-    """(2 (n - 1),) float64 the lengths of the edges at each vertex, ascending."""
+    """(2 (n - 1),) float64 lengths of the edges at each vertex, ascending."""
 
     @property
     def n_points(self) -> int:
@@ -88,7 +412,7 @@ class ClusterTree(NamedTuple):
         return float(mean_increment(self.start, self.edges, choice == "vertex"))
 
     def increments(self, choice: str) -> np.ndarray:
-        """Return the increments, vertex after vertex, float64."""
+        """Return the increments, vertex by vertex, float64."""
         from bigcons.kernels.increments import list_increments
 
         n_increments = list_increments(self.start, self.edges, choice == "vertex", np.empty(0))

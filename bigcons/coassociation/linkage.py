@@ -1,29 +1,164 @@
-"""Agglomerative clustering of weighted points: the merges in order, and where to cut them."""
+"""Agglomerative clustering of label rows: the distinct rows, their merges in order, and where to cut them.
+
+Objects with equal label rows cannot be told apart, so `unique_rows` collects each row once with its number of
+objects, and `agglomerate` merges weighted points as scipy would merge the objects.
+
+Where all pairs of rows are too many, `sparse_merges` compares rows with likely neighbors only. Rows that
+agree in many partitions stand close together when all rows are sorted by their labels in the first few
+partitions of a random order; every row is compared with those next to it in several such orders. The graph of
+the pairs compared is never held: the minimum spanning forest of a graph and more edges is that of the forest
+and these edges, so each order is merged into the forest of the ones before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from bigcons.coassociation.counts import distance
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block, format_size, row_blocks
+from bigcons.progress import progress
+from bigcons.seeding import generator
+
+if TYPE_CHECKING:
+    from bigcons.stores.ensemble import Ensemble
 
 MONOTONE = ("single", "complete", "average", "ward")  # the place of each is its number in the kernel
 LINKAGES = (*MONOTONE, "centroid")
 
+# Rows after each that it is compared with in one order (arbitrary: few, for rows next to each other in one
+# order resemble each other, and orders differ).
+WINDOW = 4
+
+ROWS_PER_TASK = 1 << 16
+
+BYTES_PER_ROW = 400
+"""Memory of a row beside its labels and a copy of them: the edges of an order while they are sorted."""
+
+
+# ---- distinct label rows
+
+
+class UniqueRows(NamedTuple):
+    """The distinct rows of an ensemble, numbered in the order in which they first appear."""
+
+    labels: np.ndarray
+    """(n_rows, n_partitions) the rows, each with a label."""
+    weights: np.ndarray
+    """(n_rows,) int64 number of objects of each."""
+    row_of_object: np.ndarray
+    """(n_objects,) int32 number of each object's row, -1 for objects without any label."""
+
+
+def unique_rows(ensemble: Ensemble, engine: Engine, *, budget: int, remedy: str) -> UniqueRows:
+    """Collect the distinct label rows in one pass; rows that differ in what is missing are distinct.
+
+    O(n_objects n_partitions) time; 4 bytes an object and up to twice the labels of the distinct rows in
+    memory. Raises MemoryBudgetError, which advises ``remedy``, once that exceeds ``budget``.
+    """
+    table = RowTable(ensemble.n_partitions, ensemble.dtype)
+    row_of_object = np.empty(ensemble.n_objects, np.int32)
+    blocks = ensemble.blocks()
+    distinct = engine.map(partial(_distinct_of_block, ensemble), blocks)
+    with progress("distinct rows", ensemble.n_objects) as listener, closing(distinct):
+        for block, (rows, numbers) in zip(blocks, distinct, strict=True):
+            _check_budget(table.n_bytes(len(rows)) + row_of_object.nbytes, budget, table.n_rows, remedy)
+            numbers_in_table = np.append(table.number(rows), np.int32(-1))
+            row_of_object[block.start : block.stop] = numbers_in_table[numbers]
+            listener.advance(block.n_rows)
+    weights = np.bincount(row_of_object[row_of_object >= 0], minlength=table.n_rows)
+    return UniqueRows(table.rows, weights, row_of_object)
+
+
+class RowTable:
+    """A growing table of distinct rows ``(n_rows, n_partitions)``."""
+
+    def __init__(self, n_partitions: int, dtype: np.dtype) -> None:
+        self.n_rows = 0
+        self._rows = np.empty((0, n_partitions), dtype)
+        self._slots = np.full(16, -1, np.int64)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows in the order in which they were added."""
+        return self._rows[: self.n_rows]
+
+    def n_bytes(self, n_more: int) -> int:
+        """Return the memory the table takes at most after ``n_more`` rows are added."""
+        capacity = self._capacity(n_more)
+        return capacity * self._rows.shape[1] * self._rows.itemsize + 8 * _n_slots(capacity)
+
+    def number(self, rows: np.ndarray) -> np.ndarray:
+        """Return the number ``(n,)`` int32 of each of ``rows``, adding new ones."""
+        from bigcons.kernels.label_rows import number_rows
+
+        self._reserve(len(rows))
+        numbers = np.empty(len(rows), np.int32)
+        self.n_rows = number_rows(np.ascontiguousarray(rows), self._rows, self.n_rows, self._slots, numbers)
+        return numbers
+
+    def _capacity(self, n_more: int) -> int:
+        wanted, held = self.n_rows + n_more, len(self._rows)
+        return held if wanted <= held else max(wanted, 3 * held // 2)
+
+    def _reserve(self, n_more: int) -> None:
+        from bigcons.kernels.label_rows import number_rows
+
+        capacity = self._capacity(n_more)
+        if capacity == len(self._rows):
+            return
+        known = self.rows
+        self._rows = np.empty((capacity, known.shape[1]), known.dtype)
+        self._slots = np.full(_n_slots(capacity), -1, np.int64)
+        number_rows(known, self._rows, 0, self._slots, np.empty(len(known), np.int32))
+
+
+def _n_slots(capacity: int) -> int:
+    return 1 << (2 * capacity).bit_length()
+
+
+def _distinct_of_block(ensemble: Ensemble, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    """Return a block's distinct rows that have a label, and the number of each object's row, -1 without."""
+    labels = ensemble.read(block.start, block.stop)
+    numbers = np.full(block.n_rows, -1, np.int32)
+    labeled = (labels >= 0).any(axis=1)
+    table = RowTable(labels.shape[1], labels.dtype)
+    numbers[labeled] = table.number(labels[labeled])
+    return table.rows, numbers
+
+
+def _check_budget(needed: int, budget: int, n_rows: int, remedy: str) -> None:
+    if needed > budget:
+        raise MemoryBudgetError(
+            f"the labels of {n_rows:,} or more distinct rows need {format_size(needed)}, over the budget of "
+            f"{format_size(budget)}; {remedy}.",
+            needed=needed,
+            budget=budget,
+        )
+
+
+# ---- merges
+
 
 class Merges(NamedTuple):
-    """The merges of n points into one cluster, as they are made; three arrays ``(n - 1,)``."""
+    """The merges of n points into one cluster, in the order they are made: three arrays ``(n - 1,)``."""
 
     first: np.ndarray
     """A point of one of the two clusters, int64."""
     second: np.ndarray
     """A point of the other."""
     heights: np.ndarray
-    """The distance at which they merge, float64; ascending but for "centroid"."""
+    """The distance at which they merge, float64; ascending except for "centroid"."""
 
 
 def sorted_merges(first: np.ndarray, second: np.ndarray, heights: np.ndarray) -> Merges:
-    """Return merges by ascending height; of equals the one found first comes first."""
+    """Return merges by ascending height; ties keep their order."""
     order = np.argsort(heights, kind="stable")
     return Merges(first[order], second[order], heights[order])
 
@@ -33,12 +168,12 @@ def agglomerate(
 ) -> Merges:
     """Merge n points, given by condensed ``distances`` (n (n - 1) / 2,) float64, which are overwritten.
 
-    Point i stands for ``weights[i]`` objects that are ``within[i]`` of each other (default 1 and 0), no
-    further than any of them is from any other object; then the merges are those that scipy's linkage finds
-    for all objects, less those of the objects of one point, up to the order of ties. "ward" and "centroid"
-    take the distances for Euclidean ones, as scipy does. "centroid" merges the objects of a point before
-    all others, as scipy must only if they are at distance 0. O(n^2) time, for "centroid" O(n^3) at worst; no
-    memory beside the distances.
+    Point i stands for ``weights[i]`` objects at distance ``within[i]`` from each other (default 1 and 0),
+    which is at most the distance of any of them to any other object. The merges are then those that scipy's
+    linkage finds for all objects, without those inside a point, up to the order of ties. "ward" and
+    "centroid" take the distances to be Euclidean, as scipy does. "centroid" merges the objects of a point
+    before all others, which scipy does only if they are at distance 0. O(n^2) time, for "centroid" O(n^3) at
+    worst; no memory beside the distances.
     """
     from bigcons.kernels.linkage import centroid_merges, chain_merges
 
@@ -57,9 +192,9 @@ def agglomerate(
 
 
 def _begin_ward(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
-    """Turn distances of points into Ward's of the clusters that they stand for, row by row.
+    """Turn distances of points into Ward distances of the clusters they stand for, row by row.
 
-    Its square is ``2 p q / (p + q)`` times the squared distance of the centers.
+    The square of a Ward distance is ``2 p q / (p + q)`` times the squared distance of the centers.
     """
     _square_between_centers(distances, sizes, within)
     for i, row in enumerate(_rows_of(distances, len(sizes))):
@@ -68,9 +203,9 @@ def _begin_ward(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) ->
 
 
 def _square_between_centers(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
-    """Turn distances of points into squared ones of the centers of the clusters that they stand for.
+    """Turn distances of points into squared distances of the centers of the clusters they stand for.
 
-    These are the mean squared distance between the clusters less half that within each.
+    That is the mean squared distance between two clusters less half that within each.
     """
     spread = within**2 * (sizes - 1) / (2 * sizes)
     for i, row in enumerate(_rows_of(distances, len(sizes))):
@@ -86,10 +221,10 @@ def _rows_of(distances: np.ndarray, n_points: int) -> Iterator[np.ndarray]:
 
 
 def single_merges(edges: Merges, n_points: int, *, apart: float) -> Merges:
-    """Return the single-link merges of ``n_points`` of which only some pairs have a distance: ``edges``.
+    """Return the single-link merges of ``n_points`` on the graph of ``edges``, pairs with a distance.
 
-    Exact on the graph of these pairs, which come in any order, by a minimum spanning forest; what the graph
-    leaves apart merges at distance ``apart``, in the order of first points. O(n_pairs log n_pairs) time.
+    Exact on the graph, by its minimum spanning forest; the components of the graph merge at distance
+    ``apart``, in the order of their first points. O(n_edges log n_edges) time.
     """
     forest = spanning_forest(edges, n_points)
     ends = np.unique(cut(forest, n_points), return_index=True)[1][1:]
@@ -101,7 +236,7 @@ def single_merges(edges: Merges, n_points: int, *, apart: float) -> Merges:
 
 
 def spanning_forest(edges: Merges, n_points: int) -> Merges:
-    """Return the edges of a minimum spanning forest, ascending; of equals the ones given first."""
+    """Return the edges of a minimum spanning forest, ascending; of equal edges the ones given first."""
     from bigcons.kernels.linkage import union_merges
 
     edges = sorted_merges(*edges)
@@ -111,9 +246,9 @@ def spanning_forest(edges: Merges, n_points: int) -> Merges:
 
 
 def cut(merges: Merges, n_points: int, n_clusters: int = 1) -> np.ndarray:
-    """Return the labels ``(n_points,)`` int32 when ``n_clusters`` are left, numbered by their first points.
+    """Return the labels ``(n_points,)`` int32 at ``n_clusters`` clusters, numbered by their first points.
 
-    The merges may be those of a forest; then there are at least as many clusters as it has trees.
+    The merges may be those of a forest; there are at least as many clusters as it has trees.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -129,13 +264,13 @@ def cut(merges: Merges, n_points: int, n_clusters: int = 1) -> np.ndarray:
 def largest_lifetime(
     heights: np.ndarray, *, most: int, below: float | None, above: float | None, tie: str
 ) -> int:
-    """Return the number of clusters that stays the same over the widest range of heights (Fred, Jain 2005).
+    """Return the number of clusters with the largest lifetime (Fred and Jain 2005).
 
-    ``heights`` (n - 1,) are ascending. Of k = 2 .. n - 1 clusters the lifetime is the gap between the merge
-    that leads to k and the one that ends it; at most ``most`` are considered. ``below``, at most the first
-    height, is the one at which the n points were formed and lets k = n be considered; ``above``, at least
-    the last, is where the one cluster ends and lets k = 1. ``tie`` "more" takes the larger k, as the
-    reference implementation did, "fewer" the smaller.
+    ``heights`` (n - 1,) are ascending. The lifetime of k clusters is the gap between the merge that leads to
+    k and the one that ends it, for k = 2 .. n - 1 up to ``most``. ``below``, at most the first height, is
+    where the n points were formed and admits k = n; ``above``, at least the last, is where the single cluster
+    ends and admits k = 1. On a tie ``tie`` "more" takes the larger k, as the authors' implementation did,
+    "fewer" the smaller.
     """
     ends = [np.empty(0) if end is None else np.array([end]) for end in (below, above)]
     lifetimes = np.diff(np.concatenate([ends[0], heights, ends[1]]))
@@ -160,3 +295,53 @@ def linkage_matrix(merges: Merges, weights: np.ndarray) -> np.ndarray:
     number_clusters(merges.first, merges.second, weights.astype(np.float64), matrix)
     matrix[:, 2] = merges.heights
     return matrix
+
+
+# ---- single link of likely neighbors
+
+
+def sparse_merges(rows: np.ndarray, neighbors: int, normalize: str, engine: Engine, seed: int) -> Merges:
+    """Return single-link merges of label rows ``(n, n_partitions)``, each compared with ``neighbors`` others.
+
+    Exact on the graph of the pairs compared; its components merge at similarity 0, distance 1. With q
+    neighbors O(q n (n_partitions + log n)) time and O(n n_partitions) memory.
+    """
+    n = len(rows)
+    n_orders = -(-neighbors // (2 * WINDOW)) if n > 1 else 0
+    forest = Merges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+    with progress("neighbors", n_orders, "orders") as listener:
+        for number in range(n_orders):
+            order = random_order(rows, seed, number)
+            edges = _edges_of_order(rows, order, normalize, engine)
+            joined = Merges(*(np.concatenate(parts) for parts in zip(forest, edges, strict=True)))
+            forest = spanning_forest(joined, n)
+            listener.advance(1)
+    return single_merges(forest, n, apart=1.0)
+
+
+def random_order(rows: np.ndarray, seed: int, number: int) -> np.ndarray:
+    """Return the order of distinct rows by their labels in a random order of the partitions, as bytes."""
+    partitions = generator(seed, "coassociation.neighbors", number).permutation(rows.shape[1])
+    turned = np.ascontiguousarray(rows[:, partitions])
+    return np.argsort(turned.view(np.dtype((np.void, turned[0].nbytes)))[:, 0])
+
+
+def _edges_of_order(rows: np.ndarray, order: np.ndarray, normalize: str, engine: Engine) -> Merges:
+    """Return every row with those next to it in ``order``, and their distances."""
+    steps = range(1, min(WINDOW, len(order) - 1) + 1)
+    first = np.concatenate([order[:-step] for step in steps])
+    second = np.concatenate([order[step:] for step in steps])
+    blocks = row_blocks(len(first), ROWS_PER_TASK)
+    parts = list(engine.map(partial(_distances_of_pairs, rows, first, second, normalize), blocks))
+    return Merges(first, second, np.concatenate(parts))
+
+
+def _distances_of_pairs(
+    rows: np.ndarray, first: np.ndarray, second: np.ndarray, normalize: str, block: Block
+) -> np.ndarray:
+    from bigcons.kernels.label_rows import count_pairs
+
+    n_agree, n_seen = np.empty(block.n_rows, np.int32), np.empty(block.n_rows, np.int32)
+    pairs = slice(block.start, block.stop)
+    count_pairs(rows, rows, first[pairs], second[pairs], n_agree, n_seen)
+    return distance(n_agree, n_seen, rows.shape[1], normalize)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigcons.coassociation.dense import dense
+from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.overlaps.embedding import Embedding, embed

@@ -7,18 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.coassociation.did import refuse_matrix
-from bigcons.coassociation.increment_model import (
+from bigcons.coassociation.counts import NORMALIZATIONS
+from bigcons.coassociation.increments import (
+    CHOICES,
     IncrementModel,
     increment_model,
     model_bytes,
     open_points,
+    refuse_matrix,
     similarity_matrix,
     similarity_of_pairs,
 )
-from bigcons.coassociation.increments import CHOICES
 from bigcons.coassociation.linkage import Merges, agglomerate, cut, single_merges
-from bigcons.coassociation.similarity import NORMALIZATIONS
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size

@@ -8,19 +8,21 @@ from typing import ClassVar
 
 import numpy as np
 
+from bigcons.coassociation.counts import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
 from bigcons.coassociation.linkage import (
+    BYTES_PER_ROW,
     LINKAGES,
     MONOTONE,
     Merges,
+    UniqueRows,
     agglomerate,
     cut,
     largest_lifetime,
     linkage_matrix,
     sorted_merges,
+    sparse_merges,
+    unique_rows,
 )
-from bigcons.coassociation.neighbors import BYTES_PER_ROW, sparse_merges
-from bigcons.coassociation.rows import UniqueRows, unique_rows
-from bigcons.coassociation.similarity import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size

@@ -9,8 +9,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.rows import unique_rows
-from bigcons.coassociation.similarity import similarity
+from bigcons.coassociation.counts import similarity
+from bigcons.coassociation.linkage import unique_rows
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from bigcons.coassociation import sample, sample_pairs
-from bigcons.coassociation.sample import count_all_pairs, pairs_of_numbers
+from bigcons.coassociation.sampling import count_all_pairs, pairs_of_numbers
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 
 

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from bigcons import Ensemble, PairTable
 from bigcons.cli import main
-from bigcons.coassociation import sample, tiles
+from bigcons.coassociation import sample, sampling
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import Block
@@ -24,7 +24,7 @@ N_OBJECTS, N_PARTITIONS, ROWS = 300, 9, 16
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Let small data have many blocks."""
-    monkeypatch.setattr(tiles, "MIN_ROWS", ROWS)
+    monkeypatch.setattr(sampling, "MIN_ROWS", ROWS)
 
 
 def labels(n_objects=N_OBJECTS, seed=0):
@@ -34,7 +34,7 @@ def labels(n_objects=N_OBJECTS, seed=0):
 @settings(deadline=None, max_examples=60)
 @given(n_blocks=st.integers(1, 40), degree=st.integers(2, 10), seed=st.integers(0, 99))
 def test_block_graph__regular_simple_and_connected(n_blocks, degree, seed):
-    others = tiles.block_graph(n_blocks, degree, np.random.default_rng(seed))
+    others = sampling.block_graph(n_blocks, degree, np.random.default_rng(seed))
     expected = min(degree + degree * n_blocks % 2, n_blocks - 1) if degree < n_blocks - 1 else n_blocks - 1
     assert [len(known) for known in others] == [expected] * n_blocks
     assert all(a not in known and all(a in others[b] for b in known) for a, known in enumerate(others))
@@ -47,7 +47,7 @@ def test_block_graph__regular_simple_and_connected(n_blocks, degree, seed):
 def test_block_graph__every_edge_is_equally_likely():
     counts = np.zeros((12, 12))
     for seed in range(400):
-        for a, known in enumerate(tiles.block_graph(12, 4, np.random.default_rng(seed))):
+        for a, known in enumerate(sampling.block_graph(12, 4, np.random.default_rng(seed))):
             counts[a, list(known)] += 1
     assert chisquare(counts[np.triu_indices(12, 1)]).pvalue > 1e-3
 
@@ -55,10 +55,10 @@ def test_block_graph__every_edge_is_equally_likely():
 @pytest.mark.parametrize(("a", "b"), [(0, 0), (0, 1), (1, 1)])
 def test_draw_tile__distinct_ascending_and_uniform(a, b):
     blocks = [Block(0, 0, 9), Block(1, 9, 16)]
-    size = tiles._tile_size(blocks[a], blocks[b])
+    size = sampling._tile_size(blocks[a], blocks[b])
     counts = np.zeros((16, 16))
     for seed in range(500):
-        i, j = tiles.draw_tile(blocks[a], blocks[b], size // 3, seed)
+        i, j = sampling.draw_tile(blocks[a], blocks[b], size // 3, seed)
         pairs = list(zip(i.tolist(), j.tolist(), strict=True))
         assert pairs == sorted(set(pairs))
         assert len(pairs) == size // 3
@@ -115,9 +115,8 @@ def test_sample__takes_tiles_where_the_pairs_do_not_fit_and_says_so(small_blocks
     with caplog.at_level("INFO", "bigcons"):
         table = sample(labels(), n_pairs=5000, out=tmp_path / "p.zarr", memory="500kB", random_state=0)
     assert table.provenance["sampled"] == "tiles"
-    assert (
-        "5,000 pairs take 312 kB in memory, over the 250 kB that 500 kB has for them: drawn in" in caplog.text
-    )
+    assert "5,000 pairs take 312 kB in memory, over the 250 kB" in caplog.text
+    assert "in tiles" in caplog.text
 
 
 def test_sample_command__takes_tiles_where_the_pairs_do_not_fit(tmp_path):
@@ -172,7 +171,7 @@ def test_store_blocks__any_blocks_make_the_same_store(tmp_path, monkeypatch, row
 def test_store_blocks__refuses_parts_that_are_no_table(tmp_path):
     empty = np.empty(0, np.uint8)
     part = Rows(np.zeros(4, np.int64), np.empty(0, np.int32), empty, empty)
-    with pytest.raises(ValueError, match="do not make up"):
+    with pytest.raises(ValueError, match="not the rows of a symmetric table"):
         PairTable.store_blocks(tmp_path / "p", [part], n_objects=4, counts_dtype=np.dtype(np.uint8))
     assert not list(tmp_path.iterdir())
 
@@ -181,7 +180,7 @@ def test_block_graph__of_a_fine_grid_holds_little_more_than_the_graph():
     """A small budget makes many blocks, and the draws that mix their graph come on top of it."""
     tracemalloc.start()
     try:
-        others = tiles.block_graph(600, 8, np.random.default_rng(0))
+        others = sampling.block_graph(600, 8, np.random.default_rng(0))
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

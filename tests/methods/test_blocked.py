@@ -218,7 +218,7 @@ def test_solve_blocked__refuses_what_does_not_fit():
 
 @pytest.mark.parametrize("divergence", ["l2", "kl"])
 def test_fit__stored_tiles(divergence, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.coassociation.tiles.MIN_ROWS", 64)
+    monkeypatch.setattr("bigcons.coassociation.sampling.MIN_ROWS", 64)
     _, labels, truth = table_of(3000)
     ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=256)
     sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)

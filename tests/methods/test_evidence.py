@@ -12,17 +12,19 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
+from bigcons.coassociation.counts import condensed_distances
 from bigcons.coassociation.linkage import (
     LINKAGES,
     MONOTONE,
+    WINDOW,
+    RowTable,
     agglomerate,
     cut,
     largest_lifetime,
     linkage_matrix,
+    random_order,
+    unique_rows,
 )
-from bigcons.coassociation.neighbors import WINDOW, random_order
-from bigcons.coassociation.rows import RowTable, unique_rows
-from bigcons.coassociation.similarity import condensed_distances
 from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
 from bigcons.execution.engine import SerialEngine
 from bigcons.methods.evidence import EAC, EACAverage, EACSingle

@@ -28,7 +28,7 @@ def store_data(folder: Path) -> None:
     labels[rng.choice(N_OBJECTS, 5, replace=False), 1:] = -1
     ensemble = Ensemble.from_labels(labels).save(folder / "ensemble.zarr", chunk_rows=CHUNK_ROWS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bigcons.coassociation.tiles.MIN_ROWS", 64)
+        patch.setattr("bigcons.coassociation.sampling.MIN_ROWS", 64)
         sample(ensemble, per_object=20, tiles=4, out=folder / "pairs.zarr", random_state=0)
 
 

@@ -51,7 +51,7 @@ def prefers_blocks(pairs: Any, budget: int | None, bytes_per_end: int) -> bool:
 def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
     """Return the pair table that a ``pairs`` argument means for this ensemble."""
     from bigcons.coassociation import count
-    from bigcons.coassociation.sample import sample_in_memory
+    from bigcons.coassociation.sampling import sample_in_memory
 
     if isinstance(pairs, str) and pairs == "dense":
         i, j = np.triu_indices(ensemble.n_objects, 1)

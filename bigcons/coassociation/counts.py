@@ -1,0 +1,222 @@
+"""Counts of agreement: in how many partitions two objects share a cluster, and how many label both.
+
+`count` counts a list of pairs, `dense` all of them; both return numerators and denominators. `similarity`
+divides, and `condensed_distances` has one less the similarity of all pairs as scipy's linkage takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine, open_engine
+from bigcons.memory import Block, format_size, parse_size, row_blocks, rows_within
+from bigcons.progress import progress
+from bigcons.stores.pair_rows import ascending_pairs, counts_dtype
+from bigcons.stores.pairs import PairTable
+
+if TYPE_CHECKING:
+    from bigcons.stores.ensemble import Ensemble
+
+PAIRS_PER_TASK = 1 << 18
+
+# Bytes of a pair in memory while it is drawn and counted, beside the labels; and then, when these are gone,
+# until it is in a table, where every object takes some, too. Above a billion pairs, half more.
+COUNTED_PAIR_BYTES = 30
+PAIR_BYTES = 60
+OBJECT_BYTES = 40
+
+TILE_ROWS = 1024
+
+# Entries of a band of rows with all that follow, enough to keep a worker busy, and the bytes each takes
+# meanwhile: counts, quotient, distance and position.
+BAND_ENTRIES = 1 << 19
+BYTES_PER_BAND_ENTRY = 50
+
+NORMALIZATIONS = ("observed", "all")
+
+Counts = tuple[np.ndarray, np.ndarray]
+
+
+def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object = None) -> PairTable:
+    """Count for every pair ``(i[p], j[p])`` the partitions of ``x`` that label both and that join them.
+
+    ``i`` and ``j`` are ``(n_pairs,)`` integers; a pair is given once, either way round, and is left out
+    of the table if no partition labels both objects.
+
+    Labels within ``memory`` are read once and held; larger stored ensembles are visited tile by tile,
+    two row blocks for each task in flight within ``memory``. The pairs come on top: 30 bytes each
+    beside the labels, then 60 each and 40 an object without them, 12 in the table. Costs
+    O(n_pairs n_partitions).
+    """
+    from bigcons.stores.ensemble import as_ensemble
+
+    ensemble = as_ensemble(x)
+    i, j, _ = ascending_pairs(i, j, ensemble.n_objects)
+    counts = _count(ensemble, i, j, parse_size(memory), client)  # which holds labels while it runs
+    provenance = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions}
+    return PairTable.from_arrays(i, j, *counts, n_objects=ensemble.n_objects, provenance=provenance)
+
+
+def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client: object) -> Counts:
+    """Return the counts of ascending pairs, a run of them for each task."""
+    row_bytes = ensemble.n_partitions * ensemble.dtype.itemsize
+    n_agree, n_seen = _empty_counts(len(i), ensemble.n_partitions)
+    done = 0
+    with open_engine(client) as engine, progress("count pairs", len(i), "pairs") as listener:
+        count_run: Callable[[Any], Counts]
+        if ensemble.path is None or ensemble.n_objects * row_bytes <= memory:
+            count_run = partial(_count_held, ensemble.read(0, ensemble.n_objects))
+            parts = (slice(run.start, run.stop) for run in row_blocks(len(i), PAIRS_PER_TASK))
+            runs: Iterator[Any] = ((i[part], j[part]) for part in parts)
+        else:
+            what = "two blocks of labels for each task"
+            blocks = ensemble.blocks(rows_within(memory, 2 * row_bytes * engine.in_flight, what=what))
+            count_run, runs = partial(_count_in_tiles, ensemble, blocks), _runs_of_blocks(blocks, i, j)
+        for agree, seen in engine.map(count_run, runs):
+            part = slice(done, done + len(agree))
+            n_agree[part], n_seen[part] = agree, seen
+            done = part.stop
+            listener.advance(len(agree))
+    return n_agree, n_seen
+
+
+def _runs_of_blocks(
+    blocks: list[Block], i: np.ndarray, j: np.ndarray
+) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
+    """Yield each block with the ascending pairs whose first objects lie in it."""
+    for rows in blocks:
+        pairs = slice(*np.searchsorted(i, [rows.start, rows.stop]))
+        if pairs.stop > pairs.start:
+            yield rows, i[pairs], j[pairs]
+
+
+def _count_held(labels: np.ndarray, run: tuple[np.ndarray, np.ndarray]) -> Counts:
+    """Count pairs when all labels are in memory."""
+    from bigcons.kernels.label_rows import count_pairs
+
+    counts = _empty_counts(len(run[0]), labels.shape[1])
+    count_pairs(labels, labels, *run, *counts)
+    return counts
+
+
+def _count_in_tiles(
+    ensemble: Ensemble, blocks: list[Block], run: tuple[Block, np.ndarray, np.ndarray]
+) -> Counts:
+    """Count the pairs of one row block against each row block that holds a second object, in turn."""
+    from bigcons.kernels.label_rows import count_pairs
+
+    rows, i, j = run
+    left = ensemble.read(rows.start, rows.stop)
+    counts = _empty_counts(len(i), ensemble.n_partitions)
+    of_block = np.searchsorted([block.stop for block in blocks], j, side="right")
+    order = np.argsort(of_block, kind="stable")
+    ends = np.searchsorted(of_block[order], np.arange(len(blocks)), side="right")
+    for columns, pairs in zip(blocks, np.split(order, ends[:-1]), strict=True):
+        if len(pairs):
+            right = left if columns == rows else ensemble.read(columns.start, columns.stop)
+            tile = _empty_counts(len(pairs), ensemble.n_partitions)
+            count_pairs(left, right, i[pairs] - rows.start, j[pairs] - columns.start, *tile)
+            counts[0][pairs], counts[1][pairs] = tile
+    return counts
+
+
+def _empty_counts(n_pairs: int, n_partitions: int) -> Counts:
+    dtype = counts_dtype(n_partitions)
+    return np.empty(n_pairs, dtype=dtype), np.empty(n_pairs, dtype=dtype)
+
+
+def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts:
+    """Return ``(n_agree, n_seen)`` of all pairs of objects of ``x``, ``(n_objects, n_objects)`` int32.
+
+    Both are symmetric; the diagonal holds the number of labels of each object.
+
+    Takes 8 bytes for each of the n^2 entries, refused with MemoryBudgetError above ``memory``, and
+    O(n^2 n_partitions) time; `sample` counts a share of the pairs of ensembles too large for that.
+    """
+    from bigcons.stores.ensemble import as_ensemble
+
+    ensemble = as_ensemble(x)
+    n = ensemble.n_objects
+    needed, budget = 8 * n * n, parse_size(memory)
+    if needed > budget:
+        raise MemoryBudgetError(
+            f"all pairs of {n:,} objects need {format_size(needed)} but memory={format_size(budget)}; "
+            "raise memory or count a sample of the pairs with bigcons.coassociation.sample.",
+            needed=needed,
+            budget=budget,
+        )
+    n_agree, n_seen = np.empty((n, n), dtype=np.int32), np.empty((n, n), dtype=np.int32)
+    blocks = row_blocks(n, TILE_ROWS)
+    tiles = [(rows, columns) for rows in blocks for columns in blocks[rows.index :]]
+    with open_engine(client) as engine, progress("count all pairs", len(tiles), "tiles") as listener:
+        counts = engine.map(partial(_count_tile, ensemble.read(0, n)), tiles)
+        for (rows, columns), (agree, seen) in zip(tiles, counts, strict=True):
+            at_rows, at_columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
+            for matrix, tile in ((n_agree, agree), (n_seen, seen)):
+                matrix[at_rows, at_columns] = tile
+                matrix[at_columns, at_rows] = tile.T
+            listener.advance(1)
+    return n_agree, n_seen
+
+
+def _count_tile(labels: np.ndarray, tile: tuple[Block, Block]) -> Counts:
+    left, right = (labels[block.start : block.stop] for block in tile)
+    return _count_all(left, right)
+
+
+def _count_all(left: np.ndarray, right: np.ndarray) -> Counts:
+    """Return the counts of every row of ``left`` with every row of ``right``."""
+    from bigcons.kernels.label_rows import count_tile
+
+    n_agree = np.empty((len(left), len(right)), np.int32)
+    n_seen = np.empty_like(n_agree)
+    count_tile(left, right, n_agree, n_seen)
+    return n_agree, n_seen
+
+
+def similarity(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: int, normalize: str) -> np.ndarray:
+    """Return ``c / N`` ("observed"; 0 where no partition labels both) or ``c / M`` ("all"), float64."""
+    if normalize == "all":
+        return n_agree / n_partitions
+    return np.divide(n_agree, n_seen, out=np.zeros(np.shape(n_agree)), where=n_seen > 0)
+
+
+def distance(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: int, normalize: str) -> np.ndarray:
+    """Return one less the similarity, float64."""
+    return 1.0 - similarity(n_agree, n_seen, n_partitions, normalize)
+
+
+def condensed_distances(rows: np.ndarray, normalize: str, engine: Engine) -> np.ndarray:
+    """Return the distances of all pairs of label rows ``(n, n_partitions)`` as scipy's condensed vector.
+
+    Row 0 with 1, 2, ..., then row 1 with 2, 3, ...: ``n (n - 1) / 2`` float64. O(n^2 n_partitions) time.
+    """
+    n = len(rows)
+    distances = np.empty(n * (n - 1) // 2)
+    bands = row_blocks(n, max(BAND_ENTRIES // max(n, 1), 1))
+    filled = 0
+    with progress("distances", n) as listener:
+        parts = engine.map(partial(_distances_of_band, rows, normalize), bands)
+        for band, part in zip(bands, parts, strict=True):
+            distances[filled : filled + len(part)] = part
+            filled += len(part)
+            listener.advance(band.n_rows)
+    return distances
+
+
+def condensed_bytes(n_rows: int, engine: Engine) -> int:
+    """Return the memory that `condensed_distances` of so many rows takes, bands in flight included."""
+    in_flight = BYTES_PER_BAND_ENTRY * min(max(BAND_ENTRIES, n_rows), n_rows * n_rows) * engine.in_flight
+    return 4 * n_rows * (n_rows - 1) + in_flight
+
+
+def _distances_of_band(rows: np.ndarray, normalize: str, band: Block) -> np.ndarray:
+    """Return the distances of each row of a band to the rows after it."""
+    left, right = rows[band.start : band.stop], rows[band.start :]
+    n_agree, n_seen = _count_all(left, right)
+    return distance(n_agree, n_seen, rows.shape[1], normalize)[np.triu_indices(len(left), 1, len(right))]

@@ -1,0 +1,479 @@
+"""Sampled pairs of objects: drawn uniformly from all, or inside tiles of a grid of row blocks.
+
+A uniform draw (`sample_pairs`) is one of pair numbers, and needs memory for the pairs asked for and nothing
+else. But its pairs need random access to labels and, in a solver, to memberships. For tables larger than
+memory the objects are cut into blocks, every block is paired with itself and a few others, and pairs are
+drawn uniformly inside these tiles: two blocks of labels in memory serve a whole tile. The graph of blocks is
+random and regular, so that it mixes well and every object is in about as many pairs as any other.
+
+The rows of a block need the pairs of all its tiles, so each tile between two blocks is drawn and counted once
+for either: the draws depend on the seed and the tile alone, so both get the same pairs, and nothing is
+exchanged or kept in between. A task may run twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.counts import COUNTED_PAIR_BYTES, OBJECT_BYTES, PAIR_BYTES, count
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import Engine, open_engine
+from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks, rows_within
+from bigcons.progress import progress
+from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.storage.commit import refuse_existing, refuse_source
+from bigcons.stores.pair_rows import Rows, counts_dtype, rows_of_entries
+from bigcons.stores.pairs import PairTable
+from bigcons.validation import check_int, check_number
+
+if TYPE_CHECKING:
+    from bigcons.stores.ensemble import Ensemble
+
+logger = logging.getLogger("bigcons")
+
+# ---- what a draw may take
+
+# What a process takes once it has read a store and counted pairs, whatever their number. Fixed, not measured:
+# which pairs are drawn must not depend on what else the process holds.
+PROCESS_BYTES = 250_000_000
+
+# With fewer other blocks, regions far apart in the graph of blocks may order their clusters differently.
+TILES = 8
+
+# Memory is planned for this many tasks in flight: a fixed number, so that blocks, and with them the pairs, do
+# not depend on the number of workers.
+PLANNED_TASKS = 16
+
+# Smaller blocks than memory asks for let more of them be worked on at once; below a size that gains nothing.
+MIN_BLOCKS = 32
+MIN_ROWS = 1024
+
+# Bytes of a task for each end of a pair: object, other object and counts, twice while they are sorted, and
+# the draw of a tile. A solver's task takes less.
+BYTES_PER_END = 40
+
+# Chunks of 65 thousand to a million entries: shorter ones are slow to read, longer ones gain nothing.
+MIN_CHUNK_BITS, MAX_CHUNK_BITS = 16, 20
+
+# Exchanges of ends for each edge of the graph of blocks, after which the graph is as good as random.
+SWAPS_PER_EDGE = 10
+SWAPS_AT_ONCE = 1024
+
+MAX_OBJECTS = 2**31 - 1
+
+
+def sample(
+    x: Any,
+    *,
+    share: float | None = None,
+    per_object: float | None = None,
+    n_pairs: int | None = None,
+    tiles: int | str | None = "auto",
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    random_state: SeedLike = None,
+    memory: int | str = "1GB",
+    client: object = None,
+) -> PairTable:
+    """Draw pairs of objects of the ensemble ``x`` and count the partitions that label and that join them.
+
+    The number of pairs is given as in `sample_pairs`. With ``out`` the table is written to a store there and
+    returned opened. ``memory`` is the budget of the whole process; at least half of it is for pairs and
+    labels.
+
+    ``tiles`` chooses the pairs to draw from. None: all, as `sample_pairs` does, the table in memory. A
+    number: tiles of a grid of row blocks, each block with itself and that many others, written straight to
+    ``out`` within ``memory`` (see `sample_tiles`). "auto": 8 if the table goes to ``out`` and would take more
+    than ``memory`` before it is written, else None. Raises MemoryBudgetError if a table not drawn in tiles
+    would take more.
+    """
+    from bigcons.stores.ensemble import as_ensemble
+
+    ensemble = as_ensemble(x)
+    seed, budget = resolve_seed(random_state), parse_size(memory)
+    asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
+    given = {name: value for name, value in asked.items() if value is not None}
+    total = count_all_pairs(ensemble.n_objects)
+    wanted = _number_of_pairs(ensemble.n_objects, total, share, n_pairs, per_object)
+    if out is not None:
+        refuse_existing(out, overwrite)
+        refuse_source(out, ensemble.path)
+    tiles = _resolve_tiles(tiles, wanted, ensemble.n_objects, budget, out)
+    if tiles is not None and out is not None:
+        made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, "sampled": "tiles"}
+        with open_engine(client) as engine:
+            return sample_tiles(
+                ensemble,
+                out,
+                n_pairs=wanted,
+                tiles=tiles,
+                seed=seed,
+                memory=budget,
+                engine=engine,
+                overwrite=overwrite,
+                provenance={**made, "tiles": tiles, **given, "random_state": seed},
+            )
+    _refuse_too_many(wanted, ensemble.n_objects, budget)
+    table = sample_in_memory(ensemble, given, seed, budget, client)
+    return table if out is None else table.save(out, overwrite=overwrite)
+
+
+def sample_in_memory(
+    ensemble: Ensemble, asked: Mapping[str, Any], seed: int, memory: int, client: object
+) -> PairTable:
+    """Draw pairs from all objects and count them; ``memory`` bounds the labels, not the table.
+
+    ``asked`` is the number of pairs, as `sample_pairs` takes it.
+    """
+    i, j = sample_pairs(ensemble.n_objects, **asked, random_state=seed)
+    budget = _budget_for_pairs(memory)
+    labels = max(budget - COUNTED_PAIR_BYTES * len(i), budget // 2)
+    table = count(ensemble, i, j, memory=labels, client=client)
+    table.provenance |= {"sampled": "uniform", **asked, "random_state": seed}
+    return table
+
+
+def _bytes_drawn(n_pairs: int, n_objects: int) -> int:
+    """Return the bytes that a table takes while it is drawn."""
+    return PAIR_BYTES * n_pairs + OBJECT_BYTES * n_objects
+
+
+def _budget_for_pairs(memory: int) -> int:
+    """Return the bytes for pairs and labels: a budget less the process itself, at least half of it."""
+    return max(memory - PROCESS_BYTES, memory // 2)
+
+
+def _refuse_too_many(n_pairs: int, n_objects: int, memory: int) -> None:
+    """Raise MemoryBudgetError, with a budget that would suffice, if a table does not fit in memory."""
+    needed, budget = _bytes_drawn(n_pairs, n_objects), _budget_for_pairs(memory)
+    if needed > budget:
+        raise MemoryBudgetError(
+            f"{n_pairs:,} pairs take {format_size(needed)} in memory, over the {format_size(budget)} that "
+            f"memory={format_size(memory)} leaves for them; raise it to "
+            f"{enough_for(min(needed + PROCESS_BYTES, 2 * needed))}, or draw them in tiles: pass out= and "
+            "leave tiles='auto'.",
+            needed=needed,
+            budget=budget,
+        )
+
+
+def _resolve_tiles(
+    tiles: int | str | None, n_pairs: int, n_objects: int, memory: int, out: object
+) -> int | None:
+    """Return the number of other blocks each is paired with, None to draw from all pairs; log the choice."""
+    if tiles == "auto":
+        needed, budget = _bytes_drawn(n_pairs, n_objects), _budget_for_pairs(memory)
+        if out is None or needed <= budget:
+            return None
+        logger.info(
+            "%s pairs take %s in memory, over the %s that memory=%s leaves for them: drawing in tiles, each "
+            "row block with %d others",
+            *(f"{n_pairs:,}", format_size(needed), format_size(budget), format_size(memory), TILES),
+        )
+        return TILES
+    if tiles is None:
+        return None
+    if out is None:
+        raise InvalidInputError(
+            f"tiles={tiles!r} without out=; pass the path of a store for the pairs as out=."
+        )
+    return check_int("tiles", tiles, at_least=2)
+
+
+def sample_pairs(
+    n_objects: int,
+    *,
+    share: float | None = None,
+    n_pairs: int | None = None,
+    per_object: float | None = None,
+    random_state: SeedLike = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw distinct pairs ``i < j`` of ``n_objects`` objects, every set of pairs equally likely.
+
+    Give one of ``share``, of all ``n (n - 1) / 2`` pairs (0.25e-3 is 0.25 permille), ``n_pairs``, and
+    ``per_object``, the mean number of pairs an object is in.
+
+    Returns ``(i, j)``, both ``(n_pairs,)`` int32, in ascending order of i, then j. Takes O(n_pairs)
+    memory, about 30 bytes a pair, and O(n_pairs log n_pairs) time, however many objects there are.
+    """
+    total = count_all_pairs(n_objects)
+    wanted = _number_of_pairs(n_objects, total, share, n_pairs, per_object)
+    rng = generator(resolve_seed(random_state), "coassociation.sample_pairs")
+    return pairs_of_numbers(distinct_numbers(rng, total, wanted), n_objects)
+
+
+def _number_of_pairs(
+    n_objects: int, total: int, share: float | None, n_pairs: int | None, per_object: float | None
+) -> int:
+    asked = {"share": share, "n_pairs": n_pairs, "per_object": per_object}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if len(given) != 1:
+        got = ", ".join(f"{name}={value}" for name, value in given.items()) or "nothing"
+        raise InvalidInputError(
+            f"got {got} for the number of pairs; give one of share, n_pairs and per_object."
+        )
+    if n_pairs is not None:
+        return check_int("n_pairs", n_pairs, at_most=total)
+    if share is not None:
+        wanted = round(check_number("share", share, above=0, at_most=1) * total)
+    else:
+        wanted = round(check_number("per_object", per_object, above=0, at_most=n_objects - 1) * n_objects / 2)
+    if wanted == 0:
+        raise InvalidInputError(
+            f"{next(iter(given))}={next(iter(given.values()))} asks for less than one of the {total} pairs; "
+            "use a larger number."
+        )
+    return min(wanted, total)
+
+
+# ---- in tiles
+
+
+class TilePlan(NamedTuple):
+    """The blocks, which of them are paired, and the number of pairs in each tile."""
+
+    blocks: list[Block]
+    tiles: list[list[tuple[int, int, int]]]
+    """For each block the tiles it belongs to: blocks ``a <= b`` and the number of pairs."""
+
+
+def sample_tiles(
+    ensemble: Ensemble,
+    out: Any,
+    *,
+    n_pairs: int,
+    tiles: int,
+    seed: int,
+    memory: int,
+    engine: Engine,
+    overwrite: bool,
+    provenance: dict[str, Any],
+) -> PairTable:
+    """Draw and count ``n_pairs`` pairs, each block of objects with itself and ``tiles`` others, into a store.
+
+    O(n_pairs n_partitions) time, twice that for pairs of two blocks. Each task in flight holds two blocks of
+    labels and the rows of one, together at most a sixteenth of ``memory``. About 10 bytes a pair on disk.
+    """
+    plan = plan_tiles(ensemble, n_pairs, tiles, memory, seed)
+    _refuse_too_many_tasks(engine, memory)
+    rows_of_block = partial(_rows_of_block, ensemble, plan, seed)
+    with progress("sample pairs", ensemble.n_objects) as listener:
+
+        def parts() -> Any:
+            for block, part in zip(plan.blocks, engine.map(rows_of_block, plan.blocks), strict=True):
+                yield part
+                listener.advance(block.n_rows)
+
+        return PairTable.store_blocks(
+            out,
+            parts(),
+            n_objects=ensemble.n_objects,
+            counts_dtype=counts_dtype(ensemble.n_partitions),
+            rows_per_block=plan.blocks[0].n_rows,
+            chunk_entries=_chunk_entries(2 * n_pairs * plan.blocks[0].n_rows // ensemble.n_objects),
+            provenance=provenance,
+            overwrite=overwrite,
+        )
+
+
+def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: int) -> TilePlan:
+    """Choose the blocks, draw which are paired, and divide ``n_pairs`` among the tiles by their size.
+
+    Raises MemoryBudgetError if not even one row fits, InvalidInputError if the tiles hold fewer pairs.
+    """
+    labels_bytes = 2 * ensemble.n_partitions * ensemble.dtype.itemsize
+    row_bytes = labels_bytes + BYTES_PER_END * 2 * n_pairs / ensemble.n_objects
+    rows = rows_within(memory // PLANNED_TASKS, row_bytes, what="the pairs of one object for each task")
+    blocks = ensemble.blocks(min(rows, max(MIN_ROWS, -(-ensemble.n_objects // MIN_BLOCKS))))
+    others = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))
+    grid = [(a, a) for a in range(len(blocks))]
+    grid += [(a, b) for a, known in enumerate(others) for b in sorted(known) if a < b]
+    sizes = [_tile_size(blocks[a], blocks[b]) for a, b in grid]
+    if n_pairs > sum(sizes):
+        raise InvalidInputError(
+            f"n_pairs={n_pairs:,} is more than the {sum(sizes):,} pairs in the tiles of tiles={tiles}; "
+            "raise tiles."
+        )
+    ends = [n_pairs * size // sum(sizes) for size in itertools.accumulate(sizes)]
+    shares = [stop - start for start, stop in itertools.pairwise([0, *ends])]
+    logger.info(
+        "tiles: %d blocks of %s objects, each with itself and %d others, for %s pairs",
+        *(len(blocks), f"{blocks[0].n_rows:,}", max(map(len, others)), f"{n_pairs:,}"),
+    )
+    tiles_of: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+    for (a, b), share in zip(grid, shares, strict=True):
+        for block in {a, b}:
+            tiles_of[block].append((a, b, share))
+    return TilePlan(blocks, tiles_of)
+
+
+def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[set[int]]:
+    """Return a random connected graph with ``degree`` neighbors of every block, all others if they are few.
+
+    Ends are exchanged repeatedly between random edges of a ring (a Markov chain of switchings). An odd degree
+    with an odd number of blocks is raised by one: there is no such graph.
+    """
+    if degree >= n_blocks - 1:
+        return [set(range(n_blocks)) - {a} for a in range(n_blocks)]
+    degree += degree * n_blocks % 2
+    steps = list(range(1, degree // 2 + 1)) + ([n_blocks // 2] if degree % 2 else [])
+    others: list[set[int]] = [set() for _ in range(n_blocks)]
+    for a, step in itertools.product(range(n_blocks), steps):
+        _join(others, a, (a + step) % n_blocks)
+    while True:
+        _switch(others, rng)
+        if _is_connected(others):
+            return others
+
+
+def _switch(others: list[set[int]], rng: np.random.Generator) -> None:
+    edges = [(a, b) for a, known in enumerate(others) for b in sorted(known) if a < b]
+    for e, f, turn in _swaps(len(edges), rng):
+        (a, b), (c, d) = edges[e // 2], edges[f // 2]
+        if turn % 2:
+            c, d = d, c
+        if len({a, b, c, d}) == 4 and d not in others[a] and b not in others[c]:
+            for x, y in ((a, b), (c, d)):
+                others[x].remove(y)
+                others[y].remove(x)
+            edges[e // 2], edges[f // 2] = (a, d), (c, b)
+            _join(others, a, d)
+            _join(others, c, b)
+
+
+def _swaps(n_edges: int, rng: np.random.Generator) -> Iterator[list[int]]:
+    """Yield ``(e, f, turn)``, all below ``2 n_edges``, a few at a time: a fine grid takes millions."""
+    for part in row_blocks(SWAPS_PER_EDGE * n_edges, SWAPS_AT_ONCE):
+        yield from rng.integers(2 * n_edges, size=(part.n_rows, 3)).tolist()
+
+
+def _join(others: list[set[int]], a: int, b: int) -> None:
+    others[a].add(b)
+    others[b].add(a)
+
+
+def _is_connected(others: list[set[int]]) -> bool:
+    reached, frontier = {0}, [0]
+    while frontier:
+        fresh = others[frontier.pop()] - reached
+        reached |= fresh
+        frontier.extend(fresh)
+    return len(reached) == len(others)
+
+
+def _chunk_entries(per_block: int) -> int:
+    """Return a chunk length for the store with which reading a block decodes little more than the block."""
+    return 1 << min(max(per_block.bit_length() - 1, MIN_CHUNK_BITS), MAX_CHUNK_BITS)
+
+
+def _tile_size(a: Block, b: Block) -> int:
+    return a.n_rows * (a.n_rows - 1) // 2 if a == b else a.n_rows * b.n_rows
+
+
+def _rows_of_block(ensemble: Ensemble, plan: TilePlan, seed: int, block: Block) -> Rows:
+    """Return the rows of one block: draw and count the pairs of its tiles."""
+    from bigcons.kernels.label_rows import count_pairs
+
+    own = ensemble.read(block.start, block.stop)
+    dtype = counts_dtype(ensemble.n_partitions)
+    entries = []
+    for a, b, n_pairs in plan.tiles[block.index]:
+        other = plan.blocks[b if a == block.index else a]
+        labels = own if other == block else ensemble.read(other.start, other.stop)
+        i, j = draw_tile(plan.blocks[a], plan.blocks[b], n_pairs, seed)
+        left, right = (own, labels) if a == block.index else (labels, own)
+        n_agree, n_seen = np.empty(n_pairs, dtype), np.empty(n_pairs, dtype)
+        count_pairs(left, right, i, j, n_agree, n_seen)
+        if a == block.index:
+            entries.append((i, j + np.int32(other.start), n_agree, n_seen))
+        if b == block.index:
+            entries.append((j, i + np.int32(other.start), n_agree, n_seen))
+    columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    return rows_of_entries(*columns, n_rows=block.n_rows, n_objects=ensemble.n_objects)
+
+
+def draw_tile(a: Block, b: Block, n_pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw ``n_pairs`` distinct pairs of a tile: rows ``(i, j)`` int32 of the two blocks, ascending."""
+    rng = generator(seed, "coassociation.tiles", a.index, b.index)
+    numbers = distinct_numbers(rng, _tile_size(a, b), n_pairs)
+    if a == b:
+        return pairs_of_numbers(numbers, a.n_rows) if n_pairs else (np.empty(0, np.int32),) * 2
+    i = numbers // b.n_rows
+    return i.astype(np.int32), (numbers - i * b.n_rows).astype(np.int32)
+
+
+def _refuse_too_many_tasks(engine: Engine, memory: int) -> None:
+    if engine.in_flight > PLANNED_TASKS:
+        needed = memory * engine.in_flight / PLANNED_TASKS
+        raise MemoryBudgetError(
+            f"{engine.in_flight} blocks of pairs in flight need {format_size(needed)}, over the budget of "
+            f"{format_size(memory)}; use fewer workers, or client='serial' for one.",
+            needed=needed,
+            budget=memory,
+        )
+
+
+# ---- pairs by number: i < j counted row by row, 0 to n (n - 1) / 2 - 1, exact in integers
+
+
+def count_all_pairs(n_objects: int) -> int:
+    """Return ``n (n - 1) / 2``, the number of pairs of ``n_objects`` objects."""
+    if not 2 <= n_objects <= MAX_OBJECTS:
+        raise InvalidInputError(
+            f"n_objects={n_objects} has no pairs to sample; between 2 and {MAX_OBJECTS:,} objects are needed."
+        )
+    return n_objects * (n_objects - 1) // 2
+
+
+def pairs_of_numbers(numbers: np.ndarray, n_objects: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs ``(i, j)`` int32 of pair ``numbers`` ``(n_pairs,)`` int64; order is kept."""
+    i = np.empty(len(numbers), dtype=np.int32)
+    j = np.empty(len(numbers), dtype=np.int32)
+    step = 1 << 20  # a slice at a time, so that the temporaries stay small
+    for start in range(0, len(numbers), step):
+        part = slice(start, start + step)
+        row, column = _triangle_coordinates(count_all_pairs(n_objects) - 1 - numbers[part])
+        i[part] = n_objects - 2 - row
+        j[part] = n_objects - 1 - column
+    return i, j
+
+
+def _triangle_coordinates(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Invert ``number = row (row + 1) / 2 + column`` with ``0 <= column <= row``, exactly."""
+    row = (np.sqrt(2.0 * numbers + 0.25) - 0.5).astype(np.int64)
+    row -= row * (row + 1) // 2 > numbers  # the float root is off by one at most
+    row += (row + 1) * (row + 2) // 2 <= numbers
+    return row, numbers - row * (row + 1) // 2
+
+
+def distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:
+    """Return ``wanted`` distinct numbers below ``total``, ascending; every subset is equally likely."""
+    if 2 * wanted > total:  # draw what to leave out: then at most half is ever repeated
+        keep = np.ones(total, dtype=bool)
+        keep[distinct_numbers(rng, total, total - wanted)] = False
+        return np.flatnonzero(keep)
+    # The first `wanted` distinct values of an endless uniform sequence are a uniform subset. A batch
+    # never holds more than what is still missing, so none is ever dropped for any other reason
+    # than having come before.
+    numbers = np.empty(0, dtype=np.int64)
+    while len(numbers) < wanted:
+        batch = np.sort(rng.integers(total, size=wanted - len(numbers)))
+        first = np.concatenate([[True], batch[1:] != batch[:-1]])
+        numbers = _merge_distinct(numbers, batch[first])
+    return numbers
+
+
+def _merge_distinct(numbers: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Merge two ascending arrays of distinct numbers into one."""
+    if not len(numbers):
+        return batch
+    position = np.searchsorted(numbers, batch)
+    fresh = numbers[np.minimum(position, len(numbers) - 1)] != batch
+    return np.insert(numbers, position[fresh], batch[fresh])
