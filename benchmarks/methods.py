@@ -34,8 +34,7 @@ from workers import engine_of
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import BigconsError, ConvergenceWarning, MemoryBudgetError
-from bigcons.execution.engine import Engine, available_cores, open_engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, available_cores, fold, open_engine
 from bigcons.memory import Block, parse_size
 from bigcons.metrics import adjusted_rand
 from bigcons.progress import report_progress_to

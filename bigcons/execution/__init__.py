@@ -1,1 +1,1 @@
-"""Engines, the fold over row blocks, and the loop of passes."""
+"""Engines, serial, on threads and on Dask workers, and the fold over row blocks."""

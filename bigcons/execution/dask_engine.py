@@ -5,24 +5,27 @@ Imported only when a client is in play, for ``distributed`` takes half a second 
 
 from __future__ import annotations
 
+import ctypes
+import os
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import islice, starmap
-from typing import Any, NamedTuple, TypeVar
+from functools import cache, partial
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 import dask
 import distributed
+from dask.sizeof import sizeof
 from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
-from bigcons.errors import ExecutionError, InvalidInputError
-from bigcons.execution.dask_tasks import Done, Refusal, load_shared, run_task
-from bigcons.execution.dask_workers import CONNECT_SECONDS, Crew, Watch
+from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
+from bigcons.execution.dask_workers import CONNECT_SECONDS, Wait, Workers, one_line
 from bigcons.memory import Block
 
 Item = TypeVar("Item")
@@ -31,25 +34,31 @@ Result = TypeVar("Result")
 # Dask gives the blocks of a worker that fell silent to others after 300 s, its worker-ttl: wait for that.
 PATIENCE = 360.0
 
-# Sent along, a task function costs each block 6 ms a MB. Shared by the workers it costs nothing, but Dask
-# crowds the first blocks on the worker that has it: short folds take up to twice as long on 8 workers.
+# Sent with every block, a task function costs each 6 ms a MB. Shared by the workers it costs nothing, but
+# Dask crowds the first blocks on the worker that has it: short folds take up to twice as long on 8 workers.
 BYTES_WITH_BLOCK = 2_000_000
 
-# A task costs the scheduler and a worker some 10 ms of CPU, whatever is in it: short items share one, as
-# many as take this long together and return no more than BUNDLE_BYTES.
+# A task costs the scheduler and a worker some 10 ms of CPU, whatever it does: short items share one, as many
+# as take this long together and return no more than BUNDLE_BYTES.
 TASK_SECONDS = 0.4
 MOST_TOGETHER = 8
 BUNDLE_BYTES = 1_000_000
+
+# What Dask's nanny sets MALLOC_TRIM_THRESHOLD_ to in the workers it starts, and what we set instead: of
+# malloc.h, with 32 MB the most that glibc allows for the second.
+DASK_TRIM_THRESHOLD = "65536"
+M_TRIM_THRESHOLD, TRIM_BYTES = -1, 64 << 20
+M_MMAP_THRESHOLD, MMAP_BYTES = -3, 32 << 20
 
 
 class DaskEngine:
     """Tasks on the workers of a ``distributed.Client``, which stays the caller's to close.
 
     Tasks may run more than once: on another worker when theirs is lost, and again after an error, at most
-    ``retries`` times; a BigconsError says what will not go away and is raised at once. A worker's own ending
-    is survived as often as Dask allows (``distributed.scheduler.allowed-failures``, 3).
+    ``retries`` times; a BigconsError would come again and is raised at once. The end of a worker is survived
+    as often as Dask allows (``distributed.scheduler.allowed-failures``, 3).
 
-    Every worker has to run this version of bigcons, which is looked at when the engine is made and whenever
+    Every worker has to run this version of bigcons, which is checked when the engine is made and whenever
     workers appear; if not, an ExecutionError names the worker.
 
     A wait in which no block comes and no worker is seen working for ``patience`` seconds ends in an
@@ -57,7 +66,7 @@ class DaskEngine:
 
     Two tasks per worker thread and two more are in flight, each of one item, or of up to eight short ones
     that return little; towards the end they go singly again, for the workers to end together. Workers keep
-    what a block frees for the next one, see `allocator.keep_freed_memory`.
+    memory that one block frees for the next, see `keep_freed_memory`.
     """
 
     name = "dask"
@@ -74,43 +83,45 @@ class DaskEngine:
         self.client = client
         self.retries = retries
         self.patience = patience
-        Crew(client).look()
+        Workers(client).refresh()
 
     @property
     def n_workers(self) -> int:
         """Worker threads at this time, at least 1."""
-        return max(1, Crew(self.client).n_threads)
+        return max(1, Workers(self.client).n_threads)
 
     @property
     def in_flight(self) -> int:
-        """Tasks that are sent and not collected, at most."""
-        return _bound(self.n_workers)
+        """The most tasks that are sent and not collected."""
+        return _most_in_flight(self.n_workers)
 
     @property
     def n_processes(self) -> int:
         """Workers on the host that has the most of them, and this process."""
-        return 1 + Crew(self.client).most_on_a_host
+        return 1 + Workers(self.client).most_on_a_host
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
-        crew = Crew(self.client)
+        workers = Workers(self.client)
         run = uuid.uuid4().hex
         function = self._send_function(task, run)
-        waiting: deque[_Sent] = deque()
-        queue = _Queue(items)
+        sent: deque[_Sent] = deque()
+        bundles = _Bundles(items)
         try:
-            while group := queue.take(crew.n_threads):
-                what, key = _name(group), f"bigcons-block-{run}-{group[0].position}"
+            while bundle := bundles.take(workers.n_threads):
+                what, key = _name(bundle), f"bigcons-block-{run}-{bundle[0][0]}"
                 # as an argument, the items would be searched for futures
-                work = partial(run_task, run, [numbered.item for numbered in group])
-                waiting.append(_Sent(what, self._submit(what, key, work, function)))
-                while queue.has_sent_enough(waiting, crew.n_threads):
-                    yield from queue.results_of(self._collect(waiting, crew))
-            while waiting:
-                yield from self._collect(waiting, crew).results
+                work = partial(run_task, run, [item for _, item in bundle])
+                sent.append(_Sent(what, self._submit(what, key, work, function)))
+                while bundles.has_sent_enough(sent, workers.n_threads):
+                    done = self._collect(sent, workers)
+                    bundles.adapt(done)
+                    yield from done.results
+            while sent:
+                yield from self._collect(sent, workers).results
         finally:  # the scheduler drops what nobody holds; the last first, or it would take the others' place
-            for sent in reversed(waiting):
-                sent.future.release()
+            for one in reversed(sent):
+                one.future.release()
             if isinstance(function, distributed.Future):
                 function.release()
 
@@ -130,28 +141,28 @@ class DaskEngine:
             # without a time for first-in-first-out, blocks sent shortly after one another run in any order
             return self.client.submit(function, *args, key=key, retries=self.retries, fifo_timeout="0 ms")
 
-    def _collect(self, waiting: deque[_Sent], crew: Crew) -> Done:
-        """Wait for the head of what was sent, take it out and return what it did, or raise its error."""
-        what, future = waiting[0]
-        watch = Watch(crew, what, self.patience)
+    def _collect(self, sent: deque[_Sent], workers: Workers) -> Done:
+        """Wait for the first task sent, remove it and return what it did, or raise its error."""
+        what, future = sent[0]
+        wait = Wait(workers, what, self.patience)
         while True:
             try:
                 with _scheduler_errors(what):
-                    error, result = _outcome(future, watch.look_seconds)
+                    error, done = _outcome(future, wait.check_seconds)
                 break
             except TimeoutError:
-                watch.look(n_done=sum(sent.future.status != "pending" for sent in waiting))
-        waiting.popleft()
+                wait.check(n_done=sum(one.future.status != "pending" for one in sent))
+        sent.popleft()
         future.release()
         if isinstance(error, KilledWorker):
             raise ExecutionError(
                 f"{what} was with {error.allowed_failures + 1} workers that died one after another; it may "
                 "need more memory than they have: give them more, or store the data in smaller chunks "
-                "(logs of workers say why they ended)."
+                "(the workers' logs say why they ended)."
             )
         if error is not None:
             raise error
-        return result
+        return cast("Done", done)
 
 
 @contextmanager
@@ -172,7 +183,7 @@ def connect(address: str) -> Iterator[DaskEngine]:
 
 
 def active_client() -> distributed.Client | None:
-    """Return the client that is active here, if it can be used from plain code."""
+    """Return the client that is active here, if plain code can use it."""
     try:
         client = distributed.Client.current()
     except ValueError:
@@ -190,70 +201,62 @@ def is_within_task() -> bool:
 
 
 class _Sent(NamedTuple):
-    """Items on their way, in one task."""
+    """A task that is sent."""
 
     what: str
-    """Their name for messages."""
+    """Its items, for messages."""
     future: distributed.Future
 
-    @property
-    def has_failed(self) -> bool:
-        return bool(self.future.status in ("error", "cancelled"))
 
-
-class _Numbered(NamedTuple):
-    position: int
-    item: Any
-
-
-class _Queue:
+class _Bundles:
     """Items that are not sent yet, and how many of them go with one task."""
 
     def __init__(self, items: Iterable[Any]) -> None:
-        self._items = starmap(_Numbered, enumerate(items))
-        # what is drawn from a generator is data often, of which no more than the plan says may be drawn
+        self._items = enumerate(items)
+        # generators often yield data, of which no more may be drawn than the memory plan allows
         self._n_left = len(items) if isinstance(items, Sized) else 0
-        self._most_together = 0.0
-        """As the latest results tell; 0 before the first."""
+        self._together = 0.0
+        """How many go together by the latest results; 0 before the first."""
 
-    def take(self, n_threads: int) -> list[_Numbered]:
-        """Return the items of the next task, in their order; none if there are no more."""
-        group = list(islice(self._items, self._n_together(n_threads)))
-        self._n_left -= len(group)
-        return group
+    def take(self, n_threads: int) -> list[tuple[int, Any]]:
+        """Return the items of the next task in order, each with its position; empty at the end."""
+        to_end_together = self._n_left / (2 * max(n_threads, 1))
+        n_items = max(1, int(min(MOST_TOGETHER, self._together, to_end_together)))
+        bundle = list(islice(self._items, n_items))
+        self._n_left -= len(bundle)
+        return bundle
 
-    def results_of(self, done: Done) -> list[Any]:
-        """Take note of what a task took, and return its results."""
+    def adapt(self, done: Done) -> None:
+        """Set how many items go together by the time and the memory that a task took."""
         by_time = TASK_SECONDS / max(done.seconds, 1e-6)
         by_size = BUNDLE_BYTES / max(done.n_bytes, 1)
-        self._most_together = min(by_time, by_size) * len(done.results)
-        return done.results
+        self._together = min(by_time, by_size) * len(done.results)
 
-    def has_sent_enough(self, waiting: Sequence[_Sent], n_threads: int) -> bool:
+    def has_sent_enough(self, sent: Sequence[_Sent], n_threads: int) -> bool:
         """Return whether something has to be collected before the next task is sent."""
-        # of the first, enough to keep all at work: they tell how the others are grouped
-        most = _bound(n_threads) if self._most_together else n_threads + 1
-        return len(waiting) >= most or any(sent.has_failed for sent in waiting)
-
-    def _n_together(self, n_threads: int) -> int:
-        to_end_together = self._n_left / (2 * max(n_threads, 1))
-        return max(1, int(min(MOST_TOGETHER, self._most_together, to_end_together)))
+        # at first, just enough to keep all threads at work: the results tell how to bundle the rest
+        most = _most_in_flight(n_threads) if self._together else n_threads + 1
+        return len(sent) >= most or any(one.future.status in ("error", "cancelled") for one in sent)
 
 
-def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | None, Any]:
-    """Return the task's error or what it did; raise TimeoutError if it does not come."""
+def _most_in_flight(n_threads: int) -> int:
+    return 2 * n_threads + 2
+
+
+def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | None, Done | None]:
+    """Return the task's error or what it did; raise TimeoutError if it is not done in time."""
     try:
         result = future.result(timeout=timeout)
     except Exception as error:
         if future.status != "error":
             raise
         return error, None
-    return (result.error, None) if isinstance(result, Refusal) else (None, result)
+    return (result.error, None) if isinstance(result, FinalError) else (None, result)
 
 
 @contextmanager
 def _scheduler_errors(what: str) -> Iterator[None]:
-    """Say in one line that the scheduler was lost, or the client closed."""
+    """Turn the loss of the scheduler or a closed client into an ExecutionError of one line."""
     try:
         yield
     except TimeoutError:
@@ -261,22 +264,115 @@ def _scheduler_errors(what: str) -> Iterator[None]:
     except (OSError, CancelledError, ClosedClientError) as error:
         raise ExecutionError(
             f"the Dask scheduler was lost or dropped its work, or the client was closed, before {what} came "
-            "back; if the scheduler ended, start it and its workers, which end with it, again; connect a new "
+            "back; if the scheduler ended, restart it and its workers, which end with it; connect a new "
             "client, then run again (a solve with out= can be resumed)."
         ) from error
 
 
-def _bound(n_threads: int) -> int:
-    return 2 * n_threads + 2
-
-
-def _name(group: Sequence[_Numbered]) -> str:
-    first, last = group[0], group[-1]
-    blocks = [getattr(numbered.item, "block", numbered.item) for numbered in (first, last)]
+def _name(bundle: Sequence[tuple[int, Any]]) -> str:
+    """Return a name of the items for messages: their blocks and rows, else their positions."""
+    (first, first_item), (last, last_item) = bundle[0], bundle[-1]
+    blocks = [getattr(item, "block", item) for item in (first_item, last_item)]
     if not all(isinstance(block, Block) for block in blocks):
-        return _span("task", first.position, last.position)
+        return _span("task", first, last)
     return f"{_span('block', blocks[0].index, blocks[1].index)} (rows {blocks[0].start} to {blocks[1].stop})"
 
 
 def _span(word: str, first: int, last: int) -> str:
     return f"{word} {first}" if first == last else f"{word}s {first} to {last}"
+
+
+# ---- what runs on the workers
+
+
+class Done(NamedTuple):
+    """What a task did."""
+
+    results: list[Any]
+    seconds: float
+    n_bytes: int
+    """About the memory that the results take."""
+
+
+class FinalError(NamedTuple):
+    """An error that would come again, returned as a result so that Dask does not retry the task."""
+
+    error: BigconsError
+
+
+def run_task(run: str, items: Sequence[Item], task: bytes | Callable[[Item], Any]) -> Done | FinalError:
+    """Run a task on items, its function pickled or not."""
+    keep_freed_memory()
+    began = time.perf_counter()
+    try:
+        with _naming_the_worker():
+            function = _unpickled(run, task) if isinstance(task, bytes) else task
+            results = [function(item) for item in items]
+        return Done(results, time.perf_counter() - began, sizeof(results))
+    except BigconsError as error:
+        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+            raise  # a disk or a network may recover
+        return FinalError(error)
+
+
+_latest: tuple[str, Callable[[Any], Any] | None] = ("", None)
+
+
+def _unpickled(run: str, content: bytes) -> Callable[[Any], Any]:
+    """Return the task function of a run, which opens its stores once for all blocks on a worker."""
+    global _latest  # replaced as a whole: threads of the worker may do this at once
+    latest_run, function = _latest
+    if latest_run != run or function is None:
+        function = _load(content)
+        _latest = run, function
+    return function
+
+
+def load_shared(content: bytes) -> Callable[[Any], Any]:
+    """Return the task function of a run, as a task of its own."""
+    with _naming_the_worker():
+        return _load(content)
+
+
+def _load(content: bytes) -> Callable[[Any], Any]:
+    """Unpickle a task function; raises ExecutionError if its code is not on this worker."""
+    try:
+        return cast("Callable[[Any], Any]", cloudpickle.loads(content))
+    except BigconsError:
+        raise  # an optional package is missing
+    except (ImportError, AttributeError) as error:
+        raise ExecutionError(
+            f"Dask worker {distributed.get_worker().address} cannot load a task ({one_line(error)}): its "
+            "code of bigcons or of a module of yours differs from this process's; install the same on every "
+            "worker and restart them."
+        ) from error
+
+
+@contextmanager
+def _naming_the_worker() -> Iterator[None]:
+    """Add the worker's address to the error for a store that it cannot see, though this process may."""
+    try:
+        yield
+    except StoreNotFoundError as error:
+        raise StoreNotFoundError(
+            f"on Dask worker {distributed.get_worker().address}, {one_line(error)} "
+            "Workers must see a store at the same path as this process; use a path that all share."
+        ) from error
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let glibc keep up to ``TRIM_BYTES`` of freed memory, where Dask's own setting forbids it.
+
+    With Dask's setting every buffer of a block goes back to the system and is mapped again, page by page, for
+    the next block, which doubles the time to read one. A threshold that somebody chose stays, as does every
+    other allocator. Takes effect once in a process.
+    """
+    if os.environ.get("MALLOC_TRIM_THRESHOLD_") != DASK_TRIM_THRESHOLD:
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    mallopt(M_TRIM_THRESHOLD, TRIM_BYTES)
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES)

@@ -1,114 +1,164 @@
-"""The workers of a Dask cluster as the scheduler describes them, and waits that do not outlast them.
+"""The workers of a Dask cluster as its scheduler describes them: their number, versions and work.
 
 Imported only when a client is in play, like the engine.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import distributed
 
 from bigcons.errors import ExecutionError
-from bigcons.execution.dask_versions import check_versions
+from bigcons.version import __version__
 
 logger = logging.getLogger("bigcons")
 
 CONNECT_SECONDS = 5.0
-LOOK_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
+REFRESH_SECONDS = 2.0
 WARN_SECONDS = 20.0
 
 BUSY_STATES = ("executing", "long-running", "flight")
 
+# As text, for a worker without our code ends when it gets a task of it. What Dask's get_versions reports is
+# read from the package's metadata, which need not be of the code that is imported.
+VERSION = "__import__('bigcons').__version__"
+TASKS = "__import__('bigcons.execution.dask_engine', fromlist=['run_task']).run_task.__name__"
 
-class Crew:
-    """The workers as the scheduler last described them, asked again when that is a while ago.
+_checked: WeakKeyDictionary[distributed.Client, set[str]] = WeakKeyDictionary()
+"""The workers that need not be asked again."""
 
-    ExecutionError is raised when workers appear that do not run this bigcons.
+
+class Workers:
+    """The workers as the scheduler last described them, described again after REFRESH_SECONDS.
+
+    Raises ExecutionError when workers appear that do not run this bigcons.
     """
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = client
-        self._asked = -math.inf
+        self._described_at = -math.inf
         self._workers: dict[str, dict[str, Any]] = {}
-        self._heard: dict[str, float] = {}
 
     @property
     def n_threads(self) -> int:
-        """Worker threads, of the last seconds."""
-        if time.monotonic() - self._asked > LOOK_SECONDS:
-            self.look()
+        """Worker threads, as of the last seconds."""
+        if time.monotonic() - self._described_at > REFRESH_SECONDS:
+            self.refresh()
         return sum(worker["nthreads"] for worker in self._workers.values())
 
     @property
     def most_on_a_host(self) -> int:
         """Worker processes on the host that has the most of them now."""
-        self.look()
+        self.refresh()
         return max(Counter(worker["host"] for worker in self._workers.values()).values(), default=0)
 
-    def look(self) -> None:
-        """Have the workers described anew."""
-        self._asked = time.monotonic()
+    def refresh(self) -> None:
+        """Ask the scheduler for a new description; empty if it does not answer."""
+        self._described_at = time.monotonic()
         if self._client.status in ("closing", "closed"):
             self._workers = {}
             return
         try:
-            self._workers = self._client.sync(
-                _describe_workers, self._client, callback_timeout=CONNECT_SECONDS
-            )
-        except OSError:  # a scheduler that does not answer shows no worker at work
+            self._workers = self._client.sync(_describe, self._client, callback_timeout=CONNECT_SECONDS)
+        except OSError:
             self._workers = {}
         check_versions(self._client, self._workers)
 
-    def is_working(self) -> bool:
-        """Return whether any worker gave a sign of life since the last look and is at work."""
-        self._heard = {address: worker["last_seen"] for address, worker in self._workers.items()}
-        self.look()
-        return any(map(self._is_at_work, self._workers))
+    def are_working(self) -> bool:
+        """Return whether any worker has sent a heartbeat since the last description and is at work."""
+        heard_before = {address: worker["last_seen"] for address, worker in self._workers.items()}
+        self.refresh()
+        for address, worker in self._workers.items():
+            counts = worker["metrics"].get("task_counts", {})
+            is_busy = any(counts.get(state, 0) for state in BUSY_STATES)
+            if is_busy and worker["last_seen"] != heard_before.get(address):
+                return True
+        return False
 
     def __str__(self) -> str:
         states = Counter(worker["status"] for worker in self._workers.values())
         return ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "none there"
 
-    def _is_at_work(self, address: str) -> bool:
-        worker = self._workers[address]
-        counts = worker["metrics"].get("task_counts", {})
-        is_heard = worker["last_seen"] != self._heard.get(address)
-        return is_heard and any(counts.get(state, 0) for state in BUSY_STATES)
 
-
-async def _describe_workers(client: distributed.Client) -> dict[str, dict[str, Any]]:
+async def _describe(client: distributed.Client) -> dict[str, dict[str, Any]]:
     return dict((await client.scheduler.identity(n_workers=-1))["workers"])
 
 
-class Watch:
-    """Watches one wait: it ends when nothing has come and nobody has worked for too long."""
+class Wait:
+    """A wait for one result: it fails when for too long no result has come and no worker has worked."""
 
-    def __init__(self, crew: Crew, what: str, patience: float) -> None:
-        self._crew, self._what, self._patience = crew, what, patience
+    def __init__(self, workers: Workers, what: str, patience: float) -> None:
+        self._workers, self._what, self._patience = workers, what, patience
         self._n_done = 0
-        self._active = time.monotonic()
+        self._active_at = time.monotonic()
         self._has_warned = False
-        self.look_seconds = min(LOOK_SECONDS, patience / 4)
+        self.check_seconds = min(REFRESH_SECONDS, patience / 4)
 
-    def look(self, n_done: int) -> None:
-        """Take note of progress; raise ExecutionError if there was none for too long."""
-        if n_done != self._n_done or self._crew.is_working():
-            self._n_done, self._active = n_done, time.monotonic()
-        quiet = time.monotonic() - self._active
+    def check(self, n_done: int) -> None:
+        """Note progress; raise ExecutionError if there has been none for longer than the patience."""
+        if n_done != self._n_done or self._workers.are_working():
+            self._n_done, self._active_at = n_done, time.monotonic()
+        quiet = time.monotonic() - self._active_at
         if quiet > self._patience:
             raise ExecutionError(
                 f"{self._what} has not come for {quiet:.0f} s in which no Dask worker worked "
-                f"(workers: {self._crew}); start workers or free the memory of paused ones, then run again "
-                "(logs of workers say why they ended)."
+                f"(workers: {self._workers}); start workers or free the memory of paused ones, then run "
+                "again (the workers' logs say why they ended)."
             )
         if quiet > WARN_SECONDS and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "waiting for %s; no Dask worker works (workers: %s; logs of workers say why they ended)",
-                *(self._what, self._crew),
+                "waiting for %s; no Dask worker is working (workers: %s; their logs say why they ended)",
+                *(self._what, self._workers),
             )
+
+
+def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None:
+    """Raise ExecutionError if a worker has no bigcons, another version of it or other code.
+
+    Each worker is asked once, which takes some 5 ms and its import of bigcons. One that does not answer
+    within ANSWER_SECONDS passes: waiting for its results has an end, too.
+    """
+    checked = _checked.setdefault(client, set())
+    new = [address for address in addresses if address not in checked]
+
+    async def ask_all() -> list[str]:
+        return await asyncio.gather(*(_ask(client, address) for address in new))
+
+    for address, refusal in zip(new, client.sync(ask_all) if new else [], strict=True):
+        if refusal:
+            raise ExecutionError(
+                f"Dask worker {address} {refusal}; install bigcons {__version__}, which runs here, "
+                "in the environment of every worker and restart them."
+            )
+        checked.add(address)
+
+
+async def _ask(client: distributed.Client, address: str) -> str:
+    """Return what is wrong with a worker's bigcons, an empty string if nothing is."""
+    version = ""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            version = (await client.run(eval, VERSION, workers=[address]))[address]
+            if version == __version__:
+                await client.run(eval, TASKS, workers=[address])
+    except (ImportError, AttributeError) as error:
+        code = f"runs other code of bigcons {version} than this process" if version else "cannot load bigcons"
+        return f"{code} ({one_line(error)})"
+    except Exception:  # lost, silent or closed, which the waits report
+        return ""
+    return "" if version == __version__ else f"has bigcons {version}"
+
+
+def one_line(error: Exception) -> str:
+    """Return an error's message without line breaks."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,9 +1,9 @@
-"""Engines: how the tasks of a fold are run. An engine is a bounded, ordered map.
+"""Engines, which map tasks over items, and the fold over row blocks that passes are made of.
 
-The algorithm hands over a function and its items and gets the results back in the order of the
-items, never more than a few in flight. It cannot learn how many workers there are, so its result
-cannot depend on it. If items fail, the error of the first of them is raised, whatever the engine, and
-what has not begun does not begin; the same holds for an interrupt.
+An engine is a bounded, ordered map: it takes a function and its items and yields the results in the order of
+the items, never more than a few in flight. `fold` combines them in that order, so that no result depends on
+the number of workers. If items fail, the error of the first of them is raised, whatever the engine, and what
+has not begun does not begin; the same holds for an interrupt.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Protocol, TypeVar
 
 from bigcons.errors import InvalidInputError
+from bigcons.memory import Block
+from bigcons.progress import Progress
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Sums = TypeVar("Sums")
 
 
 class Engine(Protocol):
-    """What a fold needs of an engine."""
+    """What an engine offers."""
 
     @property
     def name(self) -> str:
@@ -39,19 +42,19 @@ class Engine(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """How many results may be on their way or waiting to be collected; several that together take no more
-        than ``bundle_bytes`` may count as one.
+        """The most results that are computed or wait to be collected at a time; several that together take no
+        more than ``bundle_bytes`` may count as one.
         """
         ...
 
     @property
     def bundle_bytes(self) -> int:
-        """The most bytes of results that are on their way as one; 0 if each is by itself."""
+        """The most bytes of several results that count as one; 0 if each counts by itself."""
         ...
 
     @property
     def n_processes(self) -> int:
-        """Processes on one machine that have the packages loaded, this one counted."""
+        """Processes on one machine that have the packages loaded, including this one."""
         ...
 
     @property
@@ -60,7 +63,7 @@ class Engine(Protocol):
         ...
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-        """Yield ``task(item)`` for every item, in the order of the items. Closing it ends what is queued."""
+        """Yield ``task(item)`` for every item, in the order of the items. Closing cancels what is queued."""
         ...
 
 
@@ -81,7 +84,7 @@ class SerialEngine:
 
 
 class ThreadsEngine:
-    """A pool of threads: the default on one machine, for kernels and decompression release the GIL."""
+    """A pool of threads: the default on one machine, since kernels and decompression release the GIL."""
 
     name = "threads"
     shares_memory = True
@@ -123,7 +126,7 @@ _running = threading.local()
 
 
 def stop_if_cancelled() -> None:
-    """Raise CancelledError in a task of threads whose result nobody waits for; for tasks of many steps."""
+    """Raise CancelledError in a task on threads whose result is no longer wanted; for tasks of many steps."""
     if getattr(_running, "is_cancelled", bool)():
         raise CancelledError
 
@@ -137,10 +140,10 @@ def available_cores() -> int:
 
 @contextmanager
 def open_engine(client: object = None) -> Iterator[Engine]:
-    """Yield the engine a ``client=`` argument asks for; close at the end what was opened for it.
+    """Yield the engine that a ``client=`` argument names; disconnect at the end from what was connected to.
 
-    ``client`` is what `resolve_engine` takes, or the address of a Dask scheduler such as
-    "tcp://host:8786", which is connected to for the time of the ``with`` block.
+    ``client`` is what `resolve_engine` takes, or the address of a Dask scheduler such as "tcp://host:8786",
+    which is connected to for the duration of the ``with`` block.
     """
     if isinstance(client, str) and "://" in client:
         from bigcons.execution.dask_engine import connect
@@ -152,10 +155,10 @@ def open_engine(client: object = None) -> Iterator[Engine]:
 
 
 def resolve_engine(client: object = None) -> Engine:
-    """Return the engine a ``client=`` argument asks for, if nothing has to be opened for it.
+    """Return the engine that a ``client=`` argument names, if that takes no connection.
 
     None: the ``distributed.Client`` active here, if there is one, else threads; "serial"; "threads"; a
-    ``distributed.Client``; an Engine. Within a task of Dask, None is serial, for the worker's other threads
+    ``distributed.Client``; an Engine. Within a Dask task None is serial, since the worker's other threads
     have work of their own.
     """
     if client is None:
@@ -172,17 +175,17 @@ def resolve_engine(client: object = None) -> Engine:
         return DaskEngine(client)
     if isinstance(client, str) and "://" in client:
         raise InvalidInputError(
-            f"client={client!r} is an address, which is not opened here; pass distributed.Client({client!r})."
+            f"client={client!r} is an address, not connected to here; pass distributed.Client({client!r})."
         )
     raise InvalidInputError(
-        f"client={client!r} names no engine; use None or 'threads' (all cores of this machine), 'serial', "
+        f"client={client!r} is unknown; use None or 'threads' (all cores of this machine), 'serial', "
         "the address of a Dask scheduler such as 'tcp://host:8786', or a distributed.Client."
     )
 
 
 def _surrounding_engine() -> Engine:
     """Return the engine of the Dask client or task around the caller, else threads."""
-    if "distributed" not in sys.modules:  # then there is none, and importing it would cost half a second
+    if "distributed" not in sys.modules:  # then there is none, and importing it would take half a second
         return ThreadsEngine()
     from bigcons.execution.dask_engine import DaskEngine, active_client, is_within_task
 
@@ -195,3 +198,28 @@ def _surrounding_engine() -> Engine:
 def _is_dask_client(client: object) -> bool:
     distributed: Any = sys.modules.get("distributed")
     return distributed is not None and isinstance(client, distributed.Client)
+
+
+def fold(
+    engine: Engine,
+    blocks: Sequence[Block],
+    sums_of_block: Callable[[Block], Sums],
+    combine: Callable[[Sums, Sums], Sums],
+    *,
+    progress: Progress | None = None,
+) -> Sums:
+    """Return ``sums_of_block`` of all blocks combined from the first to the last.
+
+    The order of combination is the order of ``blocks`` whatever the engine, so that sums of floats are equal
+    bit for bit. ``combine`` may change and return its first argument.
+    """
+    if not blocks:
+        raise ValueError("a fold needs at least one block")
+    total: Sums | None = None
+    with closing(engine.map(sums_of_block, blocks)) as results:
+        for block, sums in zip(blocks, results, strict=True):
+            total = sums if total is None else combine(total, sums)
+            if progress is not None:
+                progress.advance(block.n_rows)
+    assert total is not None  # noqa: S101 - there was at least one block
+    return total

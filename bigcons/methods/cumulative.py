@@ -14,8 +14,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from bigcons.coassociation.linkage import agglomerate, cut
-from bigcons.execution.engine import Engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.overlaps.embedding import one_thread
 from bigcons.overlaps.incidence import (

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
-from bigcons.execution.engine import Engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.greedy import sweep, weighted_nmi
 from bigcons.kernels.label_rows import add_contingency
 from bigcons.memory import Block

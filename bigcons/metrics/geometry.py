@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import open_engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import fold, open_engine
 from bigcons.generate.scaling import Moments
 from bigcons.memory import Block
 from bigcons.metrics.contingency import LabelColumn

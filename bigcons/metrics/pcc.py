@@ -9,8 +9,7 @@ import numpy as np
 
 from bigcons.divergences import CompiledDivergence, Divergence, resolve_divergence
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, open_engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.metrics.soft import matrix, simplex_rows
 from bigcons.stores.ensemble import Ensemble, as_ensemble

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import open_engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import fold, open_engine
 from bigcons.memory import Block, row_blocks
 
 BLOCK_BYTES = 1 << 24

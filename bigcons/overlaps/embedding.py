@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import ConvergenceWarning, warn_user
-from bigcons.execution.engine import Engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.overlaps.incidence import votes_of
 from bigcons.progress import progress

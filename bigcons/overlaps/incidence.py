@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
 from bigcons.solving.memory_plan import block_label_bytes, check_plan, planned_bytes

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.execution.engine import Engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, assign, count_assigned, padded
 from bigcons.memory import Block
 from bigcons.progress import progress

@@ -18,8 +18,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from bigcons.execution.engine import Engine, stop_if_cancelled
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold, stop_if_cancelled
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshots

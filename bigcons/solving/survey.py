@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning, warn_user
-from bigcons.execution.engine import Engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import generator

@@ -18,8 +18,7 @@ import pytest
 
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError
 from bigcons.execution.dask_engine import MOST_TOGETHER, TASK_SECONDS, DaskEngine
-from bigcons.execution.engine import SerialEngine, ThreadsEngine, open_engine, resolve_engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.memory import Block, row_blocks
 
 CLUSTERS = {

@@ -12,10 +12,10 @@ from bigcons.execution.engine import (
     SerialEngine,
     ThreadsEngine,
     available_cores,
+    fold,
     resolve_engine,
     stop_if_cancelled,
 )
-from bigcons.execution.fold import fold
 from bigcons.memory import row_blocks
 from bigcons.progress import progress, report_progress_to
 from bigcons.solving.passes import as_history, timed_passes

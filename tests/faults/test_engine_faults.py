@@ -16,10 +16,9 @@ import pytest
 
 from bigcons import Ensemble
 from bigcons.errors import ExecutionError, StoreNotFoundError
-from bigcons.execution import dask_versions
+from bigcons.execution import dask_workers
 from bigcons.execution.dask_engine import DaskEngine
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold
 from bigcons.memory import row_blocks
 from bigcons.version import __version__
 
@@ -313,9 +312,9 @@ def test_map__refuses_a_foreign_worker_that_came_after_the_engine_was_made(forei
 
 def test_engine__asks_each_worker_once(monkeypatch):
     asked = []
-    ask = dask_versions._ask
+    ask = dask_workers._ask
     monkeypatch.setattr(
-        dask_versions, "_ask", lambda client, address: asked.append(address) or ask(client, address)
+        dask_workers, "_ask", lambda client, address: asked.append(address) or ask(client, address)
     )
     with workers(1, processes=False) as client:
         for _ in range(3):
@@ -324,7 +323,7 @@ def test_engine__asks_each_worker_once(monkeypatch):
 
 
 def test_engine__does_not_wait_for_the_answer_of_a_frozen_worker(monkeypatch):
-    monkeypatch.setattr(dask_versions, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(dask_workers, "ANSWER_SECONDS", 0.5)
     with workers(1) as client:
         (pid,) = client.run(os.getpid).values()
         os.kill(pid, signal.SIGSTOP)

@@ -498,7 +498,7 @@ def test_fit__of_a_single_object(pairs):
         ({"n_init": 2, "init": np.full((60, 3), 1 / 3)}, "n_init=2 with init= as memberships: one start"),
         ({"n_init": 2, "solver": "blocked", "pairs": 0.5, "init": "uniform"}, "init='uniform': one start"),
         ({"random_state": -1}, "random_state=-1 is negative"),
-        ({"client": "mpi"}, "client='mpi' names no engine"),
+        ({"client": "mpi"}, "client='mpi' is unknown"),
         ({"memory": "lots"}, "memory='lots' is not a size"),
     ],
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",

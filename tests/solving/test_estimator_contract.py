@@ -322,7 +322,7 @@ def test_fit__of_a_path_without_anything_says_so(method, tmp_path):
 def test_fit__refuses_a_bad_seed_and_client(method, labels):
     with pytest.raises(InvalidInputError, match="random_state=-1 is negative"):
         method(n_clusters=K, random_state=-1).fit(labels)
-    with pytest.raises(InvalidInputError, match="client='everyone' names no engine"):
+    with pytest.raises(InvalidInputError, match="client='everyone' is unknown"):
         method(n_clusters=K, client="everyone").fit(labels)
 
 

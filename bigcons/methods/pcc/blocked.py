@@ -25,8 +25,7 @@ import numpy as np
 
 from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, format_size
 from bigcons.methods.pcc import start
 from bigcons.methods.pcc.all_pairs import Extension

@@ -10,8 +10,7 @@ import numpy as np
 from bigcons.coassociation.factorized import AgreementSums, add_sums, agreement_sums
 from bigcons.coassociation.grouped import add_tables, choose_centers, tables_of_block
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.execution.engine import Engine
-from bigcons.execution.fold import fold
+from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.methods.pcc import prototypes
