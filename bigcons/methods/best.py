@@ -25,7 +25,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
 DISTANCES = ("van_dongen", "variation_of_information")
-"""The criteria that are best when low."""
+"""The criteria that are minimized."""
 
 CELLS = 1 << 20
 """Cells of contingency tables that are looked at together, about: 8 MB, and a few times that for logs."""
@@ -37,19 +37,19 @@ class BEST(ConsensusClusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-        Clusters that a partition may have at the most to be considered.
+        Maximum number of clusters of a partition to be considered.
     criterion : str, default="nmi"
         What is averaged over the partitions: "adjusted_rand", "matching_accuracy", "nmi", "rand_index",
-        "van_dongen" or "variation_of_information". Distances are made small, the others large.
+        "van_dongen" or "variation_of_information". Distances are minimized, the others maximized.
     weighted : bool, default=True
-        Let a partition count by the objects that it and the candidate both label; with "nmi" the average is
-        then ANMI. False: all count alike.
+        Whether a partition counts by the number of objects that it and the candidate both label; with "nmi"
+        the average is then the ANMI. False: all count the same.
     unlabeled : {"missing", "nearest"}, default="missing"
-        What becomes of objects with labels elsewhere but none in the winner: "missing" leaves them -1,
-        "nearest" gives them the cluster with the nearest center, over the partitions that label them. The
-        center of a cluster holds, for every base cluster, the share of its objects that lie there.
+        What happens to objects that other partitions label but the winner does not: "missing" leaves them -1,
+        "nearest" assigns them to the cluster of nearest center, over the partitions that label them. The
+        center of a cluster holds the share of its objects in every base cluster.
     ties : {"lowest", "random"}, default="lowest"
-        Which of equally good partitions wins, equal ones among them: "lowest", or "random".
+        Which of equally good partitions wins: "lowest", or "random".
     random_state : int, RandomState, Generator or None, default=None
         Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
@@ -62,25 +62,25 @@ class BEST(ConsensusClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32
-        Those of the winner, 0 .. k-1.
+        Labels of the winner, 0 to k-1.
     objective_ : float
         The average criterion of the winner.
     best_partition_ : int
-        Which partition won.
+        Index of the winner.
     scores_ : (n_partitions,) float64
-        The average criterion of every partition, NaN for those of too many clusters.
+        The average criterion of every partition, NaN for those with too many clusters.
     history_ : dict
         A list per quantity with one entry.
 
     Notes
     -----
-    Two partitions are compared on the objects that both label, a partition with itself too. All their
-    contingency tables are blocks of the overlaps of base clusters, which one pass adds up. O(n M^2 + B^2)
-    time, O(B^2) memory for B base clusters; three passes.
+    Two partitions are compared on the objects that both label, and every partition also with itself. All
+    contingency tables are blocks of the overlaps of base clusters, which take one pass. O(n M^2 + B^2) time,
+    O(B^2) memory for B base clusters; three passes in all.
 
     References
     ----------
-    Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*; Nguyen and Caruana (2007), section 5.
+    Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*; Nguyen and Caruana (2007).
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -170,7 +170,7 @@ def average_criteria(
     n_clusters, of_tables = np.diff(offsets), OF_TWO_CLUSTERINGS[criterion]
     for k in np.unique(n_clusters[candidates]):
         alike = candidates[n_clusters[candidates] == k]
-        # none alone, for whom numpy would add in another order: partitions that are equal must score the same
+        # none alone: numpy would add in another order, and equal partitions must score the same
         n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // CELLS))
         for some in np.array_split(alike, n_parts):
             scores[some] = _averages(overlaps, offsets, some, of_tables, weighted=weighted)

@@ -1,8 +1,7 @@
-"""CCC, CCU and CCSVD: which clusters of different partitions correspond, then a vote.
+"""CCC, CCU and CCSVD: find which clusters of different partitions correspond, then let them vote.
 
-Boulis and Ostendorf, "Combining multiple clustering systems", PKDD 2004. Their formulas were not at hand;
-these are reconstructions from the abstract and from descriptions by others, and the docstrings say what was
-filled in.
+Boulis and Ostendorf, "Combining multiple clustering systems", PKDD 2004: reconstructions from the abstract
+and from descriptions by others; the docstrings say what was filled in.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Correspondence(ConsensusClusterer):
         self.converged_ = found.is_settled
         if not found.is_settled:
             warn_user(
-                f"{name} stopped at max_iter while clusters still changed places; raise max_iter.",
+                f"{name} stopped at max_iter while base clusters still changed groups; raise max_iter.",
                 ConvergenceWarning,
             )
         if objectives:
@@ -92,13 +91,13 @@ class Correspondence(ConsensusClusterer):
 
     @abstractmethod
     def _check(self) -> None:
-        """Refuse parameters that make no sense."""
+        """Check the method's own parameters."""
 
     @abstractmethod
     def _group(
         self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        """Return the best grouping, and by what it was chosen of every start; empty without starts."""
+        """Return the best grouping, and the objectives of all starts; empty without starts."""
 
     def _vote(
         self,
@@ -123,26 +122,11 @@ class Correspondence(ConsensusClusterer):
         self._publish(ensemble, read, unlabeled, out, engine)
 
 
-class _Alternating(Correspondence):
-    """Base of CCC and CCU: from the clusters of one partition, group and judge in turns."""
+class Alternating(Correspondence):
+    """Base of CCC and CCU: from the clusters of one partition, regroup those of the others in turns."""
 
+    max_iter: int
     _one_to_one: ClassVar[bool]
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        max_iter: int = 100,
-        n_init: int = 10,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
-        )
-        self.max_iter = max_iter
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)
@@ -166,18 +150,18 @@ class _Alternating(Correspondence):
         return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
 
 
-class CCC(_Alternating):
-    """Match the clusters of each partition one to one with meta-clusters; objects are voted for.
+class CCC(Alternating):
+    """Match the clusters of each partition one to one with meta-clusters; they vote for the objects.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        Meta-clusters, and so clusters of the consensus at the most.
+        Number of meta-clusters, and so the maximum number of clusters of the consensus.
     max_iter : int, default=100
-        Sweeps over the partitions in a start, at the most.
+        Maximum number of sweeps over the partitions in a start.
     n_init : int, default=10
-        Partitions to start from, whose clusters are the first meta-clusters: those of ``n_clusters`` clusters
-        first, then of more, then of fewer, in random order. The best objective wins.
+        Number of starts, each from the clusters of one partition: those of ``n_clusters`` clusters first,
+        then of more, then of fewer, in random order. The best objective is kept.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the order of the starts.
     memory : str, int or None, default=None
@@ -195,11 +179,11 @@ class CCC(_Alternating):
         Votes divided by their number.
     meta_clusters_ : (n_base_clusters,) int64
         The meta-cluster of every base cluster; -1 for those left over where a partition has more than
-        ``n_clusters``. These vote, for the meta-cluster most similar, only on objects nobody else votes on.
+        ``n_clusters``. These vote, for the most similar meta-cluster, only on objects without other votes.
     objective_ : float
         Sum over base clusters of their mean similarity to those of other partitions in their meta-cluster.
     converged_ : bool
-        Whether the best start ended with every cluster in its place; if not, its best sweep counts.
+        Whether a sweep of the best start changed nothing; if none did, its best sweep is kept.
     start_objectives_ : list of float
         The objective of every start.
     history_ : dict
@@ -208,9 +192,8 @@ class CCC(_Alternating):
     Notes
     -----
     A reconstruction from the paper's abstract. Partitions are matched in turns by the Hungarian method, each
-    seeing the latest places of the others. A missing label is in no base cluster and casts no vote, nothing
-    else. Three passes; O(n M^2 + n M K) time and O(B^2 K) a sweep for B
-    base clusters, O(B^2) memory.
+    against the latest groups of the others. A missing label is in no base cluster and casts no vote. Three
+    passes; O(n M^2 + n M K) time and O(B^2 K) a sweep for B base clusters, O(B^2) memory.
 
     References
     ----------
@@ -231,30 +214,25 @@ class CCC(_Alternating):
         client: object = None,
     ) -> None:
         super().__init__(
-            n_clusters,
-            max_iter=max_iter,
-            n_init=n_init,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
+            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
         )
+        self.max_iter = max_iter
 
 
-class CCU(_Alternating):
-    """Give every base cluster to the meta-cluster it resembles most; objects are voted for.
+class CCU(Alternating):
+    """Assign every base cluster to the meta-cluster it resembles most; they vote for the objects.
 
     Several clusters of one partition may share a meta-cluster.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        Meta-clusters, and so clusters of the consensus at the most.
+        Number of meta-clusters, and so the maximum number of clusters of the consensus.
     max_iter : int, default=100
-        Sweeps over the partitions in a start, at the most.
+        Maximum number of sweeps over the partitions in a start.
     n_init : int, default=10
-        Partitions to start from, whose clusters are the first meta-clusters: those of ``n_clusters`` clusters
-        first, then of more, then of fewer, in random order. The best objective wins.
+        Number of starts, each from the clusters of one partition: those of ``n_clusters`` clusters first,
+        then of more, then of fewer, in random order. The best objective is kept.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the order of the starts.
     memory : str, int or None, default=None
@@ -267,11 +245,11 @@ class CCU(_Alternating):
     Attributes
     ----------
     labels_, memberships_, meta_clusters_, objective_, start_objectives_, converged_, history_
-        As of `CCC`; no base cluster is left over, but a meta-cluster may become empty.
+        As for `CCC`; no base cluster is left over, but a meta-cluster may become empty.
 
     Notes
     -----
-    A reconstruction from the paper's abstract; costs and missing labels as of `CCC`.
+    A reconstruction from the paper's abstract; costs and missing labels as for `CCC`.
 
     References
     ----------
@@ -292,26 +270,22 @@ class CCU(_Alternating):
         client: object = None,
     ) -> None:
         super().__init__(
-            n_clusters,
-            max_iter=max_iter,
-            n_init=n_init,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
+            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
         )
+        self.max_iter = max_iter
 
 
 class CCSVD(Correspondence):
-    """Group base clusters by the singular vectors of the incidence matrix; objects are voted for.
+    """Group base clusters by the singular vectors of the incidence matrix; they vote for the objects.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        Meta-clusters, and so clusters of the consensus at the most; also the rank of the decomposition.
+        Number of meta-clusters, and so the maximum number of clusters of the consensus; also the rank of the
+        decomposition.
     grouping : {"kmeans", "argmax"}, default="kmeans"
         "kmeans": k-means of the rows of ``V S``, one per base cluster, scaled to unit length. "argmax": by
-        the singular vector that the row is largest in; on 8D5K this does far worse.
+        the singular vector in which the row is largest; far worse on 8D5K.
     n_init : int, default=10
         Restarts of k-means; the smallest sum of squared distances wins.
     random_state : int, RandomState, Generator or None, default=None
@@ -326,15 +300,14 @@ class CCSVD(Correspondence):
     Attributes
     ----------
     labels_, memberships_, meta_clusters_, objective_, history_
-        As of `CCC`.
+        As for `CCC`.
     start_objectives_ : list of float
         The sum of squared distances of every start of k-means, with grouping="kmeans".
 
     Notes
     -----
-    A reconstruction from the paper's abstract. V and S are from the eigenvectors of ``H^T H``. Missing labels
-    as of `CCC`. Three passes;
-    O(n M^2 + B^3 + n M K) time for B base clusters, O(B^2) memory.
+    A reconstruction from the paper's abstract. V and S follow from the eigenvectors of ``H^T H``. Missing
+    labels as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters, O(B^2) memory.
 
     References
     ----------
@@ -382,7 +355,7 @@ class Grouping(NamedTuple):
     """(B,) int64, -1 for a base cluster that is in none."""
     objective: float
     is_settled: bool = True
-    """Whether regrouping changes nothing any more."""
+    """Whether regrouping changes nothing."""
 
 
 def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -395,7 +368,7 @@ def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def starting_partitions(offsets: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
-    """Return the partitions (M,) in the order in which they are started from."""
+    """Return the partitions (M,) in the order of the starts."""
     n_own = np.diff(offsets)
     draws = generator(seed, "correspondence.starts").random(len(n_own))
     return np.lexsort((draws, np.abs(n_own - n_clusters), n_own < n_clusters))
@@ -431,7 +404,7 @@ def alternate(
 ) -> Grouping:
     """Regroup the base clusters of one partition after another until none moves.
 
-    If ``max_iter`` sweeps do not get there, for a sweep need not raise means, the best one counts.
+    If none of ``max_iter`` sweeps settles (a sweep need not raise the objective), the best one is kept.
     """
     course = [groups]
     for _ in range(max_iter):
@@ -452,7 +425,9 @@ def _sweep(
     from scipy.optimize import linear_sum_assignment
 
     table = one_hot(groups, n_groups)
-    sizes = table.sum(axis=0)  # both follow the groups: to form them anew for every partition is dearer
+    sizes = table.sum(
+        axis=0
+    )  # kept up to date with the groups: cheaper than forming both for every partition
     for first, last in pairwise(offsets):
         own = slice(first, last)
         sizes -= table[own].sum(axis=0)
@@ -478,7 +453,7 @@ def mean_similarity(similarity: np.ndarray, offsets: np.ndarray, groups: np.ndar
 
 
 def nearest_groups(similarity: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the groups (B,), each base cluster in none having been given to the one it resembles most."""
+    """Return the groups (B,), base clusters in none assigned to the one they resemble most."""
     table = one_hot(groups, n_groups)
     resemblance = similarity @ table / np.maximum(table.sum(axis=0), 1.0)
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))

@@ -10,23 +10,14 @@ import numpy as np
 from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
-from bigcons.overlaps.embedding import Embedding, embed
+from bigcons.overlaps.embedding import Embedding, cut_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
-from bigcons.overlaps.incidence import (
-    fold_overlaps,
-    fold_sizes,
-    votes_of,
-)
 from bigcons.partitioners import BYTES_PER_ENTRY, graph_of, partition_graph
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output
-from bigcons.solving.memory_plan import check_plan
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
-
-# The budget of the graph of all pairs if the user gives none.
-GRAPH_MEMORY = "4GB"
 
 
 class CSPA(GraphClusterer):
@@ -38,13 +29,13 @@ class CSPA(GraphClusterer):
         Number of clusters.
     partitioner : {"spectral", "metis"}, default="spectral"
         "spectral": the normalized cut by eigenvectors, which never forms the graph and leaves the sizes of
-        the clusters free. "metis" (needs pymetis): the paper's balanced cut of the graph of all pairs, for
-        some thousand objects; clusters of uneven sizes are cut in pieces by it.
+        the clusters free. "metis" (needs pymetis): the paper's balanced cut of the graph of all pairs, for a
+        few thousand objects; it splits clusters of uneven sizes.
     normalize : {"observed", "all"}, default="observed"
-        With missing labels, what the number of partitions that join two objects is divided by: "observed",
-        those that label both; "all", as the authors' code does, which takes a missing label for a
-        disagreement. The spectral form has ``m_i m_j / M`` for the former, its value when labels miss
-        independently of each other, for the exact ratio has no factors. The same if no label is missing.
+        With missing labels, the denominator of the co-association: "observed", the partitions that label both
+        objects; "all", as in the authors' code, which takes a missing label for a disagreement. The spectral
+        form replaces the former by ``m_i m_j / M``, its expectation when labels are missing independently,
+        because the exact ratio does not factorize. The two are the same without missing labels.
     imbalance : float or None, default=None
         With a balanced cut, share by which the largest cluster may exceed ``n_objects / n_clusters``; None is
         0.05.
@@ -70,7 +61,7 @@ class CSPA(GraphClusterer):
     objective_ : float
         Spectral: the sum of squared distances of k-means. METIS: the weight of the edges cut.
     singular_values_ : (at most n_clusters,) float64
-        Of the normalized incidence matrix, for "spectral"; the first is 1.
+        Singular values of the normalized incidence matrix, for "spectral"; the first is 1.
     start_objectives_ : list of float
         Spectral: the sum of squared distances of every start of k-means, on its sample.
     history_ : dict
@@ -86,7 +77,7 @@ class CSPA(GraphClusterer):
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles: a knowledge reuse framework for combining multiple
-    partitions*, section 3.2.
+    partitions*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -138,56 +129,20 @@ class CSPA(GraphClusterer):
         def make_embedding() -> Embedding:
             return cut_embedding(ensemble, engine, self.n_clusters, observed=self.normalize == "observed")
 
-        self._solve_spectral(ensemble, engine, seed, out, make_embedding, no_rows)
+        self._solve_spectral(ensemble, engine, seed, out, make_embedding)
 
     def _solve_metis(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, imbalance: float
     ) -> None:
-        budget = GRAPH_MEMORY if self.memory is None else self.memory
-        check_plan(
-            "CSPA",
-            engine,
-            ensemble=ensemble,
-            held=BYTES_PER_ENTRY * ensemble.n_objects**2,
-            per_block=0,
-            per_result=0,
-            memory=budget,
-            remedy=" or use partitioner='spectral'",
-        )
+        self._check_graph_memory(ensemble, engine, BYTES_PER_ENTRY * ensemble.n_objects**2)
         survey = take_survey(ensemble, engine, seed, 0)
         similarity = similarity_matrix(ensemble, engine, observed=self.normalize == "observed")
         if not similarity.any():
             raise InvalidInputError(
-                "no two objects are together in a partition, so there is no graph to cut; use other labels."
+                "no two objects share a cluster in any partition: there is no graph to cut; use other labels."
             )
         parts, cut = partition_graph(graph_of(similarity), self.n_clusters, imbalance, seed)
         self._publish_parts(ensemble, parts, cut, survey, out)
-
-
-def no_rows(embedding: Embedding) -> np.ndarray:
-    """Return no rows beside those of the objects."""
-    return np.empty((0, embedding.table.shape[1]))
-
-
-def cut_embedding(ensemble: Ensemble, engine: Engine, n_columns: int, *, observed: bool) -> Embedding:
-    """Return the embedding by the normalized cut of the co-association ``c_ij r_i r_j``.
-
-    ``r_i`` is ``1 / m_i`` if ``observed``, else 1. Two passes.
-    """
-    offsets = ensemble.offsets
-
-    def scale_of(labels: np.ndarray) -> np.ndarray:
-        n_labels = np.count_nonzero(labels >= 0, axis=1)
-        return 1.0 / np.maximum(n_labels, 1) if observed else np.ones(len(labels))
-
-    sizes = fold_sizes(ensemble, engine, scale_of)
-
-    def weigh(labels: np.ndarray) -> np.ndarray:
-        together = votes_of(labels, offsets, sizes[:, None])[0][:, 0]
-        return np.divide(scale_of(labels), together, out=np.zeros(len(labels)), where=together > 0)
-
-    overlaps = fold_overlaps(ensemble, engine, weigh)
-    return embed(overlaps, np.ones(len(overlaps)), offsets, n_columns)
 
 
 def similarity_matrix(ensemble: Ensemble, engine: Engine, *, observed: bool) -> np.ndarray:

@@ -1,8 +1,7 @@
 """Cumulative voting: every base cluster spreads its vote over the clusters of a reference partition.
 
-Ayad and Kamel, "Cumulative voting consensus method for partitions with variable number of clusters", 2008.
-The text was not at hand; this follows its abstract and descriptions by others, and the docstrings say what
-was filled in.
+Ayad and Kamel, "Cumulative voting consensus method for partitions with variable number of clusters", 2008: a
+reconstruction from the abstract and descriptions by others; the docstrings say what was filled in.
 """
 
 from __future__ import annotations
@@ -32,36 +31,35 @@ from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
-# Decimals by which entropies and divergences are told apart: rounding errors are to break no tie.
+# Decimals by which entropies and divergences differ: rounding errors must not break ties.
 DECIMALS = 10
 
 
 class CumulativeVoting(ConsensusClusterer):
     """Map the clusters of all partitions to those of a reference, average the votes, merge similar columns.
 
-    The reference is the partition of the highest entropy. A cluster votes for the clusters of the reference
-    in the shares in which its objects lie there; an object is in these by the mean vote of its clusters. If
-    the reference has more than ``n_clusters`` clusters, the most similar of them are then merged.
+    The reference is the partition of highest entropy. A base cluster votes for the clusters of the reference
+    in proportion to its objects in them, and an object belongs to these by the mean vote of its clusters. If
+    the reference has more than ``n_clusters`` clusters, the most similar ones are merged.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        Clusters of the consensus at the most; the columns beyond those of the reference stay empty.
+        Maximum number of clusters; columns beyond those of the reference stay empty.
     variant : {"rcv", "acv", "urcv"}, default="rcv"
         What partitions are mapped to. "rcv": the reference itself. "acv": the mean of the votes so far, in
-        the order of decreasing entropy. "urcv": the reference, but the votes are numbers of objects instead
-        of shares, so that large clusters count for more; a reconstruction, for what the paper calls
-        un-normalized is not certain.
+        order of decreasing entropy. "urcv": the reference, with numbers of objects as votes instead of
+        shares, so that large clusters count for more (our reading of the paper's un-normalized voting).
     prior : {"sizes", "equal"}, default="sizes"
-        How likely clusters are before any vote. "sizes", the published method: mean votes are the
-        probabilities of the clusters given the object. Where mapped clusters are mixtures, the votes of all
-        objects come close to the sizes of the clusters, and the largest wins most of them. "equal", ours:
-        columns are first divided by their sums over all objects, so that an object goes to the cluster that
-        it votes for more than others do. On three planted ensembles of noisy partitions the adjusted Rand
+        Prior probability of the clusters. "sizes", the published method: mean votes are the probabilities of
+        the clusters given the object. Where mapped clusters are mixtures, the votes of all objects approach
+        the sizes of the clusters, and the largest cluster wins most of them. "equal", ours: columns are first
+        divided by their sums over all objects, so that an object joins the cluster that it votes for more
+        than others do. On three planted ensembles of noisy partitions the adjusted Rand
         index with "sizes" was 0.87 to 0.94 for "rcv", 0.18 to 0.36 for "acv" and 0.64 to 0.75 for "urcv";
         with "equal" it was 0.94 to 0.97 for all three (``benchmarks/methods.py --planted``).
     random_state : int, RandomState, Generator or None, default=None
-        Not drawn from: of partitions of equal entropy the first is first.
+        Not used: nothing is random, and the first of partitions of equal entropy comes first.
     memory : str, int or None, default=None
         Memory budget such as "2GB"; a fit that would need more is refused before it starts.
     out : path-like or None, default=None
@@ -74,13 +72,13 @@ class CumulativeVoting(ConsensusClusterer):
     labels_ : (n_objects,) int32
         -1 for objects without any label.
     memberships_ : (n_objects, n_clusters) float32
-        Votes, of columns divided by their sums with ``prior="equal"``, divided by their sum.
+        Votes divided by their sum; with ``prior="equal"`` columns are first divided by theirs.
     reference_ : int
-        The partition that is the reference.
+        Index of the reference partition.
     votes_ : (n_base_clusters, n_reference_clusters) float64
-        The votes of every base cluster; a row of zeros where it shares no object with what it is mapped to.
+        The votes of every base cluster; zeros if it shares no object with what it is mapped to.
     merged_ : (n_reference_clusters,) int32
-        The consensus cluster that every cluster of the reference became part of.
+        The consensus cluster that contains each cluster of the reference.
     objective_ : float
         Sum of the Jensen-Shannon divergences, in bits, at which clusters of the reference were merged.
     history_ : dict
@@ -89,16 +87,14 @@ class CumulativeVoting(ConsensusClusterer):
     Notes
     -----
     The mapping of a partition E to U is the least-squares ``W = (E^T E)^-1 E^T U`` over the objects that both
-    label. With missing labels ours is the reading that the mean for "acv" takes an object by the number of
-    votes it has had, the weight that its mean deserves. Sums of votes over a cluster then follow from the
-    overlaps of base clusters, and no pass per partition is needed; without missing labels nothing differs.
-    Base clusters that share no object with the reference do not vote under "rcv" and "urcv"; an object that
-    nobody votes on has uniform memberships and label 0.
+    label. With missing labels, the mean for "acv" weights an object by the number of its votes so far (our
+    reading): sums of votes over a cluster then follow from the overlaps of base clusters, without a pass for
+    every partition. Without missing labels nothing differs. Base clusters that share no object with the
+    reference do not vote under "rcv" and "urcv"; an object without votes has uniform memberships and label 0.
 
     The divergence of two columns of the mean vote is that of their distributions over the objects, weighted
-    by the columns' sums; merging is by the average divergence (average linkage). Three passes, and one more
-    if clusters are to be merged: O(n M^2 + B^2 k + n M k + n k^2) time for B base clusters and k in the
-    reference, O(B^2) memory.
+    by the columns' sums; columns merge by average linkage. Three passes, and one more if clusters are merged:
+    O(n M^2 + B^2 k + n M k + n k^2) time for B base clusters and k in the reference, O(B^2) memory.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Consensus on the co-association by dissimilarity increments, which looks at features too."""
+"""Consensus by dissimilarity increments: a co-association weighted by distances of the features."""
 
 from __future__ import annotations
 
@@ -45,26 +45,26 @@ TABLE_BYTES = 120
 class DID(ConsensusClusterer):
     """Consensus by dissimilarity increments, PCC_DID (Aidos and Fred).
 
-    As in evidence accumulation objects are similar if partitions join them, but each time by how likely
-    the distances between them are, given the law of distances in their cluster: see
-    `bigcons.coassociation.did_matrix`. The similarity is made symmetric and clustered.
+    As in evidence accumulation, objects are similar if partitions put them together, but each partition
+    counts by how likely their distance is under the distribution of dissimilarity increments of their
+    cluster: see `bigcons.coassociation.did_matrix`. The similarity is made symmetric and clustered.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Maximum number of clusters.
     features : array, table or path-like, default=None
-        ``(n_objects, n_features)`` of the objects, which only this method needs: an array, table or path, as
-        `bigcons.stores.features.open_features` takes. Distances are Euclidean, so scale them before.
+        Features (n_objects, n_features) of the objects: an array, table or path. Distances are Euclidean, so
+        scale the features first.
     pairs : "all", PairTable or path-like, default="all"
-        "all", or a PairTable or the path of one, for objects too many for a matrix: the similarities of
-        these pairs only, with linkage="single", exact on their graph; what it leaves apart merges at
-        similarity 0. Its counts are not used.
+        "all", or a PairTable or the path of one, for too many objects for a matrix: only the similarities of
+        these pairs are used, with linkage="single", which is exact on their graph; its components merge at
+        similarity 0. The counts of the table are not used.
     symmetrize : {"mean", "max"}, default="mean"
-        "mean" or "max" of the two directions.
+        How the two directions are combined.
     linkage : {"average", "single", "spectral"}, default="average"
-        "average", "single", or "spectral": normalized cuts of the symmetric matrix, labels by pivoted QR of
-        the eigenvectors. The paper leaves open how its spectral clustering took the asymmetric one.
+        "average", "single", or "spectral": normalized cuts of the symmetric matrix, with labels by pivoted QR
+        of the eigenvectors. The paper leaves open how its spectral clustering treats the asymmetric matrix.
     exclude_self : bool, default=False
         As for `bigcons.coassociation.did_matrix`.
     increments : {"vertex", "sorted"}, default="vertex"
@@ -85,17 +85,17 @@ class DID(ConsensusClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, clusters numbered by their first objects, -1 for objects without any label
-    objective_ : sum of the heights of the merges that were made; for linkage="spectral" the share of
-        similarity between clusters, summed over the clusters (normalized cut)
-    n_clusters_ : clusters found
+    objective_ : sum of the heights of the merges made; for linkage="spectral" the normalized cut: the share
+        of the similarity of a cluster that goes to others, summed over the clusters
+    n_clusters_ : number of clusters found
     history_ : the number of clusters and the objective, one entry
 
     Notes
     -----
     Time O(n^2 (d + M) + sum of squared cluster sizes d), on all workers, and 12 n^2 bytes, 32 n^2 if
-    spectral; with P pairs O(P (d + M)) time and 120 P bytes in place of n^2. Clusters of one or two objects
-    contribute nothing, nor does a partition to an object it does not label: see ``normalize``. On the
-    diagonal, which linkage does not see, spectral clustering is given 1.
+    spectral; with P pairs O(P (d + M)) time and 120 P bytes instead. Clusters of one or two objects
+    contribute nothing, nor does a partition to an object that it does not label: see ``normalize``. The
+    diagonal, which linkage ignores, is 1 for spectral clustering.
 
     References
     ----------
@@ -252,7 +252,7 @@ class DID(ConsensusClusterer):
     def _check(self) -> None:
         if self.features is None:
             raise InvalidInputError(
-                "features=None, but DID looks at distances; give features=(n_objects, n_features), "
+                "features=None, but DID needs distances; give features=(n_objects, n_features), "
                 "or use eac-average, which needs labels only."
             )
         check_choice("symmetrize", self.symmetrize, SYMMETRIES)

@@ -40,44 +40,46 @@ LIFETIME_TIES = ("more", "fewer")
 
 
 class EAC(ConsensusClusterer):
-    """Evidence accumulation clustering (Fred and Jain 2005): agglomerative, on how often objects go together.
+    """Evidence accumulation clustering (Fred and Jain 2005): agglomerative, on the co-association.
 
-    The distance of two objects is one less the share of partitions that put them together. Linkage of these
-    distances gives a tree, which is cut.
+    The distance of two objects is one minus the share of partitions that put them together. Linkage of these
+    distances gives a dendrogram, which is cut.
 
     Parameters
     ----------
     n_clusters : int or None, default=8
-        Number of clusters; for criterion="lifetime" the most there may be, None for any number. Objects of
-        equal label rows always stay together, so there are fewer if there are fewer distinct rows.
+        Number of clusters; for criterion="lifetime" the maximum, None for any number. Objects of equal label
+        rows always stay together, so there are no more clusters than distinct rows.
     linkage : {"average", "single", "complete", "ward", "centroid"}, default="average"
-        "average", "single", "complete", "ward" or "centroid". The last two take the distances for Euclidean
-        ones. With "centroid" the height may fall from a merge to the next: there are no lifetimes, and the
-        cut undoes the last merges made, where scipy's ``cut_tree`` would undo the highest. It chains: on six
-        planted ensembles of 1,500 objects and 30 noisy partitions, half of them with every other label
-        missing, its adjusted Rand index was 0.05 to 0.36, that of "average" and "ward" 0.67 to 0.93.
+        "ward" and "centroid" treat the distances as Euclidean. With "centroid" heights may fall from one
+        merge to the next: there are no lifetimes, and the cut undoes the last merges, where scipy's
+        ``cut_tree`` would undo the highest. It chains: on six planted ensembles of 1,500 objects and 30 noisy
+        partitions, half of them with every other label missing, its adjusted Rand index was 0.05 to 0.36,
+        that of "average" and "ward" 0.67 to 0.93.
     neighbors : int or "all", default="all"
-        For linkage="single": "all", or a number of likely neighbors with which each distinct row is
+        For linkage="single": "all", or the number of likely neighbors with which each distinct row is
         compared, for ensembles where all pairs would take too long. An approximation that can only miss
-        links: exact on the graph of the pairs compared, which are found by sorting the rows in random orders.
-        On 5,999 distinct rows the tree was 328 % heavier than the exact one with 8 neighbors, 57 % with 32,
-        23 % with 64, 7.8 % with 128 and 2.0 % with 256.
+        links: it is exact on the graph of the pairs compared, which sorting the rows in random orders finds.
+        On 5,999 distinct rows the spanning tree was 328 % heavier than the exact one with 8 neighbors, 57 %
+        with 32, 23 % with 64, 7.8 % with 128 and 2.0 % with 256.
     normalize : {"observed", "all"}, default="observed"
-        "observed": of the partitions that label both objects, none giving similarity 0; "all": of all.
+        Denominator of the co-association. "observed": the partitions that label both objects; without any the
+        similarity is 0. "all": all partitions.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights.
     allow_single_cluster : bool, default=False
-        For criterion="lifetime", let one cluster live from the last merge to distance 1. Not in the paper.
+        For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
+        distance 1. Not in the paper.
     lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime": of equal lifetimes take the one of "more" clusters, as the reference
-        implementation did, or of "fewer".
+        For criterion="lifetime", which of equal lifetimes is chosen: that of "more" clusters, as in the
+        reference implementation, or of "fewer".
     ties : {"lowest", "random"}, default="lowest"
-        Which of the pairs at equal distance merges first: "lowest", that of the rows that come first, as far
-        as the linkage goes by them, or "random": the rows are taken in a random order. Distances have few
-        values, so that ties are the rule; several seeds tell what hangs on them.
+        Which of the pairs at equal distance merges first: "lowest", that of the first rows (as far as the
+        linkage visits rows in order), or "random", with the rows in random order. Distances take few values,
+        so ties are the rule; several seeds show how much depends on them.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the orders of ``neighbors`` and of random ties.
+        Seed of the random orders of ``neighbors`` and of random ties.
     memory : str, int or None, default=None
         Budget, 4 GB by default: refused with the size that would do if the distinct label rows, or their
         distances where these are needed, do not fit.
@@ -89,20 +91,20 @@ class EAC(ConsensusClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, clusters numbered by their first objects, -1 for objects without any label
-    objective_ : sum of the heights of the merges that were made, those of equal rows among them
-    n_clusters_ : clusters found
-    linkage_ : (n_rows - 1, 4) the tree of the distinct rows as scipy's linkage matrix, sizes in objects
+    objective_ : sum of the heights of the merges made, including those of equal rows
+    n_clusters_ : number of clusters found
+    linkage_ : (n_rows - 1, 4) the dendrogram of the distinct rows as scipy's linkage matrix, sizes in objects
     row_of_object_ : (n_objects,) int32 the distinct row of each object, -1 without any label
     history_ : the number of clusters and the objective, one entry
 
     Notes
     -----
-    Works on the U distinct rows, weighted: the same tree as of all objects, up to the order of ties, since
-    no other row is nearer to an object than one equal to its own. Two passes over the labels. Single link:
-    O(U^2 M) time on one core and O(U M) memory; with q neighbors O(q U (M + log U)) time. The others: 4 U^2
-    bytes and O(U^2 M) time, the counting of pairs on all workers; centroid link O(U^3) at worst. With
-    missing labels and normalize="all" equal rows, which stay together in any case, might not be the first to
-    merge under centroid link, and the tree is that of merging them first.
+    Works on the U distinct rows, weighted: the same dendrogram as that of all objects up to the order of
+    ties, since no other row is nearer to an object than one equal to its own. Two passes over the labels.
+    Single link: O(U^2 M) time on one core and O(U M) memory; with q neighbors O(q U (M + log U)) time. The
+    others: 4 U^2 bytes and O(U^2 M) time, pairs counted on all workers; centroid link takes O(U^3) in the
+    worst case. With missing labels and normalize="all", equal rows might not be the first to merge under
+    centroid link; they are merged first all the same.
 
     References
     ----------
@@ -186,7 +188,7 @@ class EAC(ConsensusClusterer):
     def _merge_in_order(
         self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int
     ) -> Merges:
-        """Take the rows in the order in which ties go, and return the merges of the rows as they were."""
+        """Return the merges of the rows, taken in the order in which ties are broken."""
         if self.ties == "lowest":
             return self._merge(rows, within, budget, engine, seed)
         order = generator(seed, "eac.ties").permutation(len(rows.labels))
@@ -195,13 +197,13 @@ class EAC(ConsensusClusterer):
         return Merges(order[merges.first], order[merges.second], merges.heights)
 
     def _merge(self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int) -> Merges:
-        """Choose between the three roads: a tree without distances, likely neighbors, all distances."""
+        """Return the merges by a spanning tree of all rows or of likely neighbors, or by all distances."""
         held = rows.row_of_object.nbytes + rows.labels.nbytes
         if self.neighbors != "all" and int(self.neighbors) < len(rows.labels) - 1:
             needed = held + len(rows.labels) * BYTES_PER_ROW + 2 * rows.labels.nbytes
             self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
             return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
-        if self.linkage == "single":  # also of as many neighbors as there are rows, and then sooner
+        if self.linkage == "single":  # also for as many neighbors as there are rows: it is faster then
             return _tree_merges(rows.labels, self.normalize)
         needed = held + condensed_bytes(len(rows.labels), engine)
         self._refuse_above(budget, needed, len(rows.labels), "distances", "use eac-single or pcc")
@@ -252,11 +254,11 @@ class EAC(ConsensusClusterer):
             )
         if self.allow_single_cluster and self.criterion != "lifetime":
             raise InvalidInputError(
-                "allow_single_cluster=True goes with criterion='lifetime'; ask for n_clusters=1."
+                "allow_single_cluster=True needs criterion='lifetime'; use n_clusters=1 instead."
             )
         if self.lifetime_ties != "more" and self.criterion != "lifetime":
             raise InvalidInputError(
-                f"lifetime_ties={self.lifetime_ties!r} goes with criterion='lifetime'; leave it out."
+                f"lifetime_ties={self.lifetime_ties!r} needs criterion='lifetime'; leave it out."
             )
         if self.allow_single_cluster and self.linkage == "ward":
             raise InvalidInputError(
@@ -271,26 +273,28 @@ class EACSingle(EAC):
     Parameters
     ----------
     n_clusters : int or None, default=8
-        Number of clusters; for criterion="lifetime" the most there may be, None for any number. Objects of
-        equal label rows always stay together, so there are fewer if there are fewer distinct rows.
+        Number of clusters; for criterion="lifetime" the maximum, None for any number. Objects of equal label
+        rows always stay together, so there are no more clusters than distinct rows.
     neighbors : int or "all", default="all"
-        "all", or a number of likely neighbors with which each distinct row is compared: as for `EAC`.
+        "all", or the number of likely neighbors with which each distinct row is compared, as for `EAC`.
     normalize : {"observed", "all"}, default="observed"
-        "observed": of the partitions that label both objects, none giving similarity 0; "all": of all.
+        Denominator of the co-association. "observed": the partitions that label both objects; without any the
+        similarity is 0. "all": all partitions.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights.
     allow_single_cluster : bool, default=False
-        For criterion="lifetime", let one cluster live from the last merge to distance 1. Not in the paper.
+        For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
+        distance 1. Not in the paper.
     lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime": of equal lifetimes take the one of "more" clusters, as the reference
-        implementation did, or of "fewer".
+        For criterion="lifetime", which of equal lifetimes is chosen: that of "more" clusters, as in the
+        reference implementation, or of "fewer".
     ties : {"lowest", "random"}, default="lowest"
-        Which of the pairs at equal distance merges first: "lowest", that of the rows that come first, as far
-        as the linkage goes by them, or "random": the rows are taken in a random order. Distances have few
-        values, so that ties are the rule; several seeds tell what hangs on them.
+        Which of the pairs at equal distance merges first: "lowest", that of the first rows (as far as the
+        linkage visits rows in order), or "random", with the rows in random order. Distances take few values,
+        so ties are the rule; several seeds show how much depends on them.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the orders of ``neighbors`` and of random ties.
+        Seed of the random orders of ``neighbors`` and of random ties.
     memory : str, int or None, default=None
         Budget, 4 GB by default: refused with the size that would do if the distinct label rows, or their
         distances where these are needed, do not fit.
@@ -301,12 +305,13 @@ class EACSingle(EAC):
 
     Attributes
     ----------
-    labels_, objective_, n_clusters_, linkage_, row_of_object_, history_ : as of `EAC`
+    labels_, objective_, n_clusters_, linkage_, row_of_object_, history_ : as for `EAC`
 
     Notes
     -----
-    O(U^2 M) time on one core and O(U M) memory for U distinct rows: Prim's algorithm keeps no distance.
-    With q neighbors O(q U (M + log U)) time. Suits ensembles of many small clusters; few large ones chain.
+    O(U^2 M) time on one core and O(U M) memory for U distinct rows: Prim's algorithm stores no distances.
+    With q neighbors O(q U (M + log U)) time. Suits ensembles of many small clusters; with few large ones it
+    chains.
 
     References
     ----------
@@ -350,22 +355,24 @@ class EACAverage(EAC):
     Parameters
     ----------
     n_clusters : int or None, default=8
-        Number of clusters; for criterion="lifetime" the most there may be, None for any number. Objects of
-        equal label rows always stay together, so there are fewer if there are fewer distinct rows.
+        Number of clusters; for criterion="lifetime" the maximum, None for any number. Objects of equal label
+        rows always stay together, so there are no more clusters than distinct rows.
     normalize : {"observed", "all"}, default="observed"
-        "observed": of the partitions that label both objects, none giving similarity 0; "all": of all.
+        Denominator of the co-association. "observed": the partitions that label both objects; without any the
+        similarity is 0. "all": all partitions.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights.
     allow_single_cluster : bool, default=False
-        For criterion="lifetime", let one cluster live from the last merge to distance 1. Not in the paper.
+        For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
+        distance 1. Not in the paper.
     lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime": of equal lifetimes take the one of "more" clusters, as the reference
-        implementation did, or of "fewer".
+        For criterion="lifetime", which of equal lifetimes is chosen: that of "more" clusters, as in the
+        reference implementation, or of "fewer".
     ties : {"lowest", "random"}, default="lowest"
-        Which of the pairs at equal distance merges first: "lowest", that of the rows that come first, as far
-        as the linkage goes by them, or "random": the rows are taken in a random order. Distances have few
-        values, so that ties are the rule; several seeds tell what hangs on them.
+        Which of the pairs at equal distance merges first: "lowest", that of the first rows (as far as the
+        linkage visits rows in order), or "random", with the rows in random order. Distances take few values,
+        so ties are the rule; several seeds show how much depends on them.
     random_state : int, RandomState, Generator or None, default=None
         Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
@@ -378,11 +385,11 @@ class EACAverage(EAC):
 
     Attributes
     ----------
-    labels_, objective_, n_clusters_, linkage_, row_of_object_, history_ : as of `EAC`
+    labels_, objective_, n_clusters_, linkage_, row_of_object_, history_ : as for `EAC`
 
     Notes
     -----
-    4 U^2 bytes and O(U^2 M) time for U distinct rows, the counting of pairs on all workers.
+    4 U^2 bytes and O(U^2 M) time for U distinct rows, pairs counted on all workers.
 
     References
     ----------

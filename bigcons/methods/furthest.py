@@ -1,4 +1,4 @@
-"""Furthest consensus: clusters around objects that are as unlike each other as can be."""
+"""Furthest consensus: clusters around objects that are as dissimilar as possible."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ STARTS = ("exact", "sampled")
 CRITERIA = ("fixed", "disagreement")
 
 
-# Objects among which init="sampled" looks for the first pair: two million pairs (an arbitrary line).
+# Objects among which init="sampled" finds the first pair: two million pairs (arbitrary).
 SAMPLE_SIZE = 2048
 
 TILE_ROWS = 1024
 
 
 class Furthest(ConsensusClusterer):
-    """Furthest consensus: clusters around objects that are as unlike each other as can be.
+    """Furthest consensus: clusters around objects that are as dissimilar as possible.
 
-    The first two centers are the least similar pair of objects; then again and again the object whose
-    largest similarity to a center is smallest becomes one. Every object joins the center it is most
-    similar to. Similarity is the share of the partitions labeling both objects that put them together; where
-    none labels both it is 0.
+    The first two centers are the least similar pair of objects; each further center is the object whose
+    largest similarity to a center is smallest. Every object joins the center it is most similar to. The
+    similarity is the share of partitions that put two objects together, of those that label both; 0 if none
+    does.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of centers; for criterion="disagreement" the most there may be. There are fewer if no further
-        object differs from the centers.
+        Number of centers; for criterion="disagreement" the maximum. There are fewer if no other object
+        differs from the centers.
     init : {"exact", "sampled"}, default="exact"
-        The first pair: "exact" among all distinct label rows, or "sampled", among those of 2,048 objects.
+        The first pair: "exact", the least similar of all distinct label rows, or "sampled", of 2,048 objects.
     criterion : {"fixed", "disagreement"}, default="fixed"
         "fixed", or "disagreement": add centers as long as the disagreements fall, beginning with one cluster.
-        They are counted as pairs of objects that the consensus joins and a partition separates, or the other
-        way round, over all partitions and the pairs that each sees.
+        A disagreement is a pair of objects that the consensus joins and a partition separates, or the other
+        way round, over all partitions and the pairs that each labels.
     ties : {"lowest", "random"}, default="lowest"
-        Which of equally unlike pairs and objects become centers, and which of equally similar centers an
-        object joins: "lowest", or "random". Ties are the rule, for many pairs have similarity 0.
+        Which of equally dissimilar pairs and objects become centers, and which of equally similar centers an
+        object joins: "lowest", or "random". Ties are the rule, because many pairs have similarity 0.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the sample and of random ties.
     memory : str, int or None, default=None
@@ -67,15 +67,15 @@ class Furthest(ConsensusClusterer):
     labels_ : (n_objects,) int32 in the order of the centers, -1 for objects without any label
     centers_ : (n_clusters_,) int64 the objects at the centers; with a single cluster, its seed
     objective_ : disagreements with the partitions
-    n_clusters_, n_passes_ : clusters found; passes over the labels for the centers
+    n_clusters_, n_passes_ : number of clusters found; passes over the labels for the centers
     history_ : the number of clusters and the objective after each center
 
     Notes
     -----
-    The lowest at a tie: the pair of the lowest first object, then of the lowest second; the lowest object;
-    the earliest center. At random, objects of equal labels may join different centers. A pass a center, each
-    O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct rows, O(U^2 M) time
-    on all workers for init="exact". The disagreements of k centers take k times the base clusters.
+    The lowest is the pair of the lowest first object, then of the lowest second; the lowest object; the
+    earliest center. With random ties, objects of equal labels may join different centers. One pass a center,
+    each O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct rows and
+    init="exact", O(U^2 M) time on all workers. Counting the disagreements of k centers takes O(B k) memory.
 
     References
     ----------
@@ -120,7 +120,7 @@ class Furthest(ConsensusClusterer):
             engine,
             ensemble=ensemble,
             held=held,
-            per_block=block_label_bytes(ensemble) + 36 * rows,  # of them 20 to look for ties
+            per_block=block_label_bytes(ensemble) + 36 * rows,  # 20 of them to find ties
             per_result=12 * rows,
             memory=self.memory,
         )
@@ -155,7 +155,7 @@ class Furthest(ConsensusClusterer):
 
 
 class _Ties(NamedTuple):
-    """Who comes first among equals: the lowest, or at random under a seed."""
+    """The order among equals: the lowest first, or random under a seed."""
 
     seed: int | None
 

@@ -1,4 +1,4 @@
-"""Greedy optimization of the ANMI, and the exact search that judges it on a handful of objects."""
+"""Greedy optimization of the ANMI, and the exact search that verifies it on a handful of objects."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from bigcons.validation import check_choice, check_int, check_number
 ANNEALED_SWEEPS = 20
 
 MOST_CANDIDATES = 1_000_000
-"""As many clusterings `best_partition` looks at."""
+"""The most clusterings that `best_partition` enumerates."""
 
 
 class GreedyANMI(ConsensusClusterer):
     """Greedy search for the clustering of highest average normalized mutual information (ANMI).
 
-    From the base partition of highest ANMI on, objects in turn join the cluster that raises the ANMI most,
-    sweep after sweep until none moves.
+    Starting from the base partition of highest ANMI, every object in turn joins the cluster that raises the
+    ANMI most, in sweeps until none moves.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Maximum number of clusters.
     n_init : int, default=1
-        Starts: the base partitions of highest ANMI, one each, in the same sweeps.
+        Number of starts, from the base partitions of highest ANMI, in the same sweeps.
     init : "best" or array of shape (n_objects,), default="best"
-        "best": base partitions; objects that one does not label, or that lie in a cluster beyond its
-        ``n_clusters`` largest, join the nearest of these first. Or labels (n_objects,) to start from, such
-        as another method's consensus; at no temperature the sweeps only raise its ANMI.
+        "best": base partitions; objects that one does not label, or that are not in its ``n_clusters``
+        largest clusters, first join the nearest of these. Or labels (n_objects,) to start from, such as
+        another method's consensus; without a temperature the sweeps only raise its ANMI.
     temperature : float, default=0.0
-        0, or at first move objects to any cluster with probability ``~ exp(gain / T)``, the gain being in
-        ANMI times objects, so that 1 is much. T falls evenly from ``temperature`` to 0 over ``n_annealed``
-        sweeps, and those that follow are as at 0. On six planted ensembles of 1,000 objects and 20 partitions
-        0.2 ended higher than 0 by 0.013 or more in three, and within 0.0002 in the others; 0.4 and 0.8
-        ended lower by up to 0.02 in some.
+        Simulated annealing: the first sweeps move objects to any cluster with probability proportional to
+        ``exp(gain / T)``, with the gain in ANMI times objects, so that 1 is high. T falls linearly from
+        ``temperature`` to 0 over ``n_annealed`` sweeps; the sweeps that follow are greedy. On six planted
+        ensembles of 1,000 objects and 20 partitions 0.2 ended higher than 0 by 0.013 or more in three, and
+        within 0.0002 in the others; 0.4 and 0.8 ended lower by up to 0.02 in some.
     n_annealed : int or None, default=None
-        Sweeps with T above 0, fewer than ``max_iter``; None is 20. Goes with a temperature.
+        Number of sweeps with T above 0, fewer than ``max_iter``; None is 20. Needs a temperature.
     max_iter : int, default=100
-        Sweeps at most.
+        Maximum number of sweeps.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the draws at a temperature; nothing else is random.
+        Seed of annealing; nothing else is random.
     memory : str, int or None, default=None
         Memory budget such as "2GB"; a fit that would need more is refused before it starts.
     out : path-like or None, default=None
@@ -71,20 +71,20 @@ class GreedyANMI(ConsensusClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     objective_ : the ANMI, weighted by known labels; no sweep at T = 0 lowers it
-    start_objectives_ : the ANMI that every start came to
+    start_objectives_ : the final ANMI of every start
     history_, n_passes_, n_clusters_, converged_
 
     Notes
     -----
-    O(n M K) time a sweep in one thread, for every move changes what the next object sees; the labels are
-    read block by block, memory is 4 bytes an object and start, 8 for a table of ``x log x``, and O(B^2) for
-    the choice of the start. The naive computation, which the paper timed at an hour for 400 objects, is
-    O(n K) times dearer. A local optimum, with a temperature too. The paper mentions acceptance by
-    Boltzmann's law and gives no more; the draw among all clusters, the unit and the schedule are ours.
+    O(n M K) time a sweep in one thread, because every move changes what the next object sees. Labels are read
+    block by block; memory is 4 bytes an object and start, 8 an object for a table of ``x log x``, and O(B^2)
+    for the choice of the start. The naive computation, which took the paper an hour for 400 objects, costs
+    O(n K) times more. The result is a local optimum, with annealing too. The paper mentions acceptance by
+    Boltzmann's law without details; the draw among all clusters, the unit and the schedule are ours.
 
     References
     ----------
-    Strehl and Ghosh (2002), *Cluster ensembles*, section 2.
+    Strehl and Ghosh (2002), *Cluster ensembles*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -150,14 +150,14 @@ class GreedyANMI(ConsensusClusterer):
         if start == 0.0:
             if self.n_annealed is not None:
                 raise InvalidInputError(
-                    f"n_annealed={self.n_annealed!r} with temperature=0, at which nothing is annealed; "
+                    f"n_annealed={self.n_annealed!r} has no effect with temperature=0; "
                     "leave it at None, or give a temperature such as 0.1."
                 )
             return np.empty(0)
         n_annealed = ANNEALED_SWEEPS if self.n_annealed is None else check_int("n_annealed", self.n_annealed)
         if n_annealed >= self.max_iter:
             raise InvalidInputError(
-                f"{n_annealed} annealed sweeps leave none of max_iter={self.max_iter} to settle; "
+                f"{n_annealed} annealed sweeps leave none of max_iter={self.max_iter} greedy ones; "
                 "raise max_iter, or lower n_annealed."
             )
         return start * np.arange(n_annealed, 0, -1) / n_annealed
@@ -165,7 +165,7 @@ class GreedyANMI(ConsensusClusterer):
     def _sweep(
         self, ensemble: Ensemble, searches: list[_Search], temperatures: np.ndarray
     ) -> list[dict[str, float]]:
-        """Sweep over all objects, for every search at once, until none moves one at no temperature."""
+        """Sweep over all objects, for every search at once, until a greedy sweep moves none."""
         blocks = ensemble.blocks()
 
         def one_sweep(number: int) -> dict[str, float]:
@@ -198,7 +198,7 @@ class GreedyANMI(ConsensusClusterer):
         return codes.astype(np.int32)
 
     def _starts(self, ensemble: Ensemble, engine: Engine) -> list[np.ndarray]:
-        """Return the codes of the base partitions of highest ANMI, no object undecided that has labels."""
+        """Return the codes of the base partitions of highest ANMI, undecided objects in the nearest."""
         if self.init != "best":
             raise InvalidInputError(f"init={self.init!r} is unknown; pass 'best' or labels (n_objects,).")
         overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
@@ -220,7 +220,7 @@ class GreedyANMI(ConsensusClusterer):
 
 
 class _Search:
-    """One start on its way up: its codes, and the counts that its ANMI follows from."""
+    """One start: its codes, and the counts from which its ANMI follows."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class _Search:
         self.C = np.add.reduceat(self.F[self.counts.sum(axis=0)], self.offsets[:-1])
 
     def refresh(self) -> None:
-        """Form the sums anew from the counts: they gather rounding errors as objects move."""
+        """Recompute the sums from the counts: they accumulate rounding errors as objects move."""
         self.A = np.add.reduceat(self.F[self.counts].sum(axis=0), self.offsets[:-1])
         self.B = self.F[self.sizes].sum(axis=0)
 
@@ -299,10 +299,10 @@ def _kept_or_nearest(
 def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[np.ndarray, float]:
     """Return the clustering into exactly ``n_clusters`` clusters of highest average criterion, and its value.
 
-    Looks at all of them, for tests and teaching: a Stirling number of the second kind, refused above a
-    million. ``criterion`` is one of `bigcons.metrics` of two clusterings, weighted by known labels: "nmi"
-    makes the average the ANMI (Strehl and Ghosh 2002, section 2). Of equal ones the first is returned,
-    clusters numbered in the order in which they appear.
+    Enumerates all of them, for tests and teaching: their number, a Stirling number of the second kind, is
+    refused above a million. ``criterion`` is one of `bigcons.metrics` of two clusterings, weighted by known
+    labels: "nmi" makes the average the ANMI (Strehl and Ghosh 2002). Of equal ones the first is returned,
+    with clusters numbered in order of appearance.
     """
     check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
     ensemble = as_ensemble(x)
@@ -312,7 +312,7 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
     if n_candidates > MOST_CANDIDATES:
         raise InvalidInputError(
             f"{n} objects have {n_candidates:,} clusterings into {n_clusters}; at most {MOST_CANDIDATES:,} "
-            "are looked at, so take fewer objects or GreedyANMI."
+            "are enumerated; use fewer objects or GreedyANMI."
         )
     labels, offsets = ensemble.read(0, n), ensemble.offsets
     best, best_score = np.zeros(n, np.int32), -np.inf

@@ -8,19 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.execution.engine import Engine
-from bigcons.overlaps.embedding import Embedding, embed
+from bigcons.overlaps.embedding import Embedding, bipartite_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
-from bigcons.overlaps.incidence import fold_overlaps
 from bigcons.partitioners import BYTES_PER_ENTRY, Graph, partition_graph
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output
-from bigcons.solving.memory_plan import check_plan
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
-
-# The budget of the bipartite graph if the user gives none.
-GRAPH_MEMORY = "4GB"
 
 
 class HBGF(GraphClusterer):
@@ -32,8 +27,8 @@ class HBGF(GraphClusterer):
         Number of clusters.
     partitioner : {"spectral", "metis"}, default="spectral"
         "spectral": singular vectors of the normalized incidence matrix; the sizes of the clusters are free.
-        "metis" (needs pymetis): a balanced cut of the graph, which is held in memory; clusters of uneven
-        sizes are cut in pieces by it.
+        "metis" (needs pymetis): a balanced cut of the graph, which is held in memory; it splits clusters of
+        uneven sizes.
     imbalance : float or None, default=None
         With "metis", the share by which the largest part may exceed its equal share of the objects and base
         clusters; None is 0.05.
@@ -59,7 +54,7 @@ class HBGF(GraphClusterer):
     objective_ : float
         Spectral: the sum of squared distances of k-means. METIS: the number of edges cut.
     singular_values_ : (at most n_clusters,) float64
-        Of the normalized incidence matrix, for "spectral"; the first is 1.
+        Singular values of the normalized incidence matrix, for "spectral"; the first is 1.
     start_objectives_ : list of float
         Spectral: the sum of squared distances of every start of k-means, on its sample.
     history_ : dict
@@ -67,13 +62,12 @@ class HBGF(GraphClusterer):
 
     Notes
     -----
-    ``Hn = D_r^(-1/2) H D_c^(-1/2)`` with the numbers of labels of the objects in D_r, which the authors' code
-    leaves out because without missing labels they are all the same. Its right singular vectors and values are
-    those of ``Hn^T Hn``, B x B, which one pass adds up; the left ones come from the labels in every later
-    pass. K-means is over the normalized rows of both, objects and base clusters; its starts are
-    scikit-learn's, not the authors' (rows as orthogonal to each other as can be). Three passes and those of
-    k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory.
-    METIS: O(n M) memory, 128 bytes a label.
+    ``Hn = D_r^(-1/2) H D_c^(-1/2)``, with the number of labels of each object in D_r; the authors' code omits
+    it because it is constant without missing labels. The right singular vectors and the singular values
+    follow from ``Hn^T Hn`` (B, B), which takes one pass; the left vectors are computed from the labels in
+    every later pass. K-means runs on the normalized rows of both objects and base clusters, with
+    scikit-learn's starts, not the authors' (rows that are as orthogonal as possible). Three passes and those
+    of k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory. METIS: O(n M) memory, 128 bytes a label.
 
     References
     ----------
@@ -126,50 +120,20 @@ class HBGF(GraphClusterer):
         def make_embedding() -> Embedding:
             return bipartite_embedding(ensemble, engine, self.n_clusters)
 
-        self._solve_spectral(ensemble, engine, seed, out, make_embedding, cluster_rows)
+        self._solve_spectral(ensemble, engine, seed, out, make_embedding, with_base_clusters=True)
 
     def _solve_metis(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, imbalance: float
     ) -> None:
         n_entries = 2 * ensemble.n_objects * ensemble.n_partitions
-        check_plan(
-            "HBGF",
-            engine,
-            ensemble=ensemble,
-            held=BYTES_PER_ENTRY * n_entries,
-            per_block=0,
-            per_result=0,
-            memory=GRAPH_MEMORY if self.memory is None else self.memory,
-            remedy=" or use partitioner='spectral'",
-        )
+        self._check_graph_memory(ensemble, engine, BYTES_PER_ENTRY * n_entries)
         survey = take_survey(ensemble, engine, seed, 0)
         parts, cut = partition_graph(bipartite_graph(ensemble), self.n_clusters, imbalance, seed)
         self._publish_parts(ensemble, parts[: ensemble.n_objects], cut, survey, out)
 
 
-def inverse_label_counts(labels: np.ndarray) -> np.ndarray:
-    """Return ``1 / m_i`` (rows,), of no matter what without labels."""
-    return 1.0 / np.maximum(np.count_nonzero(labels >= 0, axis=1), 1)
-
-
-def bipartite_embedding(ensemble: Ensemble, engine: Engine, n_columns: int) -> Embedding:
-    """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``; one pass."""
-    overlaps = fold_overlaps(ensemble, engine, inverse_label_counts)
-    sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
-    return embed(overlaps, 1.0 / np.sqrt(sizes), ensemble.offsets, n_columns)
-
-
-def cluster_rows(embedding: Embedding) -> np.ndarray:
-    """Return the rows of the base clusters (B, columns), of unit length."""
-    from bigcons.kernels.overlaps import normalize_rows
-
-    rows = np.ascontiguousarray(embedding.vectors)
-    normalize_rows(rows)
-    return rows
-
-
 def bipartite_graph(ensemble: Ensemble) -> Graph:
-    """Return the graph of objects, then base clusters, an edge per label."""
+    """Return the graph of the objects, then the base clusters, with an edge for every label."""
     import scipy.sparse
 
     labels = ensemble.read(0, ensemble.n_objects)

@@ -8,29 +8,23 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.execution.engine import Engine
-from bigcons.methods.cspa import cut_embedding, no_rows
-from bigcons.methods.hbgf import bipartite_embedding
-from bigcons.overlaps.embedding import Embedding
+from bigcons.overlaps.embedding import Embedding, bipartite_embedding, cut_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_PIN, has_mtkahypar, partition_hypergraph
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output
-from bigcons.solving.memory_plan import check_plan
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
-
-# The budget of the hypergraph if the user gives none.
-HYPERGRAPH_MEMORY = "4GB"
 
 
 class HGPA(GraphClusterer):
     """Cut the hypergraph of base clusters. Experimental.
 
-    The objective is weak: a hyperedge counts as cut however it is split, so a cluster that all partitions
-    find but for a few objects each earns nothing. On 20,000 objects with labels of which 2, 10 and 25 % were
-    random, Mt-KaHyPar found lower cuts than the planted clusters have, and adjusted Rand indices of 0.20,
-    0.09 and 0.02. Other methods here do better on the same overlaps.
+    The objective is weak: a hyperedge counts as cut however it is split, so that a cluster which every
+    partition finds but for a few objects earns nothing. On 20,000 objects with 2, 10 and 25 % random labels,
+    Mt-KaHyPar found lower cuts than those of the planted clusters, and adjusted Rand indices of 0.20, 0.09
+    and 0.02. Other methods here do better on the same overlaps.
 
     Parameters
     ----------
@@ -39,11 +33,11 @@ class HGPA(GraphClusterer):
     partitioner : {"auto", "mtkahypar", "spectral"}, default="spectral"
         "mtkahypar" (needs mtkahypar): a balanced cut of the fewest hyperedges, as in the paper. "spectral":
         not the paper's objective but a relaxation of another, the normalized hypergraph Laplacian of Zhou,
-        Huang and Schölkopf (2006) and k-means; it gives credit for hyperedges that are nearly whole and
-        leaves the sizes of the clusters free. "auto": "mtkahypar" where it is installed, else "spectral".
+        Huang and Schölkopf (2006) and k-means; it rewards hyperedges that are nearly whole and leaves the
+        sizes of the clusters free. "auto": "mtkahypar" where it is installed, else "spectral".
     edge_weight : {"unit", "size"}, default="unit"
-        "unit": all hyperedges count the same, as in the paper's text. "size": by their number of objects, as
-        in its authors' code.
+        "unit": all hyperedges count the same, as in the paper's text. "size": each counts by its number of
+        objects, as in the authors' code.
     imbalance : float or None, default=None
         With a balanced cut, share by which the largest cluster may exceed ``n_objects / n_clusters``; None is
         0.05.
@@ -69,7 +63,7 @@ class HGPA(GraphClusterer):
     objective_ : float
         "mtkahypar": the weight of the hyperedges cut. "spectral": the sum of squared distances of k-means.
     partitioner_ : str
-        The one that was used.
+        The partitioner that was used.
     start_objectives_ : list of float
         "spectral": the sum of squared distances of every start of k-means, on its sample.
     history_ : dict
@@ -78,14 +72,14 @@ class HGPA(GraphClusterer):
     Notes
     -----
     With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "spectral" embeds the objects
-    as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size". Costs as
-    there. An object is in no hyperedge of a partition that does not label it. Mt-KaHyPar: the hypergraph is
+    as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size", at their
+    costs. An object is in no hyperedge of a partition that does not label it. Mt-KaHyPar: the hypergraph is
     held in memory, 80 bytes a label.
 
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles: a knowledge reuse framework for combining multiple
-    partitions*, section 3.3.
+    partitions*.
     Zhou, Huang and Schölkopf (2006), *Learning with hypergraphs*.
     """
 
@@ -143,21 +137,13 @@ class HGPA(GraphClusterer):
                 return cut_embedding(ensemble, engine, self.n_clusters, observed=False)
             return bipartite_embedding(ensemble, engine, self.n_clusters)
 
-        self._solve_spectral(ensemble, engine, seed, out, make_embedding, no_rows)
+        self._solve_spectral(ensemble, engine, seed, out, make_embedding)
 
     def _solve_mtkahypar(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, imbalance: float
     ) -> None:
-        check_plan(
-            "HGPA",
-            engine,
-            ensemble=ensemble,
-            held=BYTES_PER_PIN * ensemble.n_objects * ensemble.n_partitions,
-            per_block=0,
-            per_result=0,
-            memory=HYPERGRAPH_MEMORY if self.memory is None else self.memory,
-            remedy=" or use partitioner='spectral'",
-        )
+        n_labels = ensemble.n_objects * ensemble.n_partitions
+        self._check_graph_memory(ensemble, engine, BYTES_PER_PIN * n_labels)
         survey = take_survey(ensemble, engine, seed, 0)
         pins = hyperedges(ensemble)
         sizes = np.array([len(vertices) for vertices in pins])

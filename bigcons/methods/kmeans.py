@@ -79,8 +79,8 @@ class LabelKMeans(AssignmentClusterer):
         and Vetrov 2006), in O(n^2) memory and with scikit-learn's meaning of ``tol``; ``n_finalists`` is
         then 1 and an interrupted run starts anew.
     n_init : int, default=10
-        Starts of k-means++ for "integer" and "coassoc", from base partitions for "onehot", of which the best
-        objective is kept. They run on 4,096 objects, or on all if these are no more or for "coassoc".
+        Number of starts, of which the best objective is kept: by k-means++ for "integer" and "coassoc", from
+        base partitions for "onehot". They run on a sample of 4,096 objects, for "coassoc" on all.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100

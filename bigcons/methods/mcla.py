@@ -1,4 +1,4 @@
-"""MCLA: group the base clusters into meta-clusters, and let these compete for the objects."""
+"""MCLA: group base clusters into meta-clusters, which then compete for the objects."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ SMALLEST_DEGREE = 1e-12
 
 
 class MCLA(ConsensusClusterer):
-    """Group base clusters by their Jaccard overlap; objects go to the group they are in most.
+    """Group base clusters by their Jaccard similarity; objects join the group they are in most.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        Meta-clusters, and so clusters of the consensus at the most: some may win no object.
+        Number of meta-clusters, and so the maximum number of clusters: some may win no object.
     partitioner : {"spectral", "average", "metis"}, default="spectral"
         How the graph of base clusters is cut. "spectral": eigenvectors of the normalized Jaccard matrix and
-        k-means; the numbers of base clusters in a meta-cluster are free. "average": average linkage of
-        ``1 - Jaccard``; a few odd base clusters may take meta-clusters for themselves when partitions have
-        different numbers of clusters. On 18 planted ensembles of such partitions the adjusted Rand index of
-        "average" fell to between 0.34 and 0.65 in four; that of "spectral" was 1.00 in all. "metis" (needs
-        pymetis): the paper's balanced cut, where every base cluster weighs the same (in the authors' code:
-        as much as it has objects).
+        k-means; meta-clusters may differ in size. "average": average linkage of ``1 - Jaccard``; a few
+        outlying base clusters may form meta-clusters of their own when partitions differ in their number of
+        clusters. On 18 planted ensembles of such partitions the adjusted Rand index of "average" fell to
+        between 0.34 and 0.65 in four; that of "spectral" was 1.00 in all. "metis" (needs pymetis): the
+        paper's balanced cut, where every base cluster weighs the same (in the authors' code: its number of
+        objects).
     union : {"all", "observed"}, default="all"
         The denominator of the Jaccard measure. "all" counts every object of both base clusters, as in the
-        paper; "observed" only those that both partitions label, a reading of ours for many missing labels.
+        paper; "observed" only those that both partitions label, our reading for many missing labels.
     ties : {"lowest", "random"}, default="lowest"
-        Which of the meta-clusters that an object is in equally takes it: "lowest", or "random" as in the
-        paper; its membership is then one rounding step above the others'.
+        Which of the meta-clusters with equal association an object joins: "lowest", or "random" as in the
+        paper; its membership is then one rounding step above the others.
     imbalance : float or None, default=None
         With "metis", the share by which the largest meta-cluster may exceed its equal share of the base
         clusters; None is 0.05.
@@ -77,20 +77,20 @@ class MCLA(ConsensusClusterer):
     meta_clusters_ : (n_base_clusters,) int64
         The meta-cluster of every base cluster.
     objective_ : float
-        The share of all Jaccard overlap that lies within meta-clusters.
+        The share of all Jaccard similarity that lies within meta-clusters.
     history_ : dict
         A list per quantity with one entry.
 
     Notes
     -----
-    The association of an object with a meta-cluster is the share of its base clusters that the object is in;
-    a missing label counts as being in none. Three passes; O(n M^2 + B^2 + n M K) time for B base clusters,
-    O(B^2) memory.
+    The association of an object with a meta-cluster is the share of its base clusters that contain the
+    object; a missing label is in none. Three passes; O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2)
+    memory.
 
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles: a knowledge reuse framework for combining multiple
-    partitions*, section 3.4.
+    partitions*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(

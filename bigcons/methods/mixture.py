@@ -26,10 +26,10 @@ from bigcons.validation import check_choice, check_flag
 
 SMOOTHING = 1e-6
 
-# The share of certainty that a start takes from a partition; the rest is spread over all clusters.
+# The weight of a base partition in the responsibilities of a start; the rest is spread over all clusters.
 _CERTAINTY = 0.9
 
-# The share of the objects that the background takes in a start.
+# The share of the objects in the background of a start.
 _FIRST_BACKGROUND = 0.1
 
 
@@ -54,7 +54,7 @@ class MixtureProblem:
         self.n_columns = n_clusters + background
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
-        """Return the state that responsibilities from a base partition, or drawn at random, lead to."""
+        """Return the state that follows from responsibilities of a base partition, or drawn at random."""
         K = self.n_clusters
         if self.init == "partition":
             assigned = first_partition(labels, K, seed, number)
@@ -120,18 +120,17 @@ class MixtureModel(SoftPassClusterer):
     n_clusters : int, default=8
         Number of clusters; one that is no object's most probable one wins none.
     init : {"partition", "dirichlet"}, default="partition"
-        "partition": responsibilities are nine tenths one base partition (laid over others until there are
-        enough clusters), one tenth even. "dirichlet": drawn at random, as the paper's.
+        "partition": responsibilities give nine tenths to one base partition (intersected with others until
+        there are enough clusters) and spread one tenth evenly. "dirichlet": drawn at random, as in the paper.
     background : bool, default=True
-        Add a component for objects without a clear place, whose label distributions are those of all objects
-        together and stay so. Our addition: where a part of the objects is much noisier than the rest, the
-        likelihood of the paper's model gives them a cluster of their own and merges two true ones instead
-        (six planted clusters: adjusted Rand index .85 without, .98 with). False is the paper's model.
+        Whether to add a component for objects that fit no cluster, whose label distributions are fixed at
+        those of all objects. Our addition: where some objects are much noisier than the rest, the likelihood
+        of the paper's model gives them a cluster of their own and merges two true ones instead (six planted
+        clusters: adjusted Rand index .85 without, .98 with). False is the paper's model.
     max_iter : int, default=500
         Maximum number of passes.
     n_init : int, default=10
-        Starts, of which the highest log-likelihood is kept. They run on 4,096 objects, or on all if these
-        are no more.
+        Number of starts on a sample of 4,096 objects, of which the highest log-likelihood is kept.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     tol : float, default=1e-6
@@ -153,20 +152,20 @@ class MixtureModel(SoftPassClusterer):
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     memberships_ : (n_objects, n_clusters) float32, posterior probabilities of the clusters, given that an
         object is not of the background
-    background_share_ : share of the objects that the background takes, with ``background``
-    objective_ : log-likelihood; no pass lowers it but by the smoothing of 1e-6
+    background_share_ : share of the objects in the background, with ``background``
+    objective_ : log-likelihood; no pass lowers it, except by the smoothing of 1e-6
     start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
     -----
     O(n M K) time a pass, O(B K) memory. Missing labels are left out of products and sums (missing at
-    random). The paper adds expected counts for them in the M-step instead: the fixed points are the same,
-    the way there is longer.
+    random). The paper adds expected counts for them in the M-step instead, which has the same fixed points
+    but takes more passes.
 
     References
     ----------
-    Topchy, Jain and Punch (2004), *A mixture model for clustering ensembles*, section 3.
+    Topchy, Jain and Punch (2004), *A mixture model for clustering ensembles*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(

@@ -1,4 +1,4 @@
-"""Utilities of a consensus maximized by k-means on the labels: QMI and k-means-based consensus (KCC)."""
+"""K-means-based consensus: quadratic mutual information (QMI) and the utilities of KCC."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bigcons.validation import check_choice
 
 _SMALLEST_SHARE = 1e-6
 
-# The share of certainty that a start of the entropy utility takes from a partition.
+# The weight of the base partition in a start of the entropy utility.
 _CERTAINTY = 0.9
 
 
@@ -28,13 +28,13 @@ class CategoryUtility(TableProblem):
     lower_is_better = False
 
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
-        """Return ``2 f_kj(l) - |f_kj|^2``: one less the squared distance of a one-hot label to ``f_kj``."""
+        """Return ``2 f_kj(l) - |f_kj|^2``: one minus the squared distance of a one-hot label to ``f_kj``."""
         f = shares(T, self.offsets)
         squares = np.add.reduceat(f * f, self.offsets[:-1], axis=0)
         return 2.0 * f - np.repeat(squares, np.diff(self.offsets), axis=0)
 
     def objective(self, stats: Stats) -> float:
-        """Return the utility of the clusters just formed, partitions weighted by the objects they saw."""
+        """Return the utility of the clusters just formed, partitions weighted by the objects they label."""
         T = stats["T"][:, : self.n_clusters]
         together = float((T * shares(T, self.offsets)).sum())
         apart = float((T.sum(axis=1) * shares(T.sum(axis=1, keepdims=True), self.offsets)[:, 0]).sum())
@@ -42,7 +42,7 @@ class CategoryUtility(TableProblem):
 
 
 class EntropyUtility(TableProblem):
-    """Kullback-Leibler distance to the label frequencies, partition by partition, where observed."""
+    """Kullback-Leibler divergence from the label frequencies, partition by partition, where observed."""
 
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
         """Return ``log f_kj(l)``, with ``f`` at least 1e-6."""
@@ -53,10 +53,9 @@ class EntropyUtility(TableProblem):
         return float(-stats["totals"][SCORE])
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
-        """Return the state of a partition believed to nine tenths, with all objects undecided.
+        """Return the state of a base partition of weight nine tenths, with all objects undecided.
 
-        To frequencies of 0 and 1 in the partition that is the start, all others together may be too few to
-        move an object away from its cluster there.
+        Against frequencies of 0 and 1 in the starting partition, the others may be too few to move an object.
         """
         assigned = first_partition(labels, self.n_clusters, seed, number)
         K, (T, sizes) = self.n_clusters, self._zeros()
@@ -73,7 +72,7 @@ class QMI(AssignmentClusterer):
 
     Maximizes the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -
     sum_l p(l)^2``, half the quadratic mutual information, by ``sum_j U = M - SSE/n - sum_jl p_j(l)^2``
-    where SSE is the error of k-means on the one-hot matrix. The optima are of uneven quality, so give it
+    where SSE is the error of k-means on the one-hot matrix. Local optima differ in quality, so use several
     starts.
 
     Parameters
@@ -104,7 +103,7 @@ class QMI(AssignmentClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
-    objective_ : the utility, each partition weighted by the share of objects it saw; no pass lowers it
+    objective_ : the utility, partitions weighted by the share of objects they label; no pass lowers it
     start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
@@ -112,16 +111,18 @@ class QMI(AssignmentClusterer):
     -----
     O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: frequencies are those of the
     observed members and distances go over the observed labels. This is k-means-based consensus with the
-    utility U_c (see `KCC`). Standardizing the columns, which the papers mention, means centring them here;
-    it does not alter k-means, while dividing by the deviation would change the objective.
+    utility U_c (see `KCC`). Standardizing the columns, which the papers mention, means centering, which does
+    not change k-means; dividing by the standard deviation would change the objective.
 
-    Every partition counts alike, however noisy: where they differ much in noise the optimum can be far from
-    the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the labels
-    missing its adjusted Rand index was .83 to .85 where `MixtureModel`, with its background, reached .98.
+    Every partition counts the same, however noisy; where partitions differ much in noise, the optimum can be
+    far from the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the
+    labels missing, its adjusted Rand index was .83 to .85; that of `MixtureModel` with its background was
+    .98.
 
     References
     ----------
-    Topchy, Jain and Punch (2003), *Combining multiple weak clusterings*; (2005), section 3.
+    Topchy, Jain and Punch (2003), *Combining multiple weak clusterings*; (2005), *Clustering ensembles:
+    models of consensus and weak partitions*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -173,7 +174,7 @@ class KCC(AssignmentClusterer):
         Maximum number of clusters; one that loses its last object stays empty.
     utility : {"uh", "uc"}, default="uh"
         "uh": entropy (mutual information with the base partitions), by k-means with the Kullback-Leibler
-        distance. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
+        divergence. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
     n_init : int, default=10
         Number of starts, each from a base partition drawn at random (intersected with others until there are
         enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
@@ -198,21 +199,22 @@ class KCC(AssignmentClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
-    objective_ : for "uc" the utility as of `QMI`, higher is better; for "uh" the summed distances ``-log
+    objective_ : for "uc" the utility as for `QMI`, higher is better; for "uh" the summed distances ``-log
         f_kj(x_ij)``, lower is better
     start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
     -----
-    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: as of `QMI`. For "uh" a
-    frequency counts as at least 1e-6, so that an object with a label its cluster never had is far away, not
-    infinitely far; and a start believes its base partition to nine tenths only, spreading the rest over all
-    clusters, for of few partitions one that is believed entirely is never left.
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels as for `QMI`. For "uh",
+    frequencies are at least 1e-6, so that an object with a label that its cluster never has is far away but
+    not infinitely far; and a start gives its base partition nine tenths of the weight and spreads the rest
+    over all clusters, because with few partitions no object would leave a start of full weight.
 
-    Every partition counts alike, however noisy: where they differ much in noise the optimum can be far from
-    the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the labels
-    missing its adjusted Rand index was .83 to .85 where `MixtureModel`, with its background, reached .98.
+    Every partition counts the same, however noisy; where partitions differ much in noise, the optimum can be
+    far from the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the
+    labels missing, its adjusted Rand index was .83 to .85; that of `MixtureModel` with its background was
+    .98.
 
     References
     ----------

@@ -29,8 +29,8 @@ class Supra(ConsensusClusterer):
     n_clusters : int, default=8
         Maximum number of clusters.
     methods : str or sequence of str, default=("cspa", "hgpa", "mcla")
-        Names of `METHODS`, or one text of such names with commas between. Each runs with its defaults
-        and the ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here.
+        Names from `METHODS`, as a sequence or separated by commas. Each runs with its defaults and the
+        ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -51,13 +51,13 @@ class Supra(ConsensusClusterer):
 
     Notes
     -----
-    The cost is that of the methods, one after another, and a pass for each to judge it. A method that refuses
-    the ensemble (for its size, say) makes the whole refuse, rather than silently compete without it; the
-    authors' code drops CSPA above 1,000 objects, which the spectral CSPA here does not need.
+    Costs the methods, one after another, and a pass for each to score it. If a method refuses the ensemble
+    (for its size, say), so does this one, rather than silently leave it out; the authors' code drops CSPA
+    above 1,000 objects, which the spectral CSPA here makes unnecessary.
 
     References
     ----------
-    Strehl and Ghosh (2002), *Cluster ensembles*, section 3.5.
+    Strehl and Ghosh (2002), *Cluster ensembles*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -103,16 +103,18 @@ class Supra(ConsensusClusterer):
                 f"methods has type {type(given).__name__}; name one or more, such as ('cspa', 'mcla')."
             )
         names = [str(name).strip() for name in given]
-        # itself, and what needs more than labels, are no choice
+        # not itself, nor a method that needs more than labels
         choices = [name for name in METHODS if name not in ("supra", "did")]
         if unknown := [name for name in names if name not in choices]:
-            raise InvalidInputError(f"methods={unknown!r} are no choice; choose of {', '.join(choices)}.")
+            raise InvalidInputError(
+                f"methods={unknown!r} are unknown here; choose from {', '.join(choices)}."
+            )
         if not names:
             raise InvalidInputError("methods is empty; name one or more, such as ('cspa', 'mcla').")
         return names
 
     def _labels_by(self, name: str, ensemble: Ensemble, engine: Engine, seed: int) -> np.ndarray:
-        """Return the labels that a method finds; that some objects have no label was said before."""
+        """Return the labels that a method finds, without repeating the warning of unlabeled objects."""
         from bigcons.methods import METHODS
 
         model = METHODS[name](

@@ -25,14 +25,17 @@ _PAPER = "Nguyen and Caruana 2007"
 _INFO = MethodInfo(_PAPER, "labels", soft=False, missing="native", out_of_core=True, distributed=True)
 
 
-class _Mismatches(TableProblem):
-    """Tables of which the sum over an object's labels is the agreement: the rest is its distance."""
+class Disagreement(TableProblem):
+    """Tables that sum to the agreement of an object's labels with a cluster; the rest is its distance."""
 
     def objective(self, stats: Stats) -> float:
+        """Return the summed distances of the objects to their clusters."""
         return float(stats["totals"][LABELS] - stats["totals"][SCORE])
 
 
-class _IVC(_Mismatches):
+class MajorityLabels(Disagreement):
+    """IVC: agreement with the majority labels of a cluster."""
+
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
         """Return 1 for the majority label of each partition within each cluster, the lowest of a tie."""
         majority = np.zeros(T.shape)
@@ -40,28 +43,33 @@ class _IVC(_Mismatches):
         return majority
 
 
-class _IPVC(_Mismatches):
+class LabelFrequencies(Disagreement):
+    """IPVC: mean agreement with the members of a cluster."""
+
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
         """Return the label frequencies of the clusters."""
         return shares(T, self.offsets)
 
 
-class _IPC(TableProblem):
+class MeanSimilarity(TableProblem):
+    """IPC with the similarity c/M: mean similarity to the members of a cluster."""
+
     lower_is_better = False
 
     def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Return the mean over the members of a cluster of c/M, one label's part of it."""
+        """Return what one label adds to the mean of c/M over the members of a cluster."""
         return T / (np.maximum(sizes, 1.0) * (self.offsets.size - 1))
 
     def objective(self, stats: Stats) -> float:
+        """Return the summed similarities of the objects to their clusters."""
         return float(stats["totals"][SCORE])
 
 
 class IVC(AssignmentClusterer):
     """Iterative voting consensus: clusters of objects around their majority labels (k-modes).
 
-    Every pass takes the majority label of each partition within each cluster as its center and moves every
-    object to the center that its labels differ from least.
+    Every pass takes the majority label of each partition within each cluster as its center, and moves every
+    object to the center from which its labels differ least.
 
     Parameters
     ----------
@@ -98,12 +106,13 @@ class IVC(AssignmentClusterer):
     Notes
     -----
     O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: the majority is that of the
-    observed members, only observed labels count as differences, and a center no member was observed for
-    differs from every label. On a tie objects stay, labels and clusters of lower number win.
+    observed members, only observed labels count as differences, and a center that no member was observed for
+    differs from every label. On a tie objects stay, and labels and clusters of lower number win; ``predict``
+    gives new objects that are tied the cluster of fitted ones with the same labels, else the lowest.
 
     References
     ----------
-    Nguyen and Caruana (2007), section 3.1.
+    Nguyen and Caruana (2007), *Consensus clusterings*, ICDM.
     """
 
     info: ClassVar[MethodInfo] = _INFO
@@ -136,7 +145,7 @@ class IVC(AssignmentClusterer):
         )
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
-        return _IVC("IVC", ensemble.offsets, self.n_clusters)
+        return MajorityLabels("IVC", ensemble.offsets, self.n_clusters)
 
 
 class IPVC(AssignmentClusterer):
@@ -173,7 +182,7 @@ class IPVC(AssignmentClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
-    objective_ : summed distances of the objects to their clusters; usually falls, without a guarantee
+    objective_ : summed distances of the objects to their clusters; usually falls, but is not guaranteed to
     start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
@@ -183,7 +192,7 @@ class IPVC(AssignmentClusterer):
 
     References
     ----------
-    Nguyen and Caruana (2007), section 3.2.
+    Nguyen and Caruana (2007).
     """
 
     info: ClassVar[MethodInfo] = _INFO
@@ -216,23 +225,23 @@ class IPVC(AssignmentClusterer):
         )
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
-        return _IPVC("IPVC", ensemble.offsets, self.n_clusters)
+        return LabelFrequencies("IPVC", ensemble.offsets, self.n_clusters)
 
 
 class IPC(AssignmentClusterer):
     """Iterative pairwise consensus: objects join the cluster they are most similar to on average.
 
-    The similarity of two objects is the share of partitions that put them together; an object's own
-    similarity to itself counts, without which batch moves can go round in circles.
+    The similarity of two objects is the share of partitions that put them together. An object's similarity to
+    itself counts, without which batch moves can cycle.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
     normalize : {"observed", "all"}, default="observed"
-        "observed": similarity c/N, of the partitions that saw both objects. On an incomplete ensemble it is
-        taken pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. Without missing labels the
-        two are one.
+        "observed": similarity c/N, over the partitions that label both objects; on an incomplete ensemble it
+        is computed pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. The two are the same
+        without missing labels.
     n_init : int, default=10
         Number of starts, each from a base partition drawn at random (intersected with others until there are
         enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
@@ -268,7 +277,7 @@ class IPC(AssignmentClusterer):
 
     References
     ----------
-    Nguyen and Caruana (2007), section 3.3.
+    Nguyen and Caruana (2007).
     """
 
     info: ClassVar[MethodInfo] = _INFO._replace(missing="c/N or c/M")
@@ -303,7 +312,7 @@ class IPC(AssignmentClusterer):
         self.normalize = normalize
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
-        return _IPC("IPC", ensemble.offsets, self.n_clusters)
+        return MeanSimilarity("IPC", ensemble.offsets, self.n_clusters)
 
     def _solve_surveyed(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
@@ -343,10 +352,11 @@ def solve_pairwise(
     seed: int,
     engine: Engine,
 ) -> tuple[np.ndarray, list[Record], bool, list[float]]:
-    """Return clusters (n,) int32, the records of the passes and whether they settled, of the best start,
-    and the objectives of all starts.
+    """Solve IPC with the similarity c/N of an incomplete ensemble, which is no sum over partitions.
 
-    O(n^2 K) time a pass. Batch moves; objects stay on a tie; without any label they get -1.
+    Returns clusters (n,) int32, the records of the passes and whether they settled, of the best start, and
+    the objectives of all starts. O(n^2 K) time a pass. Batch moves; objects stay on a tie and get -1 without
+    any label.
     """
     n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
     similarity = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
@@ -375,7 +385,7 @@ def solve_pairwise(
 def _move_all(
     similarity: np.ndarray, assigned: np.ndarray, labeled: np.ndarray, n_clusters: int
 ) -> tuple[np.ndarray, Record]:
-    """Return the clusters after every object has moved at once, and what they are worth."""
+    """Return the clusters after all objects have moved at once, and the record of the pass."""
     members = (assigned[:, None] == np.arange(n_clusters)).astype(np.float32)
     sizes = members.sum(axis=0, dtype=np.float64)
     means = (similarity @ members).astype(np.float64) / np.maximum(sizes, 1.0)

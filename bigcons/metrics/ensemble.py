@@ -24,7 +24,7 @@ def anmi(x: Any, labels: Any, *, client: object = None) -> float:
     """Return the average NMI of ``labels`` with the partitions of ``x``, weighted by known labels.
 
     A partition counts by the number of objects that it and ``labels`` label, and its NMI is over these
-    (Strehl and Ghosh 2002, section 2, for labels that may be missing). In [0, 1].
+    (Strehl and Ghosh 2002, for labels that may be missing). In [0, 1].
 
     One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per task.
     Raises InvalidInputError if the lengths differ or no object is labeled in both.
@@ -37,7 +37,7 @@ def average_criterion(
 ) -> float:
     """Return the mean of a criterion of ``labels`` with each partition of ``x``.
 
-    The consensus criteria ``Perf`` of Nguyen and Caruana (2007, section 5): how well a consensus agrees with
+    The consensus criteria ``Perf`` of Nguyen and Caruana (2007): how well a consensus agrees with
     the clusterings it is of.
 
     Parameters

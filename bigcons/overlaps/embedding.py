@@ -1,9 +1,10 @@
-"""The spectral embedding of objects from base-cluster overlaps, by votes.
+"""The spectral embedding of objects from the overlaps of base clusters, and k-means in it.
 
 The graph of the objects is ``N N^T`` with ``N = W^(1/2) H C^(1/2)``, W and C diagonal. Its eigenvectors are
-the left singular vectors of N and follow from the right ones, which those of the small ``C^(1/2) H^T W H
-C^(1/2)`` are: ``U = N V S^-1``. As rows of U are normalized, W drops out of them, and the embedding of an
-object is the sum of the rows of ``C^(1/2) V S^-1`` that its labels point at, scaled to unit length.
+the left singular vectors of N and follow from the right ones, the eigenvectors of the small ``C^(1/2) H^T W H
+C^(1/2)``, by ``U = N V S^-1``. Rows of U are scaled to unit length, so that W drops out of them: the
+embedding of an object is the sum of the rows of ``C^(1/2) V S^-1`` that its labels select, normalized.
+K-means runs on a sample by scikit-learn, then in passes over the blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
-from bigcons.overlaps.incidence import votes_of
+from bigcons.overlaps.incidence import fold_overlaps, fold_sizes, votes_of
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import History, as_history, timed_passes
@@ -25,7 +26,10 @@ from bigcons.solving.starts import best_start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
-# Above this many base clusters the few leading eigenvectors are found by Lanczos iterations.
+# Objects in the sample on which k-means begins; if there are no more, it ends there.
+SAMPLE = 20_000
+
+# Above this many base clusters the leading eigenvectors are found by Lanczos iterations.
 MOST_FOR_DENSE = 2_000
 
 # Eigenvalues below this share of the largest are rounding errors of zero.
@@ -36,7 +40,7 @@ DECIMALS = 8
 
 
 class Embedding(NamedTuple):
-    """Where the labels of an object put it: rows of unit length, one column per eigenvector kept."""
+    """The spectral embedding of objects by their labels: rows of unit length, one column an eigenvector."""
 
     table: np.ndarray
     """(B, columns) float64."""
@@ -54,11 +58,51 @@ class Embedding(NamedTuple):
         normalize_rows(rows)
         return rows, n_labels > 0
 
+    def rows_of_base_clusters(self) -> np.ndarray:
+        """Return the embedding (B, columns) of the base clusters."""
+        from bigcons.kernels.overlaps import normalize_rows
+
+        rows = np.ascontiguousarray(self.vectors)
+        normalize_rows(rows)
+        return rows
+
+
+def cut_embedding(ensemble: Ensemble, engine: Engine, n_columns: int, *, observed: bool) -> Embedding:
+    """Return the embedding by the normalized cut of the co-association ``c_ij r_i r_j``.
+
+    ``r_i`` is ``1 / m_i`` if ``observed``, else 1. Two passes.
+    """
+    offsets = ensemble.offsets
+
+    def scale_of(labels: np.ndarray) -> np.ndarray:
+        return inverse_label_counts(labels) if observed else np.ones(len(labels))
+
+    sizes = fold_sizes(ensemble, engine, scale_of)
+
+    def weigh(labels: np.ndarray) -> np.ndarray:
+        together = votes_of(labels, offsets, sizes[:, None])[0][:, 0]
+        return np.divide(scale_of(labels), together, out=np.zeros(len(labels)), where=together > 0)
+
+    overlaps = fold_overlaps(ensemble, engine, weigh)
+    return embed(overlaps, np.ones(len(overlaps)), offsets, n_columns)
+
+
+def bipartite_embedding(ensemble: Ensemble, engine: Engine, n_columns: int) -> Embedding:
+    """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``; one pass."""
+    overlaps = fold_overlaps(ensemble, engine, inverse_label_counts)
+    sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
+    return embed(overlaps, 1.0 / np.sqrt(sizes), ensemble.offsets, n_columns)
+
+
+def inverse_label_counts(labels: np.ndarray) -> np.ndarray:
+    """Return ``1 / m_i`` (rows,), any number for objects without labels."""
+    return 1.0 / np.maximum(np.count_nonzero(labels >= 0, axis=1), 1)
+
 
 def embed(overlaps: np.ndarray, scale: np.ndarray, offsets: np.ndarray, n_columns: int) -> Embedding:
     """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
 
-    It has fewer if N has a lower rank. ``overlaps`` is scaled in place, for it may be what memory is full of.
+    It has fewer if N has a lower rank. ``overlaps``, which may fill the memory, is scaled in place.
     """
     overlaps *= scale[:, None]
     overlaps *= scale
@@ -70,8 +114,8 @@ def embed(overlaps: np.ndarray, scale: np.ndarray, offsets: np.ndarray, n_column
 def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest eigenvalues, descending, and their vectors (B, k) of a semidefinite matrix.
 
-    At most ``n_vectors``, none whose value is zero up to rounding. The entry of a vector that is largest in
-    size is positive, so that signs are always the same.
+    At most ``n_vectors``, none whose value is zero up to rounding. The entry of largest magnitude of a vector
+    is positive, which fixes the signs.
     """
     import scipy.linalg
     import scipy.sparse.linalg
@@ -114,7 +158,7 @@ def best_kmeans(
 ) -> tuple[Any, list[float]]:
     """Return scikit-learn's KMeans of the start with the least squared distances, and those of all starts.
 
-    The starts draw from one stream, as those of scikit-learn do, which keeps only the best one's distances.
+    The starts draw from one stream, as in scikit-learn, which returns the distances of the best one only.
     """
     from sklearn.cluster import KMeans
     from sklearn.utils import check_random_state
@@ -136,7 +180,7 @@ def n_different_rows(rows: np.ndarray) -> int:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep BLAS and OpenMP to one thread, so that the order of their sums does not depend on the machine."""
+    """Keep BLAS and OpenMP to one thread, so that the order of sums does not depend on the machine."""
     import sklearn.cluster  # noqa: F401 - loads the libraries that are to be limited
     from threadpoolctl import threadpool_limits
 
@@ -144,12 +188,8 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-# Objects that k-means begins on; if there are no more, it ends there.
-SAMPLE = 20_000
-
-
 class KMeansSettings(NamedTuple):
-    """What the user says of the k-means of an embedding."""
+    """The parameters of k-means in an embedding."""
 
     n_clusters: int
     n_init: int
@@ -157,7 +197,7 @@ class KMeansSettings(NamedTuple):
     tol: float
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid parameters."""
         check_int("n_init", self.n_init)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
@@ -201,9 +241,9 @@ def find_centers(
 ) -> Centers:
     """Return the centers of k-means over all objects with a label and the rows ``extra`` (rows, columns).
 
-    The ``sample`` of label rows is clustered by scikit-learn. If it is not all objects, Lloyd passes over the
-    blocks go on from there, until the squared moves of the centers add up to no more than ``tol`` times the
-    mean variance of the columns. Clusters that lose all objects keep their center.
+    scikit-learn clusters the ``sample`` of label rows. If these are not all objects, Lloyd passes over the
+    blocks continue until the summed squared moves of the centers are at most ``tol`` times the mean variance
+    of the columns. Clusters that lose all objects keep their center.
     """
     rows, labeled = embedding.rows_of(sample)
     rows = np.concatenate([rows[labeled], extra])
@@ -235,17 +275,17 @@ def _pass_on(
     settings: KMeansSettings,
     engine: Engine,
 ) -> Centers:
-    """Make Lloyd passes from the given centers; the result has the centers that the last pass judged."""
-    judged, records, move = centers, [], np.inf
+    """Make Lloyd passes from the given centers; the result has the centers that the last pass evaluated."""
+    evaluated, records, move = centers, [], np.inf
 
     def one_pass(_number: int) -> dict[str, float]:
-        nonlocal centers, judged, move
-        judged = centers
-        found = _sums_over(embedding, ensemble, extra, judged, engine)
-        centers = judged.copy()
+        nonlocal centers, evaluated, move
+        evaluated = centers
+        found = _sums_over(embedding, ensemble, extra, evaluated, engine)
+        centers = evaluated.copy()
         kept = found.sizes > 0
         centers[kept] = found.rows[kept] / found.sizes[kept, None]
-        move = float(((centers - judged) ** 2).sum())
+        move = float(((centers - evaluated) ** 2).sum())
         return {"objective": found.inertia, "move": move}
 
     for record in timed_passes(one_pass, max_passes=settings.max_iter, what="k-means of the embedding"):
@@ -258,7 +298,7 @@ def _pass_on(
             "or tol if the labels still change.",
             ConvergenceWarning,
         )
-    return Centers(embedding, judged, records[-1]["objective"], as_history(records), len(records), [])
+    return Centers(embedding, evaluated, records[-1]["objective"], as_history(records), len(records), [])
 
 
 def _sums_over(

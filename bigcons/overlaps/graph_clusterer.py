@@ -1,4 +1,4 @@
-"""What CSPA, HGPA and HBGF have in common: parameters, and k-means of an embedding up to the labels."""
+"""What CSPA, HGPA and HBGF share: parameters, k-means of an embedding, and parts of a balanced cut."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from bigcons.overlaps.embedding import SAMPLE, Embedding, KMeansSettings, find_c
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, Output
+from bigcons.solving.memory_plan import check_plan
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_number
 
 DEFAULT_IMBALANCE = 0.05
+
+# Without memory=, the most that a graph to be partitioned may take.
+GRAPH_MEMORY = "4GB"
 
 
 class GraphClusterer(ConsensusClusterer):
@@ -49,7 +53,7 @@ class GraphClusterer(ConsensusClusterer):
         return KMeansSettings(self.n_clusters, self.n_init, self.max_iter, self.tol)
 
     def _checked_imbalance(self, partitioner: str) -> float:
-        """Return the imbalance allowed; refuse settings that ``partitioner`` has no use for."""
+        """Return the imbalance allowed; refuse parameters that do not apply to ``partitioner``."""
         unused = ("imbalance",) if partitioner == "spectral" else ("n_init", "max_iter", "tol")
         refuse_unused(self, partitioner, unused)
         return checked_imbalance(self.imbalance)
@@ -61,8 +65,10 @@ class GraphClusterer(ConsensusClusterer):
         seed: int,
         out: Output | None,
         make_embedding: Callable[[], Embedding],
-        extra_rows: Callable[[Embedding], np.ndarray],
+        *,
+        with_base_clusters: bool = False,
     ) -> None:
+        """Publish the clusters of k-means in an embedding of the objects, or of base clusters as well."""
         check_overlaps_plan(
             type(self).__name__,
             ensemble,
@@ -75,9 +81,8 @@ class GraphClusterer(ConsensusClusterer):
         self._kmeans.check()
         survey = take_survey(ensemble, engine, seed, SAMPLE)
         embedding = make_embedding()
-        found = find_centers(
-            embedding, ensemble, survey.sample, extra_rows(embedding), self._kmeans, seed, engine
-        )
+        extra = embedding.rows_of_base_clusters() if with_base_clusters else embedding.table[:0]
+        found = find_centers(embedding, ensemble, survey.sample, extra, self._kmeans, seed, engine)
         self.objective_, self.history_ = found.objective, found.history
         self.start_objectives_ = found.start_objectives
         self.n_passes_ = 1 + found.n_passes  # that of the overlaps, and those of k-means
@@ -87,6 +92,19 @@ class GraphClusterer(ConsensusClusterer):
             return found.labels_of(ensemble.read(block.start, block.stop))
 
         self._publish_labels(ensemble, read, survey.unlabeled, out, engine)
+
+    def _check_graph_memory(self, ensemble: Ensemble, engine: Engine, n_bytes: int) -> None:
+        """Refuse a budget that cannot hold a graph of ``n_bytes``."""
+        check_plan(
+            type(self).__name__,
+            engine,
+            ensemble=ensemble,
+            held=n_bytes,
+            per_block=0,
+            per_result=0,
+            memory=GRAPH_MEMORY if self.memory is None else self.memory,
+            remedy=" or use partitioner='spectral'",
+        )
 
     def _publish_parts(
         self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None
@@ -102,14 +120,13 @@ class GraphClusterer(ConsensusClusterer):
 
 
 def refuse_unused(model: ConsensusClusterer, partitioner: str, names: tuple[str, ...]) -> None:
-    """Refuse parameters of ``model`` that were set although ``partitioner`` has no use for them."""
+    """Refuse parameters of ``model`` that were set although they do not apply to ``partitioner``."""
     parameters = inspect.signature(type(model)).parameters
     for name in names:
         value, default = getattr(model, name), parameters[name].default
         if value != default:
             raise InvalidInputError(
-                f"{name}={value!r} with partitioner={partitioner!r}, which has no use for it; "
-                f"leave it at {default!r}."
+                f"{name}={value!r} does not apply to partitioner={partitioner!r}; leave it at {default!r}."
             )
 
 

@@ -1,8 +1,8 @@
-"""What the incidence matrix H (objects x base clusters) of an ensemble is asked for, without forming it.
+"""Products with the incidence matrix H (objects x base clusters) of an ensemble, which is never formed.
 
-One fold over row blocks adds up the overlaps ``H^T W H`` of base clusters; another has every observed label
-of an object vote by a table with a row per base cluster, ``H T``. All methods here are these two and a solve
-of the size of the number of base clusters between them.
+One fold over row blocks sums the overlaps ``H^T W H`` of base clusters; in another, every observed label of
+an object votes by the row of its base cluster in a table, ``H T``. The methods that use this are these two,
+with a problem of the size of the number of base clusters between them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bigcons.progress import progress
 from bigcons.solving.memory_plan import block_label_bytes, check_plan, planned_bytes
 from bigcons.stores.ensemble import Ensemble
 
-# Tables (B, B) float64 that a solve holds at the most: similarities made of the overlaps, and what
-# eigenvectors or linkage take of them.
+# Tables (B, B) float64 that a solve holds at most: the overlaps, similarities, and those of eigenvectors or
+# linkage.
 TABLES_HELD = 4
 
 # Without memory=, a table above this many bytes is refused: 15,800 base clusters.
 LARGEST_TABLE = 2_000_000_000
 
-# Bits are compared as long as a partition has this many clusters or fewer, about: measured, with room for
+# Overlaps are counted by bits up to about this many clusters in a partition: measured, with a margin for
 # processors that count bits more slowly.
 MOST_CLUSTERS_PACKED = 16
 
@@ -44,7 +44,7 @@ def check_overlaps_plan(
     in_memory: bool,
     held: int = 0,
 ) -> None:
-    """State the memory of a method that works from overlaps, and refuse a budget that cannot hold it.
+    """Log the memory of a method that works from overlaps, and refuse a budget that cannot hold it.
 
     ``columns`` is the width of what a pass makes of every object; ``held`` is added to what is held.
     """
@@ -128,7 +128,7 @@ def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
 
 
 def votes_of(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the summed rows of ``table`` (B, K) that the labels of each object point at, and their numbers.
+    """Return the summed rows of ``table`` (B, K) that the labels of each object select, and their numbers.
 
     (rows, K) float64 and (rows,) int64.
     """
@@ -159,7 +159,7 @@ def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
 
 
 def clear_own_partitions(table: np.ndarray, offsets: np.ndarray) -> None:
-    """Set what stands between base clusters of one partition (B, B) to zero."""
+    """Set the entries (B, B) between base clusters of one partition to zero."""
     for first, last in pairwise(offsets):
         table[first:last, first:last] = 0.0
 
@@ -180,7 +180,7 @@ def shares(scores: np.ndarray) -> np.ndarray:
 
 
 def _common_value(weights: np.ndarray) -> float | None:
-    """Return the weight that all objects share, None if they differ."""
+    """Return the weight of all objects, None if they differ."""
     if not weights.size:
         return 0.0
     return float(weights[0]) if (weights == weights[0]).all() else None

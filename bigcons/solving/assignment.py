@@ -23,8 +23,8 @@ from bigcons.stores.ensemble import Ensemble
 class TableProblem(ABC):
     """Batch assignment: a pass moves every object to its best cluster under tables that stay as they are.
 
-    The tables of the next pass follow from ``T`` (B, K), how often cluster ``k`` met base cluster ``b``, and
-    the sizes (K,). A subclass says how, and what the clusters it ends with cost.
+    The tables of the next pass follow from ``T`` (B, K), the number of objects of base cluster ``b`` in
+    cluster ``k``, and the sizes (K,). A subclass defines how, and the objective.
     """
 
     n_carried = 1
@@ -38,14 +38,14 @@ class TableProblem(ABC):
 
     @abstractmethod
     def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Return what a label of base cluster ``b`` says for each cluster, (B, K); the highest sum wins."""
+        """Return the scores (B, K) of the clusters for a label of each base cluster; the highest sum wins."""
 
     @abstractmethod
     def objective(self, stats: Stats) -> float:
         """Return the objective of the assignment that a pass has made."""
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> State:
-        """Return the state that follows from counts: padded tables, and who may win objects at all."""
+        """Return the state that follows from counts: padded tables, and which clusters may win objects."""
         table = np.zeros((self.offsets[-1], padded(self.n_clusters)))
         table[:, : self.n_clusters] = self.table(T[:, : self.n_clusters], sizes)
         return {"table": table, "bias": np.where(sizes > 0, 0.0, -np.inf)}
@@ -172,10 +172,10 @@ def row_keys(labels: np.ndarray) -> np.ndarray:
 def first_partition(labels: np.ndarray, n_clusters: int, seed: int, number: int) -> np.ndarray:
     """Return clusters (rows,) int32 of the objects of ``labels`` (rows, M), -1 where undecided; O(rows M).
 
-    Partitions in random order are laid over one another until their overlaps form ``n_clusters`` groups or
-    none is left; the largest groups become the clusters, the objects of the others stay undecided. If the
-    first has enough clusters of its own this is one base partition picked at random, as Nguyen and Caruana
-    (2007) advise; with fewer, clusters would stay empty for ever. No two of M starts have the same first.
+    Partitions in random order are intersected until there are ``n_clusters`` groups or no partition is left.
+    The largest groups become the clusters; the objects of the others stay undecided. If the first partition
+    has enough clusters, this is a base partition chosen at random, as Nguyen and Caruana (2007) advise; with
+    fewer, clusters would stay empty forever. M consecutive starts all begin with different partitions.
     """
     groups = np.zeros(labels.shape[0], np.int64)
     for u in _order(labels.shape[1], seed, number):
@@ -196,7 +196,7 @@ def first_partition(labels: np.ndarray, n_clusters: int, seed: int, number: int)
 
 
 def _order(n_partitions: int, seed: int, number: int) -> np.ndarray:
-    """Return the partitions in a random order of the start that begins with one of its own."""
+    """Return the partitions in the random order of a start, each of M starts beginning with another."""
     first = generator(seed, "start.first").permutation(n_partitions)[number % n_partitions]
     order = generator(seed, "start.partition", number).permutation(n_partitions)
     return np.concatenate(([first], order[order != first]))

@@ -306,7 +306,7 @@ def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there(rings):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"features": None}, "features=None, but DID looks at distances; give features="),
+        ({"features": None}, "features=None, but DID needs distances; give features="),
         ({"features": np.zeros((3, 2))}, "features have 3 rows but the ensemble n_objects=4"),
         ({"linkage": "ward"}, "linkage='ward' is unknown"),
         ({"symmetrize": "min"}, "symmetrize='min' is unknown"),

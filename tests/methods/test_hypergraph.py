@@ -20,13 +20,14 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.overlaps import TILE, WORDS, add_overlaps, count_overlaps, mirror
-from bigcons.methods.cspa import CSPA, cut_embedding, similarity_matrix
-from bigcons.methods.hbgf import HBGF, bipartite_embedding, cluster_rows
+from bigcons.methods.cspa import CSPA, similarity_matrix
+from bigcons.methods.hbgf import HBGF
 from bigcons.methods.hgpa import HGPA, hyperedges
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.overlaps import embedding as spectral
 from bigcons.overlaps import graph_clusterer, incidence
+from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
 from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.progress import report_progress_to
 from tests.naive import hypergraph as naive
@@ -190,7 +191,7 @@ def test_hbgf__embeds_objects_and_base_clusters_by_the_singular_vectors():
     embedding = bipartite_embedding(ensemble, SERIAL, 4)
     rows, labeled = embedding.rows_of(labels)
     assert labeled.all()
-    for found, vectors in ((rows, U[:, :4]), (cluster_rows(embedding), Vt.T[:, :4])):
+    for found, vectors in ((rows, U[:, :4]), (embedding.rows_of_base_clusters(), Vt.T[:, :4])):
         np.testing.assert_allclose(np.abs(found), np.abs(vectors) / np.linalg.norm(vectors, axis=1)[:, None])
     signs = np.sign(rows[0] * U[0, :4])
     np.testing.assert_allclose(rows * signs, U[:, :4] / np.linalg.norm(U[:, :4], axis=1)[:, None], atol=1e-9)
@@ -279,7 +280,7 @@ def test_passes__end_where_scikit_learn_would_stay(planted, monkeypatch):
     ensemble, codes = dense_codes(labels)
     model = HBGF(5, random_state=0, tol=0.0).fit(ensemble)
     embedding = bipartite_embedding(ensemble, SERIAL, 5)
-    rows = np.concatenate([embedding.rows_of(codes)[0], cluster_rows(embedding)])
+    rows = np.concatenate([embedding.rows_of(codes)[0], embedding.rows_of_base_clusters()])
     means = np.stack([rows[:3000][model.labels_ == k].mean(axis=0) for k in range(5)])
     with spectral.one_thread():
         again = KMeans(5, init=means, n_init=1, tol=0.0).fit(rows)

@@ -1,8 +1,18 @@
-"""EM among sites that hold different objects and never see each other's rows.
+"""EM among sites that keep their labels to themselves: of different objects, or of different partitions.
 
-Works for every `Problem` of passes, such as V-BCE and the mixture of multinomials: what the M-step needs of
-the objects are sums over them. (On a Dask cluster the estimators do the same without any of this: there a
-block is a site.) A site may be a stub that sends its argument to another machine.
+Row-distributed: sites hold different objects. What the M-step needs of the objects are sums over them, so
+this works for every `Problem` of passes, such as V-BCE and the mixture of multinomials. (On a Dask cluster
+the estimators do the same without any of this: there a block is a site.) A site may be a stub that sends its
+argument to another machine.
+
+Column-distributed: clients hold different partitions of the same objects. A client keeps its labels and their
+probabilities ``beta``; the server keeps what the objects carry and the priors. In every iteration each
+client sends ``log beta`` of the labels of all objects and receives how much each object belongs to each
+cluster there (Wang, Shan and Banerjee 2009). This does not hide the base clusterings from the server: all
+objects of a base cluster send the same vector, from which the server learns every partition up to the names
+of its clusters.
+
+Both give the result of the central run.
 """
 
 from __future__ import annotations
@@ -34,7 +44,7 @@ from bigcons.validation import check_int
 
 
 class RowSite(Protocol):
-    """What the others know of a site."""
+    """What the others see of a site."""
 
     def begin(self) -> None:
         """Forget what the objects carried in an earlier run."""
@@ -73,7 +83,7 @@ class Site:
 
 
 class RowSolution(NamedTuple):
-    """Where the sites arrived."""
+    """The state that the sites arrived at."""
 
     state: State
     records: list[Record]
@@ -86,15 +96,14 @@ def fit_rows(
 ) -> RowSolution:
     """Run exact EM from ``state``: what the central run does, up to the order of summation.
 
-    One exchange with every site an iteration. Wang, Shan and Banerjee (2009, section 4.1) exchange messages
-    in every Newton iteration for alpha; but gamma is fixed in the M-step, and Newton needs of it only the
-    sums that are here already.
+    One exchange with every site an iteration. Wang, Shan and Banerjee (2009) exchange messages in every
+    Newton iteration for alpha, but gamma is fixed in the M-step and Newton needs no more than these sums.
     """
     _begin(sites)
     records: list[Record] = []
     judged = state
     for _ in range(check_int("max_iter", max_iter)):
-        following, record = problem.finish(state, _sum([site.statistics(state) for site in sites]))
+        following, record = problem.finish(state, _summed(state, sites))
         settled = problem.is_settled(records[-1] if records else None, record, tol)
         records.append(record)
         if settled:
@@ -108,10 +117,10 @@ def fit_rows_in_turn(
 ) -> RowSolution:
     """Hand ``state`` from site to site, each of which takes one EM step on its own objects alone.
 
-    The heuristic of the paper's experiments (section 4.1): fewer messages, no guarantee that it converges. It
-    counts as converged when a cycle changes the state by at most ``tol`` of its absolute sum. The authors'
-    code looks at beta alone; of V-BCE that is most of the state where alpha, on clean ensembles, goes on
-    towards zero for long. The objective of a record sums what the sites saw as the state came by.
+    The heuristic of the paper's experiments: fewer messages, no guarantee of convergence. It has converged
+    when a cycle changes the state by at most ``tol`` of its absolute sum. (The authors' code looks at beta
+    alone, which is most of the state of V-BCE.) The objective of a record sums what each site saw when the
+    state reached it.
     """
     _begin(sites)
     records: list[Record] = []
@@ -140,10 +149,11 @@ def _begin(sites: Sequence[RowSite]) -> None:
         site.begin()
 
 
-def _sum(parts: list[Stats]) -> Stats:
-    total = [{name: values.copy() for name, values in parts[0].items()}]
-    for part in parts[1:]:
-        add_all([*total], [part])
+def _summed(state: State, sites: Sequence[RowSite]) -> Stats:
+    """Return the statistics of all sites under ``state``, added up in their order."""
+    total = [{name: values.copy() for name, values in sites[0].statistics(state).items()}]
+    for site in sites[1:]:
+        add_all([*total], [site.statistics(state)])
     return total[0]
 
 
@@ -253,7 +263,8 @@ class BCEServer:
         self.gamma = updated
         value = bound + self._n_labeled * log_normalizer(self.alpha) + sum(m.log_prior for m in messages)
         record = {"objective": float(value), "sum_alpha": float(self.alpha.sum())}
-        return _split(shares.reshape(M, n, K).transpose(1, 0, 2), messages), record
+        ends = np.cumsum([message.log_likelihoods.shape[1] for message in messages])
+        return np.split(shares.reshape(M, n, K).transpose(1, 0, 2), ends[:-1], axis=1), record
 
     def update(self) -> None:
         """Take the M-step of alpha."""
@@ -302,7 +313,7 @@ class MixtureServer:
 
 
 class ColumnSolution(NamedTuple):
-    """How far the run came; the parameters are with server and clients."""
+    """The records of a run; its parameters are with the server and the clients."""
 
     records: list[Record]
     converged: bool
@@ -344,9 +355,3 @@ def fit_columns(
         for client, answer in zip(clients, answers, strict=True):
             client.receive(answer, relaxation=server.relaxation)
     return ColumnSolution(records, settled)
-
-
-def _split(shares: np.ndarray, messages: Sequence[Message]) -> list[np.ndarray]:
-    """Cut shares (n, M, K) into the parts of the clients."""
-    ends = np.cumsum([message.log_likelihoods.shape[1] for message in messages])
-    return np.split(shares, ends[:-1], axis=1)

@@ -26,38 +26,26 @@ from bigcons.validation import check_choice, check_int, check_number
 
 STARTS = ("partition", "random")
 
-# z is stored in a byte.
+# The cluster of a label is stored in a byte.
 MOST_CLUSTERS = 256
 
-# What all chains under way may hold if no budget is given.
+# Bytes that all chains run at a time may hold without a budget.
 DEFAULT_MEMORY = 4_000_000_000
-
-
-class Chain(NamedTuple):
-    """What a chain leaves behind."""
-
-    log_likelihoods: list[float]
-    """Of labels and their clusters, after every sweep."""
-    objective: float
-    """Their mean over the samples."""
-    memberships: np.ndarray
-    """(n, K) float32: shares of the clusters in the labels of each object, over the samples."""
 
 
 class GibbsBCE(ConsensusClusterer):
     """Bayesian cluster ensembles by collapsed Gibbs sampling.
 
     The model of `BCE` with fixed symmetric priors: proportions and label probabilities are integrated out,
-    the cluster of every label is drawn again and again given all others. Missing labels have no cluster and
-    count nowhere.
+    and the cluster of every label is sampled given those of all others. Missing labels have no cluster.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Clusters of the consensus, at most 256.
     n_init : int, default=4
-        Chains, of which the most likely is kept. Samples are averaged within one chain only, for two chains
-        number their clusters differently.
+        Number of chains, of which the most likely is kept. Samples are averaged within a chain only: two
+        chains number their clusters differently.
     burn_in : int, default=100
         Sweeps before the first sample, and sweeps that are samples.
     n_samples : int, default=100
@@ -69,19 +57,20 @@ class GibbsBCE(ConsensusClusterer):
         Parameters of the Dirichlet priors of the proportions and of the label probabilities. The paper states
         no values; 1 is the uniform prior.
     init : {"partition", "random"}, default="partition"
-        "partition": all labels of an object begin in its cluster in one base partition (laid over others
-        until there are enough clusters). "random": every label in a random cluster.
+        "partition": all labels of an object begin in its cluster in one base partition (intersected with
+        others until there are enough clusters). "random": every label begins in a random cluster.
     sweeps : {"exact", "blocks"}, default="exact"
-        "exact": every label is drawn given all others; the engine runs the chains. "blocks": within a sweep a
-        block of objects, as the ensemble has them (``chunk_rows``), knows the clusters that the others had
-        before it; the engine runs the blocks of one chain after the other. An approximation: on two planted
-        ensembles of 2,000 objects and 30 partitions, in 4, 16 and 64 blocks, the log-likelihood settled 0.4
-        to 0.8 % below that of exact sweeps that found the same clusters; 26 of 36 chains came to an adjusted
-        Rand index above 0.9, of the exact ones 7 of 12.
+        "exact": every label is drawn given all others; the engine runs the chains. "blocks": each block of
+        objects (``chunk_rows`` of the ensemble) sees the clusters that the other blocks had before the sweep;
+        the engine runs the blocks of one chain after the other. An approximation: on two planted ensembles of
+        2,000 objects and 30 partitions, in 4, 16 and 64 blocks, the log-likelihood settled 0.4 to 0.8 % below
+        that of exact sweeps that found the same clusters; 26 of 36 chains reached an adjusted Rand index
+        above 0.9, of the exact ones 7 of 12.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
-        Budget such as "10GB". Labels, clusters and samples are held: more than 4 GB of them only with it.
+        Memory budget such as "10GB". Labels, clusters and samples are held in memory; without a budget, no
+        more than 4 GB.
     out : path-like or None, default=None
         Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
     client : str, distributed.Client or None, default=None
@@ -98,12 +87,12 @@ class GibbsBCE(ConsensusClusterer):
 
     Notes
     -----
-    O(n M K) time a sweep; a chain holds n M bytes for labels, as much for clusters, and 4 n K. Blocks against
-    counts of before are how Newman et al. (2009), *Distributed algorithms for topic models*, sample.
+    O(n M K) time a sweep; a chain holds n M bytes for labels, as much for clusters, and 4 n K. Block sweeps
+    are the approximate sampler of Newman et al. (2009), *Distributed algorithms for topic models*.
 
     References
     ----------
-    Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*, section 3.3. "x_ij | z ~ Dirichlet" there
+    Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*. "x_ij | z ~ Dirichlet" there
     should read Discrete; ``n_hj`` counts partition ``j`` only, as the normalizer ``k_j omega`` requires.
     """
 
@@ -192,7 +181,7 @@ class GibbsBCE(ConsensusClusterer):
         chains = min(engine.n_workers, self.n_init)
         if self.memory is None and chain * chains > DEFAULT_MEMORY:
             raise MemoryBudgetError(
-                f"GibbsBCE holds {format_size(chain * chains)} for {chains} chains under way, over "
+                f"GibbsBCE holds {format_size(chain * chains)} for {chains} chains at a time, more than "
                 f"{format_size(DEFAULT_MEMORY)}; allow it with memory=, run fewer at a time (client='serial')"
                 f"{remedy}."
             )
@@ -206,6 +195,17 @@ class GibbsBCE(ConsensusClusterer):
             memory=self.memory,
             remedy=remedy,
         )
+
+
+class Chain(NamedTuple):
+    """What a chain leaves behind."""
+
+    log_likelihoods: list[float]
+    """Of labels and their clusters, after every sweep."""
+    objective: float
+    """Their mean over the samples."""
+    memberships: np.ndarray
+    """(n, K) float32: shares of the clusters in the labels of each object, over the samples."""
 
 
 class Sampler(NamedTuple):
@@ -275,22 +275,8 @@ class Sampler(NamedTuple):
         return float(proportions + probabilities)
 
 
-def _best_chain(
-    chains: Generator[Chain, None, None], n_chains: int, n_objects: int
-) -> tuple[Chain, list[float]]:
-    """Return the most likely chain, the first of equals, and the objectives of all."""
-    with progress("GibbsBCE", n_chains * n_objects) as listener, closing(chains):
-
-        def told() -> Iterator[Chain]:
-            for chain in chains:
-                listener.advance(n_objects)
-                yield chain
-
-        return best_start(told(), lambda chain: chain.objective, lower_is_better=False)
-
-
 class BlockSweeps:
-    """Sweeps of one chain, block by block on an engine, with draws of each block's own."""
+    """Sweeps of one chain in blocks on an engine, each with its own draws and the counts before the sweep."""
 
     def __init__(
         self,
@@ -339,6 +325,20 @@ class BlockSweeps:
         for block, random in zip(self.blocks, self._random, strict=True):
             rows = slice(block.start, block.stop)
             yield labels[rows], z[rows], random
+
+
+def _best_chain(
+    chains: Generator[Chain, None, None], n_chains: int, n_objects: int
+) -> tuple[Chain, list[float]]:
+    """Return the most likely chain, the first of equals, and the objectives of all chains."""
+    with progress("GibbsBCE", n_chains * n_objects) as listener, closing(chains):
+
+        def counted() -> Iterator[Chain]:
+            for chain in chains:
+                listener.advance(n_objects)
+                yield chain
+
+        return best_start(counted(), lambda chain: chain.objective, lower_is_better=False)
 
 
 class _Swept(NamedTuple):

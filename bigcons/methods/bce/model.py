@@ -49,10 +49,10 @@ def m_step(
 ) -> Parameters:
     """Return parameters that raise bound + ``smoothing`` * sum log beta for fixed gamma and phi.
 
-    counts (B, K) are the summed ``phi``, log_means (K,) the summed expectations of log theta (equations for
-    the M-step in section 3.2). The paper's Newton iterations for alpha need nothing else of the objects.
-    The paper takes the maximum; this goes beyond it where that is still higher than before (over-relaxed,
-    hence generalized, EM). On planted ensembles it saves passes after `VariationalBCE.for_all`, not without.
+    counts (B, K) are the summed ``phi``, log_means (K,) the summed expectations of log theta. The paper's
+    Newton iterations for alpha need nothing else of the objects.
+    The paper takes the maximum; this oversteps it where the bound still rises (over-relaxed, hence
+    generalized, EM), which saves passes once a start continues on all objects.
     """
     alpha, beta = parameters
     if update_alpha:
@@ -63,9 +63,9 @@ def m_step(
 def further_probabilities(
     beta: np.ndarray, counts: np.ndarray, offsets: np.ndarray, relaxation: float = RELAXATION
 ) -> np.ndarray:
-    """Return `label_probabilities` of ``counts``, passed by ``relaxation`` times the way from ``beta``.
+    """Return `label_probabilities` of ``counts``, overstepped to ``relaxation`` times the way from ``beta``.
 
-    Each cluster and partition by itself: where ``sum counts log beta`` would fall it gets the best ones.
+    Each cluster and partition by itself; where ``sum counts log beta`` would fall, it keeps the best ones.
     """
     best = label_probabilities(counts, offsets)
     beyond = best * np.maximum((best / beta) ** (relaxation - 1.0), LEAST_SHARE)
@@ -75,7 +75,7 @@ def further_probabilities(
 
 
 def further_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float) -> np.ndarray:
-    """Return `best_alpha`, passed by ``RELAXATION`` times the way from ``alpha`` if the bound is higher."""
+    """Return `best_alpha`, overstepped to ``RELAXATION`` times the way from ``alpha`` if the bound rises."""
     best = best_alpha(alpha, log_means, n)
     beyond = np.maximum(best * (best / alpha) ** (RELAXATION - 1.0), ALPHA_FLOOR)
     return beyond if _alpha_value(beyond, log_means, n) >= _alpha_value(alpha, log_means, n) else best
@@ -107,7 +107,7 @@ def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float 
     """Return the alpha >= ``floor`` that gives the bound its maximum.
 
     It maximizes ``n (lgamma(sum alpha) - sum lgamma(alpha)) + sum (alpha - 1) log_means``, a concave function
-    whose Hessian is diagonal plus a constant, hence Newton in O(K) a step (appendix A.2 of Blei, Ng, Jordan
+    whose Hessian is diagonal plus a constant, hence Newton in O(K) a step (Blei, Ng and Jordan
     2003). Entries at the floor that want to go lower are left there; a step that gains nothing is halved.
     Where a single cluster leaves nothing to choose, alpha stays.
     """

@@ -1,4 +1,4 @@
-"""V-BCE as a problem of passes: starts, the E-step of a block, and what follows from its sums."""
+"""V-BCE: Bayesian cluster ensembles by variational EM (Wang, Shan and Banerjee 2009)."""
 
 from __future__ import annotations
 
@@ -26,173 +26,47 @@ from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_number
 
-# An object is settled when a step changes gamma by less than this share of its sum, or after so many steps.
-# gamma is carried on, so that what one pass leaves undone the next continues.
-E_STEP_TOL = 1e-4
-E_STEPS = 100
-# New objects have no next pass.
-LAST_E_STEP_TOL = 1e-6
-LAST_E_STEPS = 500
+# The fixed point of an object ends when a step changes gamma by less than this share of its sum, or after so
+# many steps. gamma is carried on: what one pass leaves undone the next one continues.
+E_STEP_TOL, E_STEPS = 1e-4, 100
 
-# The start from partitions: how sure it is of them, how it smooths, and its alpha.
-CERTAINTY = 0.9
-SMOOTHING = 0.1
-START_ALPHA = 0.5
+# The same for new objects, which have no next pass.
+LAST_E_STEP_TOL, LAST_E_STEPS = 1e-6, 500
 
-# The share of each cluster's labels that is spread evenly over all labels when a start goes from the
-# sample on to all objects: probabilities that the sample has driven to zero take many passes to come back.
+# A start from base partitions: the weight it gives them, its smoothing, and its alpha.
+CERTAINTY, SMOOTHING, START_ALPHA = 0.9, 0.1, 0.5
+
+# The share of each cluster's label probabilities that is spread evenly over all labels when a start goes from
+# the sample on to all objects: those that the sample has driven to zero take many passes to come back.
 UNSEEN = 0.1
 
 # Keeps the draws of a random start off zero.
 LEAST_PROBABILITY = 1e-6
 
 
-class VariationalBCE:
-    """The `Problem` of V-BCE: variational EM (Wang, Shan, Banerjee 2009, sections 3.1 and 3.2).
-
-    The state is alpha (K,) and beta (B, K); objects carry gamma (K,), float32. The statistics of a block are
-    ``K B + K`` sums, the number of its labeled objects and its part of the bound.
-    """
-
-    name = "BCE"
-    carried_dtype = "<f4"
-    lower_is_better = False
-
-    def __init__(
-        self, offsets: np.ndarray, n_clusters: int, *, init: str, smoothing: float, update_alpha: bool
-    ) -> None:
-        self.offsets = offsets
-        self.n_carried = n_clusters
-        self.init = init
-        self.smoothing = smoothing
-        self.update_alpha = update_alpha
-
-    def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
-        """Return the first state of start ``number``, from rows of labels (rows, M)."""
-        return STARTS[self.init](labels, self.offsets, self.n_carried, seed, number), None
-
-    def for_all(self, state: State) -> State:
-        """Return the state with a few labels of each kind in every cluster."""
-        sizes = sums_by_partition(np.ones_like(state["beta"]), self.offsets)
-        return {**state, "beta": (1.0 - UNSEEN) * state["beta"] + UNSEEN / sizes}
-
-    def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
-        """Return the statistics of a block under ``state``, and its gamma (rows, K) float32."""
-        parameters = Parameters(**state)
-        gamma = first_gamma(labels, parameters.alpha) if carried is None else carried
-        counts, log_means = np.zeros_like(parameters.beta), np.zeros_like(parameters.alpha)
-        updated = np.empty_like(gamma)
-        bound, n_labeled = kernel.e_step(
-            *(labels, self.offsets, parameters.beta, parameters.alpha, gamma, updated, counts, log_means),
-            *(E_STEP_TOL, E_STEPS),
-        )
-        stats = {
-            "counts": counts,
-            "log_means": log_means,
-            "n_labeled": np.array(float(n_labeled)),
-            "bound": np.array(bound),
-        }
-        return stats, updated
-
-    def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
-        """Return the next state, and the bound of ``state``."""
-        parameters, n_labeled = Parameters(**state), float(stats["n_labeled"])
-        following = m_step(
-            *(parameters, stats["counts"], stats["log_means"], n_labeled, self.offsets),
-            smoothing=self.smoothing,
-            update_alpha=self.update_alpha,
-        )
-        value = objective(parameters, float(stats["bound"]), n_labeled, self.smoothing)
-        return following._asdict(), {"objective": value, "sum_alpha": float(parameters.alpha.sum())}
-
-    def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
-        """Tell whether the last pass raised the bound by no more than ``tol`` of it."""
-        return gains_little(previous, record, tol)
-
-    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
-        """Return the expected proportions of a block."""
-        return memberships_of(state, self.offsets, labels, carried)
-
-
-def first_gamma(labels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Return the gamma (rows, K) float32 that prefers no cluster: ``alpha + m_i / K`` (the authors')."""
-    seen = (labels >= 0).sum(axis=1, keepdims=True)
-    return (alpha + seen / alpha.size).astype(np.float32)
-
-
-def memberships_of(
-    state: State, offsets: np.ndarray, labels: np.ndarray, carried: np.ndarray | None
-) -> np.ndarray:
-    """Return the expected theta (rows, K) float32 of objects: ``gamma`` over its sum."""
-    gamma = carried
-    if gamma is None:
-        alpha, beta = state["alpha"], state["beta"]
-        gamma = first_gamma(labels, alpha)
-        unused = np.zeros_like(beta), np.zeros_like(alpha)
-        kernel.e_step(labels, offsets, beta, alpha, gamma, gamma, *unused, LAST_E_STEP_TOL, LAST_E_STEPS)
-    return gamma / gamma.sum(axis=1, keepdims=True)
-
-
-def partition_start(
-    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int
-) -> State:
-    """Start from what randomly chosen partitions say, which leads to higher bounds than the authors' start.
-
-    Objects are certain of their cluster to nine tenths, undecided ones (see `first_partition`) not at all.
-    """
-    clusters = first_partition(labels, n_clusters, seed, number)
-    together = CERTAINTY * _counts(labels, offsets, clusters, n_clusters)
-    alone = _counts(labels, offsets, np.zeros_like(clusters), 1)
-    spread = (alone - together.sum(axis=1, keepdims=True)) / n_clusters
-    beta = label_probabilities(together + spread + SMOOTHING, offsets)
-    return {"alpha": np.full(n_clusters, START_ALPHA), "beta": beta}
-
-
-def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int) -> State:
-    """Start as the authors' code does: alpha from spacings of [0, 1], beta from Dirichlet distributions with
-    the label frequencies as parameters.
-    """
-    draw = generator(seed, "bce.start", number)
-    alpha = np.diff(np.sort(draw.random(n_clusters - 1)), prepend=0.0, append=1.0)
-    sizes = _counts(labels, offsets, np.zeros(labels.shape[0], np.int32), 1)
-    frequencies = label_probabilities(sizes + LEAST_PROBABILITY, offsets)
-    beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + LEAST_PROBABILITY
-    return {"alpha": np.maximum(alpha, ALPHA_FLOOR), "beta": label_probabilities(beta, offsets)}
-
-
-STARTS = {"partition": partition_start, "random": random_start}
-
-
-def _counts(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Return how many objects of each base cluster are in each cluster (B, K)."""
-    counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
-    count_assigned(labels, offsets, clusters, counts, sizes)
-    return counts
-
-
 class BCE(SoftPassClusterer):
     """Bayesian cluster ensembles by variational EM.
 
     Every object mixes the clusters in its own proportions, drawn from a Dirichlet distribution, and every
-    cluster has its own label probabilities in each partition; the EM iterations raise a lower bound of the
-    likelihood of all labels. Missing labels are absent from its product (missing at random).
+    cluster has its own label probabilities in each partition. EM raises a lower bound of the likelihood of
+    the observed labels; labels are taken to be missing at random.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters; one that is no object's most probable one wins none.
     n_init : int, default=20
-        Starts, of which the highest bound is kept. They run on 4,096 objects, or on all if these are no more.
-        Of six planted clusters of unlike sizes between a third and a half of the starts find all, hence 20.
+        Number of starts on a sample of 4,096 objects, of which the highest bound is kept. Of six planted
+        clusters of unequal sizes, between a third and a half of the starts find all; hence 20.
     init : {"partition", "random"}, default="partition"
-        "partition": responsibilities are nine tenths one base partition (laid over others until there are
-        enough clusters), one tenth even; alpha is 0.5. "random": alpha and beta drawn as the authors' code
-        does, which needs more starts.
+        "partition": responsibilities give nine tenths to one base partition (intersected with others until
+        there are enough clusters) and spread one tenth evenly; alpha is 0.5. "random": alpha and beta are
+        drawn as in the authors' code, which needs more starts.
     update_alpha : bool, default=True
-        Whether the prior of the proportions follows the data; if not it stays as it was at the start. On
-        clean ensembles it runs towards 0, where every object belongs to one cluster; it is kept above 0.001.
+        Whether the Dirichlet prior of the proportions is estimated; otherwise it keeps its first value. On
+        clean ensembles it tends to 0, where every object belongs to one cluster; it is kept above 0.001.
     smoothing : float, default=1e-6
-        Added to every expected count of labels, so that no probability is zero.
+        Added to every expected label count, so that no probability is zero.
     max_iter : int, default=500
         Maximum number of passes.
     n_finalists : int, default=1
@@ -222,15 +96,15 @@ class BCE(SoftPassClusterer):
 
     Notes
     -----
-    O(n M K) time for every step of the fixed point of the objects, up to 100 of them a pass, few once gamma
-    has settled; memory O(B K), and 8 n K bytes for gamma, which is carried from pass to pass. The authors
-    start gamma anew in every pass, with which the bound can fall. The M-step goes beyond its maximum where
-    that is still higher than before (over-relaxed EM), which saves passes. A start that settled on the sample
-    goes on to all objects with a tenth of its label probabilities spread evenly over the labels.
+    O(n M K) time for every step of the fixed point of gamma, up to 100 of them a pass but few once gamma has
+    settled; memory O(B K), and 8 n K bytes for gamma, which is carried from pass to pass. The authors
+    initialize gamma in every pass, with which the bound can fall. The M-step oversteps its maximum where the
+    bound still rises (over-relaxed EM), which saves passes. A start that has settled on the sample continues
+    on all objects with a tenth of its label probabilities spread evenly over the labels.
 
     References
     ----------
-    Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*, section 3.
+    Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -279,7 +153,128 @@ class BCE(SoftPassClusterer):
         return VariationalBCE(
             ensemble.offsets,
             self.n_clusters,
-            init=check_choice("init", self.init, tuple(STARTS)),
+            init=check_choice("init", self.init, ("partition", "random")),
             smoothing=check_number("smoothing", self.smoothing, at_least=1e-12),
             update_alpha=check_flag("update_alpha", self.update_alpha),
         )
+
+
+class VariationalBCE:
+    """The E-step of a block and the M-step of its sums.
+
+    The state is alpha (K,) and beta (B, K); objects carry gamma (K,), float32. The statistics of a block are
+    ``K B + K`` sums, the number of its labeled objects and its part of the bound.
+    """
+
+    name = "BCE"
+    carried_dtype = "<f4"
+    lower_is_better = False
+
+    def __init__(
+        self, offsets: np.ndarray, n_clusters: int, *, init: str, smoothing: float, update_alpha: bool
+    ) -> None:
+        self.offsets = offsets
+        self.n_carried = n_clusters
+        self.init = init
+        self.smoothing = smoothing
+        self.update_alpha = update_alpha
+
+    def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
+        """Return the first state of start ``number``, from rows of labels (rows, M)."""
+        begin = partition_start if self.init == "partition" else random_start
+        return begin(labels, self.offsets, self.n_carried, seed, number), None
+
+    def for_all(self, state: State) -> State:
+        """Return the state with some probability for every label in every cluster."""
+        sizes = sums_by_partition(np.ones_like(state["beta"]), self.offsets)
+        return {**state, "beta": (1.0 - UNSEEN) * state["beta"] + UNSEEN / sizes}
+
+    def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
+        """Return the statistics of a block under ``state``, and its gamma (rows, K) float32."""
+        parameters = Parameters(**state)
+        gamma = first_gamma(labels, parameters.alpha) if carried is None else carried
+        counts, log_means = np.zeros_like(parameters.beta), np.zeros_like(parameters.alpha)
+        updated = np.empty_like(gamma)
+        bound, n_labeled = kernel.e_step(
+            *(labels, self.offsets, parameters.beta, parameters.alpha, gamma, updated, counts, log_means),
+            *(E_STEP_TOL, E_STEPS),
+        )
+        stats = {
+            "counts": counts,
+            "log_means": log_means,
+            "n_labeled": np.array(float(n_labeled)),
+            "bound": np.array(bound),
+        }
+        return stats, updated
+
+    def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
+        """Return the next state, and the bound of ``state``."""
+        parameters, n_labeled = Parameters(**state), float(stats["n_labeled"])
+        following = m_step(
+            *(parameters, stats["counts"], stats["log_means"], n_labeled, self.offsets),
+            smoothing=self.smoothing,
+            update_alpha=self.update_alpha,
+        )
+        value = objective(parameters, float(stats["bound"]), n_labeled, self.smoothing)
+        return following._asdict(), {"objective": value, "sum_alpha": float(parameters.alpha.sum())}
+
+    def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
+        """Return whether the last pass raised the bound by no more than ``tol`` of it."""
+        return gains_little(previous, record, tol)
+
+    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+        """Return the expected proportions of a block."""
+        return memberships_of(state, self.offsets, labels, carried)
+
+
+def first_gamma(labels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Return the gamma (rows, K) float32 that prefers no cluster: ``alpha + m_i / K`` (the authors')."""
+    seen = (labels >= 0).sum(axis=1, keepdims=True)
+    return (alpha + seen / alpha.size).astype(np.float32)
+
+
+def memberships_of(
+    state: State, offsets: np.ndarray, labels: np.ndarray, carried: np.ndarray | None
+) -> np.ndarray:
+    """Return the expected theta (rows, K) float32 of objects: ``gamma`` over its sum."""
+    gamma = carried
+    if gamma is None:
+        alpha, beta = state["alpha"], state["beta"]
+        gamma = first_gamma(labels, alpha)
+        unused = np.zeros_like(beta), np.zeros_like(alpha)
+        kernel.e_step(labels, offsets, beta, alpha, gamma, gamma, *unused, LAST_E_STEP_TOL, LAST_E_STEPS)
+    return gamma / gamma.sum(axis=1, keepdims=True)
+
+
+def partition_start(
+    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int
+) -> State:
+    """Return a state from base partitions chosen at random; it leads to higher bounds than the authors'.
+
+    Objects give nine tenths to their cluster of `first_partition`; undecided ones are spread evenly.
+    """
+    clusters = first_partition(labels, n_clusters, seed, number)
+    together = CERTAINTY * _counts(labels, offsets, clusters, n_clusters)
+    alone = _counts(labels, offsets, np.zeros_like(clusters), 1)
+    spread = (alone - together.sum(axis=1, keepdims=True)) / n_clusters
+    beta = label_probabilities(together + spread + SMOOTHING, offsets)
+    return {"alpha": np.full(n_clusters, START_ALPHA), "beta": beta}
+
+
+def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int) -> State:
+    """Return a state as the authors' code draws it: alpha from the spacings of [0, 1], beta from Dirichlet
+    distributions with the label frequencies as parameters.
+    """
+    draw = generator(seed, "bce.start", number)
+    alpha = np.diff(np.sort(draw.random(n_clusters - 1)), prepend=0.0, append=1.0)
+    sizes = _counts(labels, offsets, np.zeros(labels.shape[0], np.int32), 1)
+    frequencies = label_probabilities(sizes + LEAST_PROBABILITY, offsets)
+    beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + LEAST_PROBABILITY
+    return {"alpha": np.maximum(alpha, ALPHA_FLOOR), "beta": label_probabilities(beta, offsets)}
+
+
+def _counts(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return how many objects of each base cluster are in each cluster (B, K)."""
+    counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
+    count_assigned(labels, offsets, clusters, counts, sizes)
+    return counts
