@@ -33,19 +33,19 @@ logger = logging.getLogger("bigcons")
 
 
 class Output(NamedTuple):
-    """Where a result goes, and what it is the result of."""
+    """Where a result goes, and what identifies its run."""
 
     path: str | os.PathLike[str]
     overwrite: bool
-    """Whether it replaces what is there."""
+    """Whether it replaces an existing store."""
     resume: bool
-    """Whether an unfinished run on its way there goes on; else it is discarded."""
+    """Whether an unfinished run to this path continues; otherwise it is discarded."""
     fingerprint: dict[str, Any]
-    """Method, parameters, seed and labels: a run goes on only with the same."""
+    """Method, parameters, seed and labels: a run continues only with the same."""
 
 
 class MethodInfo(NamedTuple):
-    """What `bigcons methods` says of a method."""
+    """What `bigcons methods` and the documentation say about a method."""
 
     paper: str
     needs: str
@@ -53,7 +53,7 @@ class MethodInfo(NamedTuple):
     soft: bool
     """Whether it sets ``memberships_``."""
     missing: str
-    """How it takes missing labels, in a word or two: "native", "c/N", "refused"."""
+    """How it treats missing labels, in a word or two: "native", "c/N", "c/N or c/M"."""
     out_of_core: bool
     distributed: bool
 
@@ -98,12 +98,12 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         out: str | os.PathLike[str] | None = None,
         overwrite: bool = False,
     ) -> ConsensusClusterer:
-        """Find the consensus of ``x``; ``y`` is there for scikit-learn and not used.
+        """Find the consensus of ``x``; ``y`` is ignored, for scikit-learn's signature.
 
-        With ``out``, here or as a parameter, the result goes to a Consensus store there, written block by
-        block; ``memberships_`` is then a dask array that reads it. The same call again goes on where an
-        interrupted one stopped, and finds the result of a finished one; with other parameters or labels it is
-        refused. ``overwrite`` starts anew and replaces the store once the new one is complete.
+        With ``out``, here or as a parameter, the result is written to a Consensus store block by block, and
+        ``memberships_`` is a dask array that reads it. Repeating the call continues an interrupted run and
+        finds the result of a finished one; with other parameters or labels it is refused. ``overwrite``
+        starts anew and replaces the store once the new one is complete.
         """
         path = out if out is not None else self.out
         resume = not overwrite and bool(getattr(self, "resume", True))
@@ -114,7 +114,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             ensemble, output = as_ensemble(x), None
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
-                delattr(self, name)  # found by an earlier fit, perhaps with other parameters
+                delattr(self, name)  # results of an earlier fit
             self.n_features_in_ = ensemble.n_partitions
             self._recoding = Recoding(ensemble)
             seed = resolve_seed(self.random_state)
@@ -151,7 +151,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         self._found_at = str(output.path)
 
     def _stored_pairs(self) -> str | os.PathLike[str] | None:
-        """Return where the pairs lie that a method was told to work on; None if it has no stored ones."""
+        """Return the path of the stored pairs that the method works on; None without any."""
         pairs = getattr(self, "pairs", None)
         if isinstance(pairs, (str, os.PathLike)):
             return pairs if is_store(pairs) else None
@@ -162,7 +162,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         if n_clusters > n_objects:
             raise InvalidInputError(
                 f"n_clusters={n_clusters} but there are n_objects={n_objects}; "
-                f"ask for at most {n_objects} clusters."
+                f"use at most {n_objects} clusters."
             )
 
     @abstractmethod
@@ -177,8 +177,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         out: Output | None,
         engine: Engine | None = None,
     ) -> None:
-        """Set labels, memberships and the number of clusters from memberships by block; store them at
-        ``out``.
+        """Set labels, memberships and the number of clusters from memberships by block, stored at ``out``.
 
         ``unlabeled`` are the sorted indices of the objects that get label -1 and uniform memberships.
         ``read`` is mapped on ``engine``, by default in this thread.
@@ -196,7 +195,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         engine: Engine | None = None,
         n_clusters: int | None = None,
     ) -> None:
-        """Set labels and the number of clusters from labels by block, of a method without memberships.
+        """Set labels and the number of clusters from labels by block, for a method without memberships.
 
         ``unlabeled`` and ``engine`` as in `_publish`; a label of -1 stays. Labels are below ``n_clusters``,
         by default the parameter of that name.
@@ -229,11 +228,13 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def memberships_(self) -> Any:
         """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted.
 
-        Of a result that was stored, a dask array that reads them.
+        For a stored result, a dask array that reads them.
         """
         found = getattr(self, "_memberships", None)
         if found is None:
-            raise AttributeError(f"{type(self).__name__} has no memberships_; a soft method has once fitted.")
+            raise AttributeError(
+                f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted."
+            )
         if not isinstance(found, Consensus):
             return found
         return found.dask_memberships()
@@ -250,7 +251,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         }
 
     def _provenance(self, output: Output) -> dict[str, Any]:
-        """Return what a stored result is of: all that it depends on, and the seed by itself."""
+        """Return what a stored result depends on, with the seed listed separately."""
         run = {**output.fingerprint, "max_iter": repr(getattr(self, "max_iter", None))}
         return {"seed": run["seed"], "run": run}
 
@@ -263,7 +264,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         )
 
     def _repr_html_(self) -> str:
-        """Show the parameters and, once fitted, what was found."""
+        """Show the parameters and, once fitted, the results."""
         if not hasattr(self, "labels_"):
             return f"<pre>{html.escape(repr(self))}</pre>"
         n_missing = int((self.labels_ < 0).sum())
@@ -276,7 +277,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
 
 class PredictingClusterer(ConsensusClusterer):
-    """Base of the methods that place new objects, and that can resume an interrupted solve.
+    """Base of the methods that predict new objects and can resume an interrupted solve.
 
     With ``out``, every pass is committed to ``<out>.partial``, from which the same call continues after an
     interrupt; ``resume=False`` discards what is there.
@@ -297,9 +298,9 @@ class PredictingClusterer(ConsensusClusterer):
 
     @abstractmethod
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Return what gives labels (rows, M) in the fitted codes their clusters or, if soft, memberships.
+        """Return a function from labels (rows, M) in the fitted codes to clusters or, if soft, memberships.
 
-        It may travel to other machines, so it is to hold no more than it needs.
+        It may be sent to other machines, so it should hold no more than it needs.
         """
 
     def _partition_weights(self) -> np.ndarray | None:
@@ -307,7 +308,7 @@ class PredictingClusterer(ConsensusClusterer):
         return None
 
     def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
-        """Return labels (n_objects,) int32 of objects given by their base labels, -1 where these say nothing.
+        """Return labels (n_objects,) int32 of objects given by their base labels, -1 where none is known.
 
         ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
         labels that were not seen in ``fit`` count as missing.
@@ -333,14 +334,14 @@ class PredictingClusterer(ConsensusClusterer):
     def _placed(
         self, ensemble: Ensemble, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]
     ) -> Iterator[Use]:
-        """Yield ``use(block, labels, memberships)`` of new objects, block by block; it is part of the tasks.
+        """Yield ``use(block, labels, memberships)`` of new objects, block by block; it runs in the tasks.
 
-        Memberships are None of a method that is not soft.
+        Memberships are None for a method that is not soft.
         """
         if self._found_at is not None:
             raise InvalidInputError(
-                f"the result was found at {self._found_at}, which holds labels but not what new objects are "
-                "placed by; fit with overwrite=True, or without out, to predict."
+                f"the result was found at {self._found_at}, which does not store what predict needs; "
+                "fit with overwrite=True, or without out."
             )
         tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()
         soft, even = self.info.soft, np.float32(1.0 / self.n_clusters)
@@ -356,7 +357,7 @@ class PredictingClusterer(ConsensusClusterer):
 
 
 class SoftPredictingClusterer(PredictingClusterer):
-    """Base of the methods that give new objects memberships."""
+    """Base of the methods that predict memberships of new objects."""
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
@@ -370,9 +371,9 @@ class SoftPredictingClusterer(PredictingClusterer):
 
 
 class Recoding:
-    """Turns the codes of one ensemble into those of another: the same original labels, the same codes.
+    """Maps the labels of new ensembles to the codes of the fitted one.
 
-    Labels that the fitted ensemble never saw become missing.
+    Labels that the fitted ensemble does not have become missing.
     """
 
     def __init__(self, fitted: Ensemble) -> None:
@@ -381,7 +382,7 @@ class Recoding:
         self.offsets = fitted.offsets
 
     def ensemble(self, x: Any) -> Ensemble:
-        """Return new labels as an ensemble; a partition that saw none of these objects may be all missing."""
+        """Return new labels as an ensemble; a partition may be missing for all of the objects."""
         return as_ensemble(x, self.values)
 
     def tables(self, new: Ensemble) -> list[np.ndarray]:
@@ -422,7 +423,7 @@ def _codes_in(known: np.ndarray, values: Any) -> np.ndarray:
 
 
 def _in_words(value: Any) -> str:
-    """Return a parameter as a text that tells it from others; of an array, which repr shortens, a digest."""
+    """Return a text that identifies a parameter: its repr or, for an array, a digest."""
     if not hasattr(value, "__array__"):
         return repr(value)
     values = np.ascontiguousarray(value)

@@ -1,4 +1,4 @@
-"""The results of a solve, block by block: finished in tasks, then held in memory or written to a store."""
+"""The results of a solve, block by block: finished in tasks, then kept in memory or written to a store."""
 
 from __future__ import annotations
 
@@ -16,31 +16,22 @@ from bigcons.stores.ensemble import Ensemble
 Use = TypeVar("Use")
 
 
-class Held(NamedTuple):
-    """Results in memory."""
-
-    labels: np.ndarray
-    """(n_objects,) int32."""
-    memberships: np.ndarray | None
-    """(n_objects, n_clusters) float32 of a soft method."""
-
-
 class Results(NamedTuple):
-    """The results of every block, still to be read and finished: by tasks, where the engine runs them."""
+    """The results of all blocks, read and finished by tasks on an engine."""
 
     ensemble: Ensemble
     unlabeled: np.ndarray
     """Sorted indices of the objects without any label: they get label -1 and uniform memberships."""
     n_clusters: int
-    """The most there can be."""
+    """The maximum number of clusters."""
     soft: bool
     """Whether memberships are read, of which the largest is the label; else labels, where -1 stays."""
     read: Callable[[Block], np.ndarray]
     """Memberships (rows, n_clusters) or labels (rows,) of a block."""
     engine: Engine
 
-    def hold(self) -> Held:
-        """Return labels and, if soft, memberships of all objects."""
+    def hold(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return labels (n_objects,) int32 and, if soft, memberships (n_objects, n_clusters) float32."""
         n_objects = self.ensemble.n_objects
         found = np.empty(n_objects, np.int32)
         soft = np.empty((n_objects, self.n_clusters), np.float32) if self.soft else None
@@ -48,7 +39,7 @@ class Results(NamedTuple):
             found[block.start : block.stop] = labels
             if soft is not None:
                 soft[block.start : block.stop] = rows
-        return Held(found, soft)
+        return found, soft
 
     def write(self, writer: ConsensusWriter) -> int:
         """Write the rows of a consensus, where they are finished; return how many clusters win objects."""

@@ -465,18 +465,21 @@ def test_n_clusters__of_one_takes_all(method):
     [
         (CSPA(2, partitioner="cut"), "partitioner='cut' is unknown"),
         (CSPA(2, normalize="some"), "normalize='some' is unknown"),
-        (CSPA(2, imbalance=0.1), "imbalance=0.1 with partitioner='spectral'"),
+        (CSPA(2, imbalance=0.1), "imbalance=0.1 does not apply to partitioner='spectral'"),
         (CSPA(2, partitioner="metis", imbalance=0), "imbalance=0 is out of range"),
         (HBGF(2, partitioner="cut"), "partitioner='cut' is unknown"),
-        (HBGF(2, imbalance=0.1), "imbalance=0.1 with partitioner='spectral'"),
+        (HBGF(2, imbalance=0.1), "imbalance=0.1 does not apply to partitioner='spectral'"),
         (HGPA(2, edge_weight="mass"), "edge_weight='mass' is unknown"),
         (MCLA(2, union="none"), "union='none' is unknown"),
         (MCLA(2, ties="first"), "ties='first' is unknown"),
-        (MCLA(2, imbalance=0.1), "imbalance=0.1 with partitioner='spectral'"),
-        (MCLA(2, partitioner="average", imbalance=0.1), "imbalance=0.1 with partitioner='average'"),
-        (CSPA(2, partitioner="metis", n_init=3), "n_init=3 with partitioner='metis'"),
-        (HBGF(2, partitioner="metis", max_iter=5), "max_iter=5 with partitioner='metis'"),
-        (HGPA(2, partitioner="mtkahypar", tol=0.0), r"tol=0.0 with .* leave it at 0.0001"),
+        (MCLA(2, imbalance=0.1), "imbalance=0.1 does not apply to partitioner='spectral'"),
+        (
+            MCLA(2, partitioner="average", imbalance=0.1),
+            "imbalance=0.1 does not apply to partitioner='average'",
+        ),
+        (CSPA(2, partitioner="metis", n_init=3), "n_init=3 does not apply to partitioner='metis'"),
+        (HBGF(2, partitioner="metis", max_iter=5), "max_iter=5 does not apply to partitioner='metis'"),
+        (HGPA(2, partitioner="mtkahypar", tol=0.0), r"tol=0.0 does not apply .* leave it at 0.0001"),
     ],
 )
 def test_parameters__that_make_no_sense_are_refused(model, message):
