@@ -123,6 +123,7 @@ def test_predict__new_objects_find_their_class(small):
         ({"init": "base"}, "init='base'"),
         ({"smoothing": 0.0}, "smoothing=0.0"),
         ({"n_finalists": 0}, "n_finalists=0"),
+        ({"update_alpha": "no"}, "update_alpha='no'"),
     ],
 )
 def test_fit__refuses_bad_parameters(small, parameters, message):
