@@ -157,7 +157,7 @@ def test_annealing__has_the_same_bits_whatever_the_engine_and_blocks(tmp_path):
     ("parameters", "message"),
     [
         ({"temperature": -0.1}, "temperature=-0.1 is out of range"),
-        ({"n_annealed": 3}, "n_annealed=3 with temperature=0"),
+        ({"n_annealed": 3}, "n_annealed=3 has no effect with temperature=0"),
         ({"temperature": 0.1, "n_annealed": 0}, "n_annealed=0 is out of range"),
         ({"temperature": 0.1, "max_iter": 20}, "20 annealed sweeps leave none of max_iter=20"),
     ],
