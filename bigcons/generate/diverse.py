@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,12 +15,11 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependen
 from bigcons.generate.partition import one_thread, quiet_scikit_learn
 from bigcons.generate.pipeline import check_range, map_within, matrix_copies, open_logged_engine
 from bigcons.generate.scaling import Scaling, measure
-from bigcons.generate.scratch import check_same, finished_ensemble
+from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.memory import format_size, parse_size
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage.places import place_of
 from bigcons.stores.features import Features, open_features
 from bigcons.validation import check_choice
 from bigcons.version import __version__
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
-
-_log = logging.getLogger(__name__)
 
 _MAX_ITER = 100
 _IMBALANCE = 0.05
@@ -79,7 +75,7 @@ def diverse(
     standardize
         Give every column mean 0 and variance 1; else columns are used as they are. Constant columns
         are always dropped. Cosine and Jaccard similarities below 0, of which only centered data
-        have many, are no edges of a graph.
+        have many, are not edges of a graph.
     memory
         Bound on what is held at a time.
     random_state
@@ -115,10 +111,8 @@ def diverse(
         "standardize": standardize,
         "seed": seed,
     }
-    asked = {name: value for name, value in made_with.items() if name != "seed" or random_state is not None}
-    finished = None if out is None else finished_ensemble(place_of(out), overwrite, resume=True)
-    if finished is not None:
-        check_same(finished, asked)  # before any work
+    asked = made_with | {"seed": None if random_state is None else seed}
+    finished = find_finished(out, asked, overwrite=overwrite)  # before any work
     data = open_features(features)
     if high >= data.n_objects:
         raise InvalidInputError(
@@ -129,9 +123,7 @@ def diverse(
         scaling = measure(data, standardize=standardize)
         made_with |= {"features_checksum": scaling.checksum, "source": data.where, "bigcons": __version__}
         if finished is not None:
-            check_same(finished, {"features_checksum": scaling.checksum, "n_objects": data.n_objects})
-            _log.info("%s holds the finished result of this call: no algorithm is left to run", out)
-            return finished
+            return take_finished(finished, {"features_checksum": scaling.checksum})
         task = _Task(_matrix(data, scaling, standardize=standardize), numbers, seed)
         columns: list[np.ndarray] = []  # those of one algorithm after those of another
         with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
@@ -330,7 +322,7 @@ def graph_partition(
     """Cut the graph of all similarities into parts of about equal size by METIS.
 
     Its weights are whole numbers, so similarities are rounded to a 10,000th of the largest, or more coarsely
-    if their sum would not fit; those that are not positive are no edges.
+    if their sum would not fit; those that are not positive are not edges.
     """
     graph = graph_of(similarity(points, points))
     return [partition_graph(graph, k, _IMBALANCE, int(rng.integers(2**31)))[0] for k in numbers]

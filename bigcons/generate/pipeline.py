@@ -23,7 +23,7 @@ from bigcons.execution.engine import Engine, ThreadsEngine, open_engine
 from bigcons.generate.partition import Matrix, PartitionTask, Plan, Settings, quiet_scikit_learn
 from bigcons.generate.sampling import Scheme
 from bigcons.generate.scaling import Scaling, measure
-from bigcons.generate.scratch import check_same, finished_ensemble, local_output, open_scratch
+from bigcons.generate.scratch import find_finished, local_output, open_scratch, take_finished
 from bigcons.memory import format_size, parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
@@ -110,14 +110,9 @@ def make_partitions(
     asked |= settings._asdict() | scheme.parameters()
     if clusters is None:
         del asked["n_clusters"]
-    if algorithm != "auto":
-        asked["algorithm"] = algorithm
-    if random_state is not None:
-        asked["seed"] = seed
-    target = None if out is None else place_of(out)
-    finished = None if target is None else finished_ensemble(target, overwrite, resume)
-    if finished is not None:
-        check_same(finished, asked)  # before any work
+    asked["algorithm"] = None if algorithm == "auto" else algorithm
+    asked["seed"] = None if random_state is None else seed
+    finished = find_finished(out, asked, overwrite=overwrite, resume=resume)  # before any work
     with open_logged_engine(client, scheme.name) as engine:
         data = open_features(features)
         n_seen = scheme.objects.least(data.n_objects)
@@ -128,18 +123,16 @@ def make_partitions(
         plan = make_plan(data, len(scaling.kept), scheme, settings, budget, algorithm, engine)
         made_with = _made_with(data, scaling, scheme, settings, plan, standardize)
         if finished is not None:
-            check_same(finished, asked | made_with)
-            _log.info("%s holds the finished result of this call: no partition is left to make", out)
-            return finished
+            return take_finished(finished, made_with)
         _log.info("%s of %s: %s", scheme.name, data.where, plan.reason)
-        if target is None:
+        if out is None:
             with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
                 matrix = _scaled_matrix(data, scaling, plan, Path(folder))
                 task = PartitionTask(matrix, scheme, settings, plan, seed, scratch=None)
                 columns = _run(task, plan, engine, range(n_partitions))
             return in_memory(columns, {**made_with, "seed": seed, "source": data.where})
         with (
-            local_output(target) as path,
+            local_output(place_of(out)) as path,
             open_scratch(
                 path,
                 made_with,
@@ -156,7 +149,7 @@ def make_partitions(
                 task = PartitionTask(matrix, scheme, settings, plan, scratch.seed, scratch)
                 _run(task, plan, engine, unfinished)
             return write_partitions(
-                str(target),
+                out,
                 [scratch.partition(u) for u in range(n_partitions)],
                 n_objects=data.n_objects,
                 provenance={**made_with, "seed": scratch.seed, "source": data.where},

@@ -96,7 +96,7 @@ class DealtSubset:
 
     The coordinated sampling of Strehl and Ghosh 2002 (object-distributed clustering): a shuffled order
     of the objects is dealt out, ``n / p`` to each of the ``p`` partitions, so that every object is in
-    one; each partition then draws ``(v - 1) n / p`` of the objects it has not. They deal contiguous
+    one; each partition then draws ``(v - 1) n / p`` of the objects it does not have. They deal contiguous
     ranges of one shuffled order of all objects. Here each stratum of 4,096 rows (or ``2 p``; the last
     has up to twice as many) is shuffled and dealt in turn, which needs no memory of the size of the
     data and gives every partition the same number of objects, up to one, of the whole and of any part.

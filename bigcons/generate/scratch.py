@@ -21,7 +21,7 @@ import numpy as np
 from bigcons.errors import StoreError, StoreExistsError
 from bigcons.storage.commit import is_store, read_manifest, refuse_existing
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, Place, atomic_file, disk_errors
+from bigcons.storage.places import DiskPlace, Place, StorePath, atomic_file, disk_errors, place_of
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
-_FREE = ("bigcons", "scikit_learn")
-"""Versions, which a finished result may differ in."""
+_VERSIONS = ("bigcons", "scikit_learn")
+"""What a finished result may differ in."""
 
 
 class Scratch:
@@ -59,26 +59,39 @@ class Scratch:
         return [u for u in range(n_partitions) if not self.partition(u).exists()]
 
 
-def finished_ensemble(out: Place, overwrite: bool, resume: bool) -> Ensemble | None:
-    """Return the ensemble of a finished run at ``out``, None if there is nothing or it may be overwritten.
+def find_finished(
+    out: StorePath | None, asked: Mapping[str, Any], *, overwrite: bool, resume: bool = True
+) -> Ensemble | None:
+    """Return the ensemble of a finished call at ``out``, None if there is nothing or it may be overwritten.
 
-    Raises StoreExistsError for anything else at ``out``.
+    Raises StoreExistsError for anything else at ``out``. If that is an ensemble made with parameters other
+    than those ``asked`` for, the difference is named; a parameter that is None may have any value.
     """
-    if resume and not overwrite and is_store(out) and read_manifest(out).get("kind") == "ensemble":
+    if out is None:
+        return None
+    place = place_of(out)
+    if resume and not overwrite and is_store(place) and read_manifest(place).get("kind") == "ensemble":
         from bigcons.stores.ensemble import Ensemble
 
-        ensemble = Ensemble.open(str(out))
-        if "generator" in ensemble.provenance:
-            return ensemble
-    refuse_existing(out, overwrite)
+        finished = Ensemble.open(str(place))
+        if "generator" in finished.provenance:
+            _check_same(finished, asked)
+            return finished
+    refuse_existing(place, overwrite)
     return None
 
 
-def check_same(finished: Ensemble, parameters: Mapping[str, Any]) -> None:
-    """Raise StoreExistsError, naming the difference, if a finished ensemble has other parameters."""
+def take_finished(finished: Ensemble, asked: Mapping[str, Any]) -> Ensemble:
+    """Return a finished ensemble if it was also made of the data that are ``asked`` for."""
+    _check_same(finished, asked)
+    _log.info("%s holds the finished result of this call: nothing is left to make", finished.path)
+    return finished
+
+
+def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
     found = {**finished.provenance, "n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
-    for name, new in json.loads(json.dumps(parameters)).items():
-        if name not in _FREE and found.get(name) != new:
+    for name, new in json.loads(json.dumps(asked)).items():
+        if name not in _VERSIONS and new is not None and found.get(name) != new:
             told = f"{name}={short(found.get(name))}, not {short(new)}"
             raise StoreExistsError(
                 f"{finished.path} exists and was made with {told}; "

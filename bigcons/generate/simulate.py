@@ -7,6 +7,7 @@ so the labels do not depend on how the data are stored or read, nor on workers.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.generate.pipeline import open_logged_engine
 from bigcons.generate.sampling import subset_size
+from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.kernels.draws import draw_labels
 from bigcons.memory import Block, row_blocks
 from bigcons.schema import MISSING
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage.commit import is_store, refuse_existing
+from bigcons.storage.commit import is_store
 from bigcons.stores.features import open_features
 from bigcons.tables.encode import rechunk
 from bigcons.tables.memory import values_of
@@ -73,7 +75,8 @@ def from_memberships(
         Seed. Every 4,096 rows have a generator of their own, so the labels do not depend on how the
         memberships are stored or read, nor on workers.
     overwrite
-        Replace the store at ``out``.
+        Replace the store at ``out``. Without it the same call again finds its result, and one with other
+        parameters or data is refused.
     memory
         Bound on what is held at a time when there is an ``out``.
     client
@@ -81,16 +84,24 @@ def from_memberships(
         client or its address, or an Engine. The engine that runs is logged.
 
     Raises InvalidInputError, naming the row, for memberships off the simplex, and for a consensus of
-    labels only; StoreExistsError; MemoryBudgetError. Cost: two readings of the memberships, and twice
-    ``n_objects * n_partitions * n_clusters`` operations, once to learn the labels, once to write them.
+    labels only; StoreExistsError; MemoryBudgetError. Cost: two readings of the memberships (three with
+    ``out``, one for their checksum), and twice ``n_objects * n_partitions * n_clusters`` operations, once
+    to find the labels, once to write them.
     """
     from bigcons.stores.ensemble import ensemble_of
 
     check_int("n_partitions", n_partitions)
-    if out is not None:
-        refuse_existing(out, overwrite)
-    soft = _open(memberships)
     seed = resolve_seed(random_state)
+    asked = {
+        "generator": "from_memberships",
+        "n_partitions": n_partitions,
+        "seed": None if random_state is None else seed,
+    }
+    finished = find_finished(out, asked, overwrite=overwrite)
+    soft = _open(memberships)
+    checksum = None if out is None else soft.checksum()
+    if finished is not None:
+        return take_finished(finished, {"memberships_checksum": checksum})
     with open_logged_engine(client, "from_memberships") as engine:
         source = MappedLabels(
             engine,
@@ -100,7 +111,12 @@ def from_memberships(
             row_bytes=24 * soft.n_clusters,
             held_bytes=soft.held_bytes,
         )
-        provenance = {"generator": "from_memberships", "seed": seed, "source": soft.where}
+        provenance = {
+            "generator": "from_memberships",
+            "seed": seed,
+            "source": soft.where,
+            "memberships_checksum": checksum,
+        }
         return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
 
 
@@ -132,7 +148,8 @@ def mask_labels(
         Seed. Every 4,096 rows have a generator of their own, so what is masked does not depend on
         how the ensemble is stored or read, nor on workers.
     overwrite
-        Replace the store at ``out``.
+        Replace the store at ``out``. Without it the same call again finds its result, and one with other
+        parameters or data is refused.
     memory
         Bound on what is held at a time when there is an ``out``.
     client
@@ -147,10 +164,13 @@ def mask_labels(
     check_number("share", share, at_least=0)
     if share >= 1:
         raise InvalidInputError(f"share={share!r} leaves no label; use a number from 0 to below 1.")
-    if out is not None:
-        refuse_existing(out, overwrite)
-    whole = as_ensemble(ensemble)
     seed = resolve_seed(random_state)
+    made_with = {"generator": "mask_labels", "share": share, "seed": seed}
+    asked = made_with | {"seed": None if random_state is None else seed}
+    finished = find_finished(out, asked, overwrite=overwrite)
+    whole = as_ensemble(ensemble)
+    if finished is not None:
+        return take_finished(finished, {"labels": whole.digest()})
     with open_logged_engine(client, "mask_labels") as engine:
         source = MappedLabels(
             engine,
@@ -163,10 +183,9 @@ def mask_labels(
             categories=whole.categories,
         )
         provenance = {
-            "generator": "mask_labels",
-            "share": share,
-            "seed": seed,
+            **made_with,
             "source": whole.path or "an ensemble in memory",
+            "labels": whole.digest(),
             "of": whole.provenance,
         }
         try:
@@ -211,7 +230,8 @@ def noisy_copies(
     random_state
         Seed. Every 4,096 objects have a generator of their own for each copy.
     overwrite
-        Replace the store at ``out``.
+        Replace the store at ``out``. Without it the same call again finds its result, and one with other
+        parameters or data is refused.
     memory
         Bound on what is held at a time beside ``labels`` when there is an ``out``.
     client
@@ -225,14 +245,23 @@ def noisy_copies(
 
     check_int("n_partitions", n_partitions)
     check_number("noise", noise, at_least=0, at_most=1)
-    if out is not None:
-        refuse_existing(out, overwrite)
+    seed = resolve_seed(random_state)
+    asked = {
+        "generator": "noisy_copies",
+        "n_partitions": n_partitions,
+        "noise": noise,
+        "n_clusters": n_clusters,
+        "seed": None if random_state is None else seed,
+    }
+    finished = find_finished(out, asked, overwrite=overwrite)
     codes, found = _dense(labels)
     k = found if n_clusters is None else check_int("n_clusters", n_clusters)
     if k < found:
         raise InvalidInputError(f"n_clusters={k} but labels has {found} clusters; give at least that many.")
     codes = codes.astype(np.min_scalar_type(-k), copy=False)
-    seed = resolve_seed(random_state)
+    checksum = zlib.crc32(np.ascontiguousarray(codes).data)
+    if finished is not None:
+        return take_finished(finished, {"n_clusters": k, "labels_checksum": checksum})
     with open_logged_engine(client, "noisy_copies") as engine:
         source = MappedLabels(
             engine,
@@ -241,7 +270,13 @@ def noisy_copies(
             n_partitions,
             row_bytes=codes.dtype.itemsize,
         )
-        provenance = {"generator": "noisy_copies", "noise": noise, "n_clusters": k, "seed": seed}
+        provenance = {
+            "generator": "noisy_copies",
+            "noise": noise,
+            "n_clusters": k,
+            "seed": seed,
+            "labels_checksum": checksum,
+        }
         return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
 
 
@@ -356,6 +391,13 @@ class _Memberships(NamedTuple):
     def segments(self) -> Iterator[Segment]:
         """Read all rows, segment by segment."""
         return segments(self.read())
+
+    def checksum(self) -> int:
+        """Return the crc32 of all rows."""
+        checksum = 0
+        for rows in self.read():
+            checksum = zlib.crc32(np.ascontiguousarray(rows).data, checksum)
+        return checksum
 
 
 def _open(memberships: object) -> _Memberships:

@@ -216,7 +216,7 @@ def plain_column(raw: Column, name: str) -> Any:
 
 
 def unmasked(array: np.ndarray) -> np.ndarray:
-    """Return an array with None for what a mask of numpy hides: labels behind it are missing."""
+    """Return an array with None for the entries that a numpy mask hides, which are missing labels."""
     if not isinstance(array, np.ma.MaskedArray):
         return array
     values = array.data.astype(object)

@@ -53,7 +53,7 @@ def scan_labels(
         for name, values in zip(names, known, strict=True)
     ]
     n_objects = 0
-    for columns in _column_blocks(table, rows):
+    for columns in map(_columns_of, table.blocks(rows)):
         for u, builder in enumerate(builders):
             builder.add(columns[u])
         n_objects += len(columns[0]) if columns else 0
@@ -80,7 +80,7 @@ def encode_labels(
     Raises InvalidInputError at the end if the labels are not those of the first pass.
     """
     n_labeled = np.zeros(len(encodings), np.int64)
-    for columns in _column_blocks(table, rows):
+    for columns in map(_columns_of, table.blocks(rows)):
         codes = np.empty((len(encodings), len(columns[0])), dtype)
         for u, encoding in enumerate(encodings):
             codes[u] = encoding.encode(columns[u])
@@ -93,11 +93,6 @@ def encode_labels(
             f"partition {encodings[changed[0]].name!r} changed while it was read; "
             "give labels that are the same each time."
         )
-
-
-def _column_blocks(table: Table, rows: int) -> Iterator[list[Column]]:
-    """Yield the blocks of a table as columns, of which only the caller holds the latest."""
-    yield from map(_columns_of, table.blocks(rows))
 
 
 def _columns_of(rows: Rows) -> list[Column]:

@@ -196,10 +196,22 @@ def test_noisy_copies__say_what_is_wrong(kwargs, message):
 def test_corrupt__refuse_what_exists(labels, tmp_path):
     delete(labels, out=tmp_path / "e.zarr")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
-        delete("labels that are never read", out=tmp_path / "e.zarr")
+        delete("labels that are never read", out=tmp_path / "e.zarr", random_state=5)
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         copies(labels[:, 0], out=tmp_path / "e.zarr")
     assert copies(labels[:, 0], out=tmp_path / "e.zarr", overwrite=True).shape == (N_OBJECTS, 8)
+
+
+def test_corrupt__find_the_results_of_finished_calls(labels, tmp_path):
+    deleted, copied = delete(labels, out=tmp_path / "d"), copies(labels[:, 0], out=tmp_path / "c")
+    np.testing.assert_array_equal(delete(labels, out=tmp_path / "d"), deleted)
+    np.testing.assert_array_equal(copies(labels[:, 0], out=tmp_path / "c"), copied)
+    with pytest.raises(StoreExistsError, match="was made with labels="):
+        delete(labels[::-1], out=tmp_path / "d")
+    with pytest.raises(StoreExistsError, match="was made with labels_checksum="):
+        copies(labels[::-1, 0], out=tmp_path / "c")
+    with pytest.raises(StoreExistsError, match="was made with n_partitions=8, not 3"):
+        copies(labels[:, 0], out=tmp_path / "c", n_partitions=3)
 
 
 CHILD = """

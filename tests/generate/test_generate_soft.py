@@ -151,3 +151,10 @@ def test_from_memberships__refuses_labels_only_and_what_exists(tmp_path, members
         make(tmp_path / "hard.zarr")
     with pytest.raises(StoreExistsError):
         make("memberships that are never read", out=tmp_path / "hard.zarr")
+
+
+def test_from_memberships__finds_the_result_of_a_finished_call(tmp_path, memberships):
+    drawn = make(memberships, out=tmp_path / "e.zarr")
+    np.testing.assert_array_equal(make(memberships, out=tmp_path / "e.zarr"), drawn)
+    with pytest.raises(StoreExistsError, match="was made with memberships_checksum="):
+        make(memberships[::-1], out=tmp_path / "e.zarr")
