@@ -59,7 +59,7 @@ class Divergence:
         self.derivative = derivative
         self.second_derivative = second_derivative
         self.name = name
-        self.parameter = 0.0
+        self.parameter: float = 0.0
         self.allow_nonconvex = allow_nonconvex
         self._analytic = second_derivative is not None
 

@@ -22,15 +22,15 @@ def output_option(help_text: str, *, name: str = "STORE") -> Decorator:
     return click.option("-o", "--out", required=True, type=PATH, metavar=name, help=help_text)
 
 
-overwrite_option = click.option(
+overwrite_option: Decorator = click.option(
     "--overwrite",
     is_flag=True,
     help="Replace an existing output, which stays in place until the new one is complete.",
 )
-memory_option = click.option(
+memory_option: Decorator = click.option(
     "--memory", default="1GB", show_default=True, metavar="SIZE", help="Memory budget, such as 512MB or 2GB."
 )
-random_state_option = click.option(
+random_state_option: Decorator = click.option(
     "--random-state",
     type=click.IntRange(min=0),
     default=0,

@@ -92,8 +92,8 @@ class ThreadsEngine:
     n_processes = 1
 
     def __init__(self, n_workers: int | None = None) -> None:
-        self.n_workers = n_workers or available_cores()
-        self.in_flight = self.n_workers + 1
+        self.n_workers: int = n_workers or available_cores()
+        self.in_flight: int = self.n_workers + 1
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""

@@ -338,11 +338,11 @@ class MappedLabels(PartedTable):
         self._engine, self._read, self._make = engine, read, make
         self._categories = [None] * n_partitions if categories is None else categories
         self.n_columns = n_partitions
-        self.lengths = [None]
-        self.names = None if names is None else list(names)
+        self.lengths: list[int | None] = [None]
+        self.names: list[str] | None = None if names is None else list(names)
         in_work = SEGMENT_ROWS * (row_bytes + _WORKING_BYTES * n_partitions)
-        self.fixed_bytes = held_bytes + engine.in_flight * in_work
-        self.row_bytes = 8.0 * n_partitions
+        self.fixed_bytes: int = held_bytes + engine.in_flight * in_work
+        self.row_bytes: float = 8.0 * n_partitions
 
     def load(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -125,16 +125,16 @@ class BEST(ConsensusClusterer):
         check_overlaps_plan("BEST", ensemble, engine, columns=1, memory=self.memory, in_memory=False)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = fold_overlaps(ensemble, engine)
-        self.scores_ = average_criteria(
+        self.scores_: np.ndarray = average_criteria(
             overlaps, ensemble.offsets, candidates, self.criterion, weighted=self.weighted
         )
         best = np.nanmin if self.criterion in DISTANCES else np.nanmax
         equals = np.flatnonzero(self.scores_ == best(self.scores_))
         chosen = generator(seed, "best.ties").integers(equals.size) if self.ties == "random" else 0
-        self.best_partition_ = int(equals[chosen])
-        self.objective_ = float(self.scores_[self.best_partition_])
+        self.best_partition_: int = int(equals[chosen])
+        self.objective_: float = float(self.scores_[self.best_partition_])
         self.n_passes_ = 1
-        self.history_ = {"pass": [1], "objective": [self.objective_]}
+        self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         self._publish_winner(ensemble, engine, overlaps, survey.unlabeled, out)
 
     def _publish_winner(

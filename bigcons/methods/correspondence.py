@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -75,10 +75,10 @@ class Correspondence(ConsensusClusterer):
         similarity = cosines(overlaps, ensemble.offsets)
         with one_thread():
             found, objectives = self._group(overlaps, similarity, ensemble.offsets, seed)
-        self.meta_clusters_ = found.groups
-        self.objective_ = found.objective
+        self.meta_clusters_: np.ndarray = found.groups
+        self.objective_: float = found.objective
         self.n_passes_ = 1
-        self.converged_ = found.is_settled
+        self.converged_: bool = found.is_settled
         if not found.is_settled:
             warn_user(
                 f"{name} stopped at max_iter while base clusters still changed groups; raise max_iter.",
@@ -86,7 +86,7 @@ class Correspondence(ConsensusClusterer):
             )
         if objectives:
             self.start_objectives_ = objectives
-        self.history_ = {"pass": [1], "objective": [self.objective_]}
+        self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         self._vote(ensemble, engine, similarity, survey.unlabeled, out)
 
     @abstractmethod

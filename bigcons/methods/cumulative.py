@@ -7,7 +7,7 @@ reconstruction from the abstract and descriptions by others; the docstrings say 
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import xlogy
@@ -142,8 +142,8 @@ class CumulativeVoting(ConsensusClusterer):
         overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
         sizes = np.diag(overlaps)
         order = by_decreasing_entropy(sizes, offsets)
-        self.reference_ = int(order[0])
-        self.votes_ = cumulative_votes(overlaps, offsets, order, self.variant)
+        self.reference_: int = int(order[0])
+        self.votes_: np.ndarray = cumulative_votes(overlaps, offsets, order, self.variant)
         self._merge_columns(ensemble, engine)
         table = self.votes_ @ one_hot(self.merged_, self.n_clusters)
         if self.prior == "equal":
@@ -163,11 +163,14 @@ class CumulativeVoting(ConsensusClusterer):
         if k > self.n_clusters:
             merges = agglomerate(fold_divergences(ensemble, engine, self.votes_), "average")
             heights = merges.heights[: k - self.n_clusters]
-            self.merged_ = cut(merges, k, self.n_clusters)
-            self.n_passes_ = 2
+            self.merged_: np.ndarray = cut(merges, k, self.n_clusters)
+            self.n_passes_: int = 2
         costs = np.append(0.0, heights.cumsum()).tolist()
-        self.objective_ = costs[-1]
-        self.history_ = {"n_clusters": [k - merged for merged in range(len(costs))], "objective": costs}
+        self.objective_: float = costs[-1]
+        self.history_: dict[str, list[Any]] = {
+            "n_clusters": [k - merged for merged in range(len(costs))],
+            "objective": costs,
+        }
 
 
 def by_decreasing_entropy(sizes: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -163,9 +163,12 @@ class DID(ConsensusClusterer):
         else:
             merges = self._merge(model, labeled, table, engine)
             found = cut(merges, len(labeled), n_clusters)
-            self.objective_ = float(merges.heights[: len(labeled) - n_clusters].sum())
+            self.objective_: float = float(merges.heights[: len(labeled) - n_clusters].sum())
         labels[labeled] = found
-        self.history_ = {"n_clusters": [int(found.max()) + 1], "objective": [self.objective_]}
+        self.history_: dict[str, list[Any]] = {
+            "n_clusters": [int(found.max()) + 1],
+            "objective": [self.objective_],
+        }
         self._publish_labels(ensemble, lambda block: labels[block.start : block.stop], survey.unlabeled, out)
 
     def _merge(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_int
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 CRITERIA = ("n_clusters", "lifetime")
 LIFETIME_TIES = ("more", "fewer")
@@ -165,10 +165,13 @@ class EAC(ConsensusClusterer):
         n_clusters = self._choose(merges, rows, within)
         labels = cut(merges, len(rows.labels), n_clusters)
         kept = merges.heights[: len(rows.labels) - n_clusters]
-        self.objective_ = float(kept.sum() + ((rows.weights - 1) * within).sum())
-        self.history_ = {"n_clusters": [int(labels.max()) + 1], "objective": [self.objective_]}
-        self.linkage_ = linkage_matrix(merges, rows.weights)
-        self.row_of_object_ = rows.row_of_object
+        self.objective_: float = float(kept.sum() + ((rows.weights - 1) * within).sum())
+        self.history_: dict[str, list[Any]] = {
+            "n_clusters": [int(labels.max()) + 1],
+            "objective": [self.objective_],
+        }
+        self.linkage_: np.ndarray = linkage_matrix(merges, rows.weights)
+        self.row_of_object_: np.ndarray = rows.row_of_object
         self._publish_labels(
             ensemble,
             lambda block: labels[rows.row_of_object[block.start : block.stop]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -145,10 +145,10 @@ class Furthest(ConsensusClusterer):
                 assigned = search.assigned
                 numbers.append(n_before + 1)
                 objectives.append(disagreements)
-        self.n_passes_ = len(search.centers)
-        self.centers_ = np.array(search.centers[: len(numbers)], np.int64)
-        self.objective_ = objectives[-1]
-        self.history_ = {"n_clusters": numbers, "objective": objectives}
+        self.n_passes_: int = len(search.centers)
+        self.centers_: np.ndarray = np.array(search.centers[: len(numbers)], np.int64)
+        self.objective_: float = objectives[-1]
+        self.history_: dict[str, list[Any]] = {"n_clusters": numbers, "objective": objectives}
         self._publish_labels(
             ensemble, lambda block: assigned[block.start : block.stop], survey.unlabeled, out
         )

@@ -132,16 +132,17 @@ class GreedyANMI(ConsensusClusterer):
             for number, codes in enumerate(starts)
         ]
         records = self._sweep(ensemble, searches, temperatures)
+        self.start_objectives_: list[float]
         best, self.start_objectives_ = best_start(searches, lambda search: search.anmi, lower_is_better=False)
         if records[-1]["moved"]:
             warn_user(
                 f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",
                 ConvergenceWarning,
             )
-        self.objective_ = best.anmi
-        self.converged_ = not records[-1]["moved"]
-        self.n_passes_ = len(records)
-        self.history_ = as_history(records)
+        self.objective_: float = best.anmi
+        self.converged_: bool = not records[-1]["moved"]
+        self.n_passes_: int = len(records)
+        self.history_: dict[str, list[Any]] = as_history(records)
         self._publish_labels(ensemble, lambda b: best.codes[b.start : b.stop], survey.unlabeled, out)
 
     def _temperatures(self) -> np.ndarray:

@@ -126,7 +126,7 @@ class HGPA(GraphClusterer):
         check_choice("edge_weight", self.edge_weight, ("unit", "size"))
         self.partitioner_ = self.partitioner
         if self.partitioner == "auto":
-            self.partitioner_ = "mtkahypar" if has_mtkahypar() else "spectral"
+            self.partitioner_: str = "mtkahypar" if has_mtkahypar() else "spectral"
         imbalance = self._checked_imbalance(self.partitioner_)
         if self.partitioner_ == "mtkahypar":
             self._solve_mtkahypar(ensemble, engine, seed, out, imbalance)

@@ -31,7 +31,7 @@ class IntegerLabels(TableProblem):
 
     def __init__(self, name: str, offsets: np.ndarray, n_clusters: int) -> None:
         super().__init__(name, offsets, n_clusters)
-        self.numbers = np.concatenate([np.arange(k) for k in np.diff(offsets)])[:, None]
+        self.numbers: np.ndarray = np.concatenate([np.arange(k) for k in np.diff(offsets)])[:, None]
 
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
         """Return ``-(l - mean_kj)^2`` for label ``l`` of partition ``j``.
@@ -198,6 +198,6 @@ class LabelKMeans(AssignmentClusterer):
         )
         record: Record = {"objective": float(found.inertia_)}
         self._set_results([record], objectives, converged=bool(found.n_iter_ < self.max_iter))
-        self.n_passes_ = int(found.n_iter_)
+        self.n_passes_: int = int(found.n_iter_)
         labels = found.labels_.astype(np.int32)
         self._publish_labels(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -146,10 +146,10 @@ class MCLA(ConsensusClusterer):
             groups = cut_by_spectrum(jaccard, self.n_clusters, seed)
         else:
             groups = cut_by_linkage(jaccard, self.n_clusters)
-        self.meta_clusters_ = in_order_of_appearance(groups)
-        self.objective_ = share_within(jaccard, self.meta_clusters_)
+        self.meta_clusters_: np.ndarray = in_order_of_appearance(groups)
+        self.objective_: float = share_within(jaccard, self.meta_clusters_)
         self.n_passes_ = 1
-        self.history_ = {"pass": [1], "objective": [self.objective_]}
+        self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         self._vote(ensemble, engine, seed, survey.unlabeled, out)
 
     def _vote(

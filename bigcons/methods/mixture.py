@@ -51,7 +51,7 @@ class MixtureProblem:
         self.n_clusters = n_clusters
         self.init = init
         self.background = background
-        self.n_columns = n_clusters + background
+        self.n_columns: int = n_clusters + background
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
         """Return the state that follows from responsibilities of a base partition, or drawn at random."""
@@ -216,4 +216,4 @@ class MixtureModel(SoftPassClusterer):
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         super()._set_results(records, start_objectives, converged=converged)
         if self.background:
-            self.background_share_ = float(np.exp(self._state["bias"][-1]))
+            self.background_share_: float = float(np.exp(self._state["bias"][-1]))

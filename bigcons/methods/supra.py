@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 
 class Supra(ConsensusClusterer):
@@ -89,9 +89,9 @@ class Supra(ConsensusClusterer):
             if score > max(self.scores_.values(), default=-1.0):
                 best = labels
             self.scores_[name] = score
-        self.best_method_ = max(self.scores_, key=lambda name: self.scores_[name])
-        self.objective_ = self.scores_[self.best_method_]
-        self.history_ = {"objective": list(self.scores_.values())}
+        self.best_method_: str = max(self.scores_, key=lambda name: self.scores_[name])
+        self.objective_: float = self.scores_[self.best_method_]
+        self.history_: dict[str, list[Any]] = {"objective": list(self.scores_.values())}
         self._publish_labels(ensemble, lambda b: best[b.start : b.stop], survey.unlabeled, out)
 
     def _names(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -84,9 +85,9 @@ class GraphClusterer(ConsensusClusterer):
         extra = embedding.rows_of_base_clusters() if with_base_clusters else embedding.table[:0]
         found = find_centers(embedding, ensemble, survey.sample, extra, self._kmeans, seed, engine)
         self.objective_, self.history_ = found.objective, found.history
-        self.start_objectives_ = found.start_objectives
+        self.start_objectives_: list[float] = found.start_objectives
         self.n_passes_ = 1 + found.n_passes  # that of the overlaps, and those of k-means
-        self.singular_values_ = embedding.singular_values
+        self.singular_values_: np.ndarray = embedding.singular_values
 
         def read(block: Block) -> np.ndarray:
             return found.labels_of(ensemble.read(block.start, block.stop))
@@ -110,8 +111,9 @@ class GraphClusterer(ConsensusClusterer):
         self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None
     ) -> None:
         """Publish the parts (n_objects,) of a graph partitioner and the weight it cut."""
-        self.objective_, self.n_passes_ = cut, 1
-        self.history_ = {"pass": [1], "objective": [cut]}
+        self.objective_: float = cut
+        self.n_passes_: int = 1
+        self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [cut]}
 
         def read(block: Block) -> np.ndarray:
             return parts[block.start : block.stop]

@@ -29,7 +29,7 @@ from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 
 class Output(NamedTuple):
@@ -115,7 +115,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # results of an earlier fit
-            self.n_features_in_ = ensemble.n_partitions
+            self.n_features_in_: int = ensemble.n_partitions
             self._recoding = Recoding(ensemble)
             seed = resolve_seed(self.random_state)
             if path is not None:
@@ -144,7 +144,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 path=output.path,
             )
         logger.info("%s holds the finished result of this run: nothing is left to solve", output.path)
-        self.labels_, self.history_ = finished.labels, finished.history
+        self.labels_: np.ndarray = finished.labels
+        self.history_: dict[str, list[Any]] = finished.history
         self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None
         for name, value in finished.results.items():
             setattr(self, f"{name}_", value)
@@ -218,10 +219,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             overwrite=out.overwrite,
             memberships=results.soft,
         ) as writer:
-            self.n_clusters_ = results.write(writer)
+            self.n_clusters_: int = results.write(writer)
             self._describe(writer, results.ensemble, out)
         consensus = Consensus.open(out.path)
-        self.labels_ = consensus.labels
+        self.labels_: np.ndarray = consensus.labels
         self._memberships = consensus if results.soft else None
 
     @property
@@ -377,9 +378,9 @@ class Recoding:
     """
 
     def __init__(self, fitted: Ensemble) -> None:
-        self.values = original_values(fitted)
-        self.names = list(fitted.names)
-        self.offsets = fitted.offsets
+        self.values: list[np.ndarray] = original_values(fitted)
+        self.names: list[str] = list(fitted.names)
+        self.offsets: np.ndarray = fitted.offsets
 
     def ensemble(self, x: Any) -> Ensemble:
         """Return new labels as an ensemble; a partition may be missing for all of the objects."""

@@ -12,7 +12,7 @@ from bigcons.storage.arrays import bytes_kept_by_decoding
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import MAX_CHUNK_COLUMNS
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 # What loading and compiling kernels adds to a process that has imported them, and compiling those of another
 # method to one that has solved before: measured, with room.

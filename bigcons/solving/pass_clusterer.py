@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -101,11 +102,11 @@ class PassClusterer(PredictingClusterer):
                 "raise max_iter or tol if the labels still change.",
                 ConvergenceWarning,
             )
-        self.objective_ = records[-1]["objective"]
+        self.objective_: float = records[-1]["objective"]
         self.start_objectives_ = start_objectives
-        self.n_passes_ = len(records)
+        self.n_passes_: int = len(records)
         self.converged_ = converged
-        self.history_ = as_history(
+        self.history_: dict[str, list[Any]] = as_history(
             [{"pass": float(number), **record} for number, record in enumerate(records, 1)]
         )
 

@@ -23,7 +23,7 @@ from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshots
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 Record = dict[str, float]
 """What one pass reports of itself, by name."""
@@ -155,7 +155,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.rounds = self.rounds or [self.data.blocks()]
-        self.blocks = sorted(block for blocks in self.rounds for block in blocks)
+        self.blocks: list[Block] = sorted(block for blocks in self.rounds for block in blocks)
 
     def fold(
         self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Progress | None = None
@@ -338,7 +338,7 @@ class BestOfStarts:
     def __init__(self, problem: Problem, n_finalists: int) -> None:
         self.problem = problem
         self.n_finalists = n_finalists
-        self.name = problem.name
+        self.name: str = problem.name
 
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Run all starts on the sample; return the best of them, and the objectives of all.

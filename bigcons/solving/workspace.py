@@ -20,7 +20,7 @@ from bigcons.stores.consensus import KIND, Consensus
 if TYPE_CHECKING:
     from bigcons.solving.estimator import Output
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 
 class Workspace(NamedTuple):

@@ -34,7 +34,7 @@ METADATA = "zarr.json"
 
 def create_array(
     place: Place, spec: ArraySpec, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: np.dtype | str
-) -> zarr.Array:
+) -> zarr.Array[Any]:
     """Create an empty array at ``place``: compressed as the schema says, then crc32c over the result."""
     dtype = np.dtype(dtype)
     fast = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize)
@@ -69,7 +69,7 @@ def create_group(place: Place) -> None:
 
 def open_array(
     place: Place, elsewhere: Mapping[str, Place] | None = None, *, read_only: bool = True
-) -> zarr.Array:
+) -> zarr.Array[Any]:
     """Open the array at ``place``; ``elsewhere`` maps the keys of chunks in other arrays to those arrays.
 
     Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, symbolic links, codecs outside
@@ -94,7 +94,7 @@ def open_array(
     return array
 
 
-def open_declared(place: Place, shape: tuple[int, ...], dtype: np.dtype | str, remedy: str) -> zarr.Array:
+def open_declared(place: Place, shape: tuple[int, ...], dtype: np.dtype | str, remedy: str) -> zarr.Array[Any]:
     """Open an array of which the manifest declares shape and type; raise CorruptStoreError if it differs."""
     try:
         array = open_array(place)

@@ -67,9 +67,9 @@ class FileBlocks:
     """
 
     def __init__(self, folder: StorePath | Place, n_columns: int, dtype: str = "<f4") -> None:
-        self.folder = place_of(folder)
+        self.folder: Place = place_of(folder)
         self.n_columns = n_columns
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype = np.dtype(dtype)
 
     def read(self, generation: int, block: Block) -> np.ndarray:
         """Return the rows of a block; CorruptStoreError if they are not as written."""
@@ -103,9 +103,9 @@ class Snapshots:
     """
 
     def __init__(self, folder: StorePath | Place, fingerprint: Mapping[str, Any]) -> None:
-        self.folder = place_of(folder)
+        self.folder: Place = place_of(folder)
         self._file = self.folder / "snapshot.npz"
-        self.fingerprint = json.loads(json.dumps(dict(fingerprint), default=str))
+        self.fingerprint: Any = json.loads(json.dumps(dict(fingerprint), default=str))
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Replace the snapshot; it is durable when this returns."""

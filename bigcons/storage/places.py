@@ -108,7 +108,7 @@ class DiskPlace(Place):
     """A file or folder on a local or mounted disk."""
 
     def __init__(self, path: StorePath) -> None:
-        self.path = Path(path).absolute()
+        self.path: Path = Path(path).absolute()
 
     @property
     def name(self) -> str:

@@ -42,7 +42,7 @@ class Consensus:
     """
 
     def __init__(self, place: Place, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        self.path = str(place)
+        self.path: str = str(place)
         self.n_objects: int = body["n_objects"]
         self.n_clusters: int = body["n_clusters"]
         self.has_memberships: bool = body.get("has_memberships", True)
@@ -372,7 +372,7 @@ class ConsensusRows:
         self.n_objects = n_objects
         self.n_clusters = n_clusters
         self.has_memberships = memberships
-        self.chunk_rows = min(chunk_rows, n_objects)
+        self.chunk_rows: int = min(chunk_rows, n_objects)
         self._folder = folder
         self._arrays = self._create_arrays()
 

@@ -75,17 +75,20 @@ class StoredLabels:
     def __init__(self, path: Place) -> None:
         self.path = path
         self._stamp = _stamp(path)
+        self.data: Place
         self.data, body, folders = load_manifest(path, KIND)
         try:
-            self.header = _read_header(body)
-            self.generation = _positive(body["generation"])
-            self.dtype = np.dtype(_one_of(body["dtype"], ENSEMBLE["labels"].dtypes))
-            self.chunk_columns = _positive(body["chunk_columns"])
-            self.checksums = np.array(body["checksums"], np.int64)
-            self.n_bytes = int(body["n_bytes"])
+            self.header: Header = _read_header(body)
+            self.generation: int = _positive(body["generation"])
+            self.dtype: np.dtype = np.dtype(_one_of(body["dtype"], ENSEMBLE["labels"].dtypes))
+            self.chunk_columns: int = _positive(body["chunk_columns"])
+            self.checksums: np.ndarray = np.array(body["checksums"], np.int64)
+            self.n_bytes: int = int(body["n_bytes"])
             self._categories_checksum = body["categories_checksum"]
             self._check_sizes(body)
-            self.shared = SharedChunks.from_manifest(body.get("shared"), folders, self.checksums.shape)
+            self.shared: SharedChunks | None = SharedChunks.from_manifest(
+                body.get("shared"), folders, self.checksums.shape
+            )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(f"{path} has an inconsistent manifest ({error}); {_RESTORE}") from None
         self._array = self._open_array(body)
@@ -286,7 +289,8 @@ class LabelWriter:
         self.folder = folder
         self.generation = generation
         self.dtype = dtype
-        self.chunk_rows, self.chunk_columns = chunks
+        self.chunk_rows: int = chunks[0]
+        self.chunk_columns: int = chunks[1]
         self._first_column = kept_columns * self.chunk_columns
         self._path = folder / labels_name(generation)
         self._array = create_array(self._path, ENSEMBLE["labels"], shape, chunks, dtype)

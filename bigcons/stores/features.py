@@ -75,8 +75,8 @@ class Features:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self.where = table.where
-        self.n_features = table.n_columns
+        self.where: str = table.where
+        self.n_features: int = table.n_columns
         if self.n_features == 0:
             raise InvalidInputError(f"{self.where} has no columns; features need at least one.")
         if table.dtype is not None and table.dtype.kind not in "buif":
@@ -84,21 +84,21 @@ class Features:
                 f"{self.where} has dtype {table.dtype}; an array of features must hold real numbers: use a "
                 "table for columns of text."
             )
-        self.names = table.names or [f"f{c}" for c in range(self.n_features)]
+        self.names: list[str] = table.names or [f"f{c}" for c in range(self.n_features)]
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
             raise InvalidInputError(
                 f"{self.where} has more than one column {repeated[0]!r}; give each its own name."
             )
-        self.chunk_rows = 1 << max(_BLOCK_VALUES // self.n_features, 1).bit_length() - 1
+        self.chunk_rows: int = 1 << max(_BLOCK_VALUES // self.n_features, 1).bit_length() - 1
         self._types = table.column_types()
-        self.categories = self._find_categories()
+        self.categories: list[np.ndarray | None] = self._find_categories()
         if not table.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
-        self.n_objects = table.n_rows
-        self.held_bytes = table.held_bytes
+        self.n_objects: int = table.n_rows
+        self.held_bytes: int = table.held_bytes
         exact = table.dtype is not None and np.can_cast(table.dtype, np.float32)
-        self.dtype = np.dtype(np.float32 if exact else np.float64)
+        self.dtype: np.dtype = np.dtype(np.float32 if exact else np.float64)
 
     def __repr__(self) -> str:
         return f"Features({self.where!r}, n_objects={self.n_objects}, n_features={self.n_features})"

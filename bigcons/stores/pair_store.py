@@ -104,7 +104,7 @@ class ColumnWriter:
         self._array: Any = None
         self._pending: list[np.ndarray] = []
         self._n_pending = 0
-        self.n_entries = 0
+        self.n_entries: int = 0
         self.checksums: list[int] = []
 
     def append(self, part: np.ndarray) -> None:

@@ -83,16 +83,18 @@ class NpyTable(Table):
 
     def __init__(self, path: Path, member: str | None = None) -> None:
         self._path, self._member = path, member
-        self.where = str(path) if member is None else f"{path}[{member}]"
+        self.where: str = str(path) if member is None else f"{path}[{member}]"
         with self._open() as file:
+            self.dtype: np.dtype | None
             self.dtype, shape, self._by_columns = _read_header(file, self.where)
             self._first_byte = file.tell()
+        self.n_columns: int
         self._n_rows, self.n_columns = shape
-        self.n_rows = self._n_rows
+        self.n_rows: int | None = self._n_rows
         n_bytes = path.stat().st_size if member is None else zipfile.ZipFile(path).getinfo(member).file_size
         if self._first_byte + self._n_rows * self.n_columns * self.dtype.itemsize > n_bytes:
             raise self._cut()
-        self.row_bytes = 2.0 * self.dtype.itemsize * self.n_columns
+        self.row_bytes: float = 2.0 * self.dtype.itemsize * self.n_columns
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows ``start`` to ``stop`` as a matrix."""
@@ -196,15 +198,16 @@ class CsvTable(PartedTable):
     def __init__(self, path: Path, *, is_text: bool) -> None:
         import pyarrow as pa
 
-        self.where, self.is_text = str(path), is_text
+        self.where: str = str(path)
+        self.is_text: bool = is_text
         self._path = path
         cells, n_lines = self._first_line()
         check_commas(cells, self.where)
         names = column_names(cells, self.where)
-        self.names = None if names is None else check_names(names, self.where)
-        self.n_columns = len(cells)
-        self.lengths = [None]
-        self.row_bytes = 64.0 * self.n_columns
+        self.names: list[str] | None = None if names is None else check_names(names, self.where)
+        self.n_columns: int = len(cells)
+        self.lengths: list[int | None] = [None]
+        self.row_bytes: float = 64.0 * self.n_columns
         self._skip_lines = 0 if names is None else n_lines
         self._types: dict[str, pa.DataType] = {}
         if is_text:
@@ -369,20 +372,21 @@ class ParquetTable(Table):
         paths = sorted(path.glob("*.parquet"), key=natural_order) if path.is_dir() else [path]
         if not paths:
             raise InvalidInputError(f"{path} holds no .parquet file; check the path.")
-        self.where = str(path)
+        self.where: str = str(path)
         self._files: list[_ParquetFile] = []
         for file in paths:
             self._add(file)
-        self.n_columns = len(self.names or [])
-        self.n_rows = sum(sum(file.group_rows) for file in self._files)
-        self.row_bytes = 24.0 * self.n_columns
+        self.n_columns: int = len(self.names or [])
+        self.n_rows: int | None = sum(sum(file.group_rows) for file in self._files)
+        self.row_bytes: float = 24.0 * self.n_columns
 
     def _add(self, path: Path) -> None:
         with _open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
             names = check_names(schema.names, str(path))
             if self.names is None:
-                self.names, self._types = names, list(schema.types)
+                self.names: list[str] | None = names
+                self._types = list(schema.types)
             elif names != self.names:
                 raise InvalidInputError(
                     f"{path} has other columns than {self._files[0].path.name}; "
@@ -393,7 +397,7 @@ class ParquetTable(Table):
             for group in groups:  # pages as stored, as plain values and as decoded
                 sizes = [group.column(c).total_uncompressed_size for c in range(group.num_columns)]
                 held = sum(min(3 * int(size), _PARQUET_PAGES) for size in sizes)
-                self.fixed_bytes = max(self.fixed_bytes, held)
+                self.fixed_bytes: int = max(self.fixed_bytes, held)
 
     def column_types(self) -> list[pa.DataType]:
         """Return the types of the columns in the first file."""

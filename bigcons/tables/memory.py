@@ -32,13 +32,14 @@ class ArrayTable(Table):
     def __init__(self, array: Any, where: str) -> None:
         check_matrix(array.shape, where)
         self.where = where
-        self.dtype = np.dtype(array.dtype)
-        self.n_rows, self.n_columns = map(int, array.shape)
+        self.dtype: np.dtype | None = np.dtype(array.dtype)
+        self.n_rows: int | None = int(array.shape[0])
+        self.n_columns: int = int(array.shape[1])
         self._array = array
         chunks = getattr(array, "chunks", None)
-        self.least_rows = chunks[0] if chunks else 1
+        self.least_rows: int = chunks[0] if chunks else 1
         copies = 3 if chunks else 2  # as decoded, as read, as columns
-        self.row_bytes = float(copies * self.dtype.itemsize * self.n_columns)
+        self.row_bytes: float = float(copies * self.dtype.itemsize * self.n_columns)
 
     @property
     def held_bytes(self) -> int:
@@ -98,9 +99,10 @@ class PandasTable(Table):
 
     def __init__(self, frame: Any, where: str) -> None:
         self.where = where
-        self.names = check_names(list(frame.columns), where)
-        self.n_rows, self.n_columns = frame.shape
-        self.row_bytes = 16.0 * self.n_columns
+        self.names: list[str] | None = check_names(list(frame.columns), where)
+        self.n_rows: int | None = frame.shape[0]
+        self.n_columns: int = frame.shape[1]
+        self.row_bytes: float = 16.0 * self.n_columns
         self._frame = frame
 
     def column_types(self) -> list[pa.DataType]:
@@ -152,9 +154,10 @@ class ArrowTable(Table):
                 "give a table with one row per object."
             ) from None
         self.where = where
-        self.names = check_names(table.column_names, where)
-        self.n_rows, self.n_columns = table.shape
-        self.row_bytes = 16.0 * self.n_columns
+        self.names: list[str] | None = check_names(table.column_names, where)
+        self.n_rows: int | None = table.shape[0]
+        self.n_columns: int = table.shape[1]
+        self.row_bytes: float = 16.0 * self.n_columns
         self._columns = [_without_views(column) for column in table.columns]
 
     def column_types(self) -> list[pa.DataType]:
@@ -208,12 +211,12 @@ class DaskArrayTable(PartedTable):
                 f"{where} does not know its number of columns; call its compute_chunk_sizes() first."
             )
         self.where = where
-        self.dtype = np.dtype(array.dtype)
-        self.n_columns = int(array.shape[1])
-        self.lengths = [None if math.isnan(rows) else int(rows) for rows in array.chunks[0]]
-        self.least_rows = max((length or 1 for length in self.lengths), default=1)
+        self.dtype: np.dtype | None = np.dtype(array.dtype)
+        self.n_columns: int = int(array.shape[1])
+        self.lengths: list[int | None] = [None if math.isnan(rows) else int(rows) for rows in array.chunks[0]]
+        self.least_rows: int = max((length or 1 for length in self.lengths), default=1)
         copies = 4  # as the graph reads, decodes and cuts it, and as columns
-        self.row_bytes = float(copies * self.dtype.itemsize * self.n_columns)
+        self.row_bytes: float = float(copies * self.dtype.itemsize * self.n_columns)
         self._array = array
 
     @property
@@ -236,10 +239,10 @@ class DaskFrameTable(PartedTable):
 
     def __init__(self, frame: Any, where: str) -> None:
         self.where = where
-        self.names = check_names(list(frame.columns), where)
-        self.n_columns = len(self.names)
-        self.lengths = [None] * frame.npartitions
-        self.row_bytes = 16.0 * self.n_columns
+        self.names: list[str] | None = check_names(list(frame.columns), where)
+        self.n_columns: int = len(self.names)
+        self.lengths: list[int | None] = [None] * frame.npartitions
+        self.row_bytes: float = 16.0 * self.n_columns
         self._frame = frame
 
     def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
@@ -256,9 +259,9 @@ class ColumnsTable(Table):
     def __init__(self, columns: Sequence[Any], n_rows: int, names: list[str] | None = None) -> None:
         self._columns = columns
         self.names = names
-        self.n_rows = n_rows
-        self.n_columns = len(columns)
-        self.row_bytes = 8.0 * self.n_columns
+        self.n_rows: int | None = n_rows
+        self.n_columns: int = len(columns)
+        self.row_bytes: float = 8.0 * self.n_columns
         for index in range(self.n_columns):
             self._open(index)
 
@@ -296,10 +299,11 @@ class EnsembleTable(Table):
 
     def __init__(self, ensemble: Any, where: str) -> None:
         self.where = where
-        self.names = list(ensemble.names)
-        self.n_rows, self.n_columns = ensemble.n_objects, ensemble.n_partitions
-        self.least_rows = ensemble.chunk_rows
-        self.row_bytes = 8.0 * self.n_columns
+        self.names: list[str] | None = list(ensemble.names)
+        self.n_rows: int | None = ensemble.n_objects
+        self.n_columns: int = ensemble.n_partitions
+        self.least_rows: int = ensemble.chunk_rows
+        self.row_bytes: float = 8.0 * self.n_columns
         self._ensemble = ensemble
 
     def blocks(
@@ -329,10 +333,14 @@ class SelectedTable(Table):
         assert table.names is not None  # noqa: S101 - only named columns can be selected
         self._table = table
         self._positions = [table.names.index(name) for name in names]
-        self.where, self.n_rows, self.n_columns = table.where, table.n_rows, len(names)
-        self.names, self.is_text = list(names), table.is_text
-        self.row_bytes, self.fixed_bytes = table.row_bytes, table.fixed_bytes
-        self.least_rows = table.least_rows
+        self.where: str = table.where
+        self.n_rows: int | None = table.n_rows
+        self.n_columns: int = len(names)
+        self.names: list[str] | None = list(names)
+        self.is_text: bool = table.is_text
+        self.row_bytes: float = table.row_bytes
+        self.fixed_bytes: int = table.fixed_bytes
+        self.least_rows: int = table.least_rows
 
     def blocks(
         self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None

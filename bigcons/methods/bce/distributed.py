@@ -269,7 +269,7 @@ class BCEServer:
     def update(self) -> None:
         """Take the M-step of alpha."""
         if self.update_alpha:
-            self.alpha = further_alpha(self.alpha, self._log_means, self._n_labeled)
+            self.alpha: np.ndarray = further_alpha(self.alpha, self._log_means, self._n_labeled)
 
     def memberships(self) -> np.ndarray:
         """Return the expected proportions (n, K) float32 after the last messages."""
@@ -285,7 +285,7 @@ class MixtureServer:
     responsibilities (n, K).
     """
 
-    relaxation = 1.0
+    relaxation: float = 1.0
 
     def __init__(self, weights: np.ndarray, *, smoothing: float = 1e-6) -> None:
         self.weights = weights
@@ -309,7 +309,7 @@ class MixtureServer:
     def update(self) -> None:
         """Take the M-step of the weights."""
         smoothed = self._sizes + self.smoothing
-        self.weights = smoothed / smoothed.sum()
+        self.weights: np.ndarray = smoothed / smoothed.sum()
 
 
 class ColumnSolution(NamedTuple):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -151,8 +151,8 @@ class GibbsBCE(ConsensusClusterer):
             chains = (in_blocks(number) for number in numbers)
         best, objectives = _best_chain(chains, self.n_init, n)
         self.start_objectives_ = objectives
-        self.objective_ = best.objective
-        self.history_ = {
+        self.objective_: float = best.objective
+        self.history_: dict[str, list[Any]] = {
             "sweep": [float(number) for number in range(1, len(best.log_likelihoods) + 1)],
             "objective": best.log_likelihoods,
         }

@@ -36,7 +36,7 @@ from bigcons.solving.passes import Iterate, Run, Step, run_passes
 from bigcons.storage.checkpoint import BlockArrays, Snapshots
 from bigcons.stores.pairs import PairTable
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 Init = start.Init | Callable[[Block], np.ndarray]
 """A start by name, memberships of all objects, or a function that returns those of a block."""
@@ -86,7 +86,7 @@ class BlockedPairs:
         self.n_clusters = n_clusters
         self.scale = scale
         """The unit of the gap."""
-        self.is_alone = len(set(near.colors)) == 1
+        self.is_alone: bool = len(set(near.colors)) == 1
         """Whether no block has neighbors, so that the gap at the end of a pass is known."""
 
     def start(self, run: Run) -> tuple[None, list[float]]:

@@ -45,7 +45,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_int, check_number
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 DEFAULT_PASSES = 100
 
@@ -300,17 +300,17 @@ class PCC(SoftPredictingClusterer):
                 "raise max_iter or tol if the labels still change.",
                 ConvergenceWarning,
             )
-        self.objective_ = solution.objective
-        self.gap_ = solution.gap
-        self.n_passes_ = solution.n_passes
-        self.converged_ = solution.converged
-        self.history_ = solution.history
-        self.start_objectives_ = solution.start_objectives
+        self.objective_: float = solution.objective
+        self.gap_: float = solution.gap
+        self.n_passes_: int = solution.n_passes
+        self.converged_: bool = solution.converged
+        self.history_: dict[str, list[Any]] = solution.history
+        self.start_objectives_: list[float] = solution.start_objectives
         if solution.tables is not None:
-            self.approximation_error_ = solution.history["error"][-1]
+            self.approximation_error_: float = solution.history["error"][-1]
         if solution.sums is not None:
             given = solution.sums.partition_weights
-            self.weights_ = np.ones(n_partitions) if given is None else given
+            self.weights_: np.ndarray = np.ones(n_partitions) if given is None else given
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         return self._placing
