@@ -27,5 +27,9 @@ def open_store(path: str) -> Any:
     import bigcons
     from bigcons.storage.commit import read_manifest
 
-    classes = {"ensemble": bigcons.Ensemble, "pairs": bigcons.PairTable, "consensus": bigcons.Consensus}
+    classes: dict[str, Any] = {
+        "ensemble": bigcons.Ensemble,
+        "pairs": bigcons.PairTable,
+        "consensus": bigcons.Consensus,
+    }
     return classes[read_manifest(path)["kind"]].open(path)

@@ -80,7 +80,7 @@ class RowTable:
     """A growing table of distinct rows ``(n_rows, n_partitions)``."""
 
     def __init__(self, n_partitions: int, dtype: np.dtype) -> None:
-        self.n_rows = 0
+        self.n_rows: int = 0
         self._rows = np.empty((0, n_partitions), dtype)
         self._slots = np.full(16, -1, np.int64)
 

@@ -36,7 +36,7 @@ from bigcons.validation import check_int, check_number
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 # ---- what a draw may take
 

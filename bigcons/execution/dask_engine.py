@@ -125,7 +125,7 @@ class DaskEngine:
             if isinstance(function, distributed.Future):
                 function.release()
 
-    def _send_function(self, task: Callable[[Any], Any], run: str) -> bytes | distributed.Future:
+    def _send_function(self, task: Callable[[Any], Any], run: str) -> bytes | distributed.Future[Any]:
         """Return the pickled task to go with every block, or, if it is large, a future that workers share.
 
         The future is of a task like the others, not scattered: it is done again if its worker is lost.
@@ -135,7 +135,9 @@ class DaskEngine:
             return content
         return self._submit("the task function", f"bigcons-task-{run}", load_shared, content)
 
-    def _submit(self, what: str, key: str, function: Callable[..., Any], *args: Any) -> distributed.Future:
+    def _submit(
+        self, what: str, key: str, function: Callable[..., Any], *args: Any
+    ) -> distributed.Future[Any]:
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         with no_warning, _scheduler_errors(what):
             # without a time for first-in-first-out, blocks sent shortly after one another run in any order
@@ -205,7 +207,7 @@ class _Sent(NamedTuple):
 
     what: str
     """Its items, for messages."""
-    future: distributed.Future
+    future: distributed.Future[Any]
 
 
 class _Bundles:
@@ -243,7 +245,7 @@ def _most_in_flight(n_threads: int) -> int:
     return 2 * n_threads + 2
 
 
-def _outcome(future: distributed.Future, timeout: float) -> tuple[Exception | None, Done | None]:
+def _outcome(future: distributed.Future[Any], timeout: float) -> tuple[Exception | None, Done | None]:
     """Return the task's error or what it did; raise TimeoutError if it is not done in time."""
     try:
         result = future.result(timeout=timeout)

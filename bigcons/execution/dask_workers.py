@@ -19,7 +19,7 @@ import distributed
 from bigcons.errors import ExecutionError
 from bigcons.version import __version__
 
-logger = logging.getLogger("bigcons")
+logger: logging.Logger = logging.getLogger("bigcons")
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
@@ -90,7 +90,8 @@ class Workers:
 
 
 async def _describe(client: distributed.Client) -> dict[str, dict[str, Any]]:
-    return dict((await client.scheduler.identity(n_workers=-1))["workers"])
+    scheduler: Any = client.scheduler
+    return dict((await scheduler.identity(n_workers=-1))["workers"])
 
 
 class Wait:
@@ -101,7 +102,7 @@ class Wait:
         self._n_done = 0
         self._active_at = time.monotonic()
         self._has_warned = False
-        self.check_seconds = min(REFRESH_SECONDS, patience / 4)
+        self.check_seconds: float = min(REFRESH_SECONDS, patience / 4)
 
     def check(self, n_done: int) -> None:
         """Note progress; raise ExecutionError if there has been none for longer than the patience."""

@@ -16,11 +16,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
 from bigcons.progress import Progress
+
+if TYPE_CHECKING:
+    import distributed
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -195,9 +198,9 @@ def _surrounding_engine() -> Engine:
     return ThreadsEngine() if client is None else DaskEngine(client)
 
 
-def _is_dask_client(client: object) -> bool:
-    distributed: Any = sys.modules.get("distributed")
-    return distributed is not None and isinstance(client, distributed.Client)
+def _is_dask_client(client: object) -> TypeGuard[distributed.Client]:
+    module: Any = sys.modules.get("distributed")
+    return module is not None and isinstance(client, module.Client)
 
 
 def fold(

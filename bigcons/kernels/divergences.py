@@ -13,9 +13,14 @@ family's parameter. Where a generator is infinitely steep at 0 or 1, ``p`` is ke
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from bigcons.kernels._jit import jit
+
+Kernel = Callable[..., Any]
 
 EDGE = 1e-12
 
@@ -125,7 +130,9 @@ def exponential_curvature(x, p, t):
     return t * t * (rising + falling + (p - x) * t * (rising - falling))
 
 
-def bregman_functions(phi, derivative=None, second_derivative=None):
+def bregman_functions(
+    phi: Kernel, derivative: Kernel | None = None, second_derivative: Kernel | None = None
+) -> tuple[Kernel, Kernel, Kernel]:
     """Compile value, slope and curvature of a user's generator; missing derivatives become differences.
 
     Near 0 and 1 generators may be infinitely steep, and differences are nothing but rounding: there the
@@ -159,7 +166,7 @@ def bregman_functions(phi, derivative=None, second_derivative=None):
     return value, slope, curvature
 
 
-def central_difference(f):
+def central_difference(f: Kernel) -> Kernel:
     """Compile the first derivative of ``f`` by the five-point rule."""
 
     @jit
@@ -170,7 +177,7 @@ def central_difference(f):
     return first
 
 
-def second_central_difference(f):
+def second_central_difference(f: Kernel) -> Kernel:
     """Compile the second derivative of ``f`` by the five-point rule."""
 
     @jit

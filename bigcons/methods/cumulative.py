@@ -158,13 +158,13 @@ class CumulativeVoting(ConsensusClusterer):
     def _merge_columns(self, ensemble: Ensemble, engine: Engine) -> None:
         """Set which clusters of the reference become one, and what merging them cost."""
         k, heights = self.votes_.shape[1], np.empty(0)
-        self.n_passes_ = 1
-        self.merged_ = np.arange(k, dtype=np.int32)
+        self.n_passes_: int = 1
+        self.merged_: np.ndarray = np.arange(k, dtype=np.int32)
         if k > self.n_clusters:
             merges = agglomerate(fold_divergences(ensemble, engine, self.votes_), "average")
             heights = merges.heights[: k - self.n_clusters]
-            self.merged_: np.ndarray = cut(merges, k, self.n_clusters)
-            self.n_passes_: int = 2
+            self.merged_ = cut(merges, k, self.n_clusters)
+            self.n_passes_ = 2
         costs = np.append(0.0, heights.cumsum()).tolist()
         self.objective_: float = costs[-1]
         self.history_: dict[str, list[Any]] = {

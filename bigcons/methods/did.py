@@ -159,11 +159,12 @@ class DID(ConsensusClusterer):
         labels = np.full(ensemble.n_objects, -1, np.int32)
         n_clusters = min(self.n_clusters, len(labeled))
         if table is None and self.linkage == "spectral":
+            self.objective_: float
             found, self.objective_ = self._spectral(model, labeled, n_clusters, engine, seed)
         else:
             merges = self._merge(model, labeled, table, engine)
             found = cut(merges, len(labeled), n_clusters)
-            self.objective_: float = float(merges.heights[: len(labeled) - n_clusters].sum())
+            self.objective_ = float(merges.heights[: len(labeled) - n_clusters].sum())
         labels[labeled] = found
         self.history_: dict[str, list[Any]] = {
             "n_clusters": [int(found.max()) + 1],

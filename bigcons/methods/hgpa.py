@@ -124,9 +124,9 @@ class HGPA(GraphClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("auto", "mtkahypar", "spectral"))
         check_choice("edge_weight", self.edge_weight, ("unit", "size"))
-        self.partitioner_ = self.partitioner
+        self.partitioner_: str = self.partitioner
         if self.partitioner == "auto":
-            self.partitioner_: str = "mtkahypar" if has_mtkahypar() else "spectral"
+            self.partitioner_ = "mtkahypar" if has_mtkahypar() else "spectral"
         imbalance = self._checked_imbalance(self.partitioner_)
         if self.partitioner_ == "mtkahypar":
             self._solve_mtkahypar(ensemble, engine, seed, out, imbalance)

@@ -84,9 +84,10 @@ class GraphClusterer(ConsensusClusterer):
         embedding = make_embedding()
         extra = embedding.rows_of_base_clusters() if with_base_clusters else embedding.table[:0]
         found = find_centers(embedding, ensemble, survey.sample, extra, self._kmeans, seed, engine)
-        self.objective_, self.history_ = found.objective, found.history
+        self.objective_: float = found.objective
+        self.history_: dict[str, list[Any]] = found.history
         self.start_objectives_: list[float] = found.start_objectives
-        self.n_passes_ = 1 + found.n_passes  # that of the overlaps, and those of k-means
+        self.n_passes_: int = 1 + found.n_passes  # that of the overlaps, and those of k-means
         self.singular_values_: np.ndarray = embedding.singular_values
 
         def read(block: Block) -> np.ndarray:
@@ -111,9 +112,9 @@ class GraphClusterer(ConsensusClusterer):
         self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None
     ) -> None:
         """Publish the parts (n_objects,) of a graph partitioner and the weight it cut."""
-        self.objective_: float = cut
-        self.n_passes_: int = 1
-        self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [cut]}
+        self.objective_ = cut
+        self.n_passes_ = 1
+        self.history_ = {"pass": [1], "objective": [cut]}
 
         def read(block: Block) -> np.ndarray:
             return parts[block.start : block.stop]

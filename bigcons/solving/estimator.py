@@ -208,7 +208,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         """Set labels, memberships and the number of clusters; of a stored result, from its Consensus."""
         if out is None:
             self.labels_, soft = results.hold()
-            self.n_clusters_ = int(np.unique(self.labels_[self.labels_ >= 0]).size)
+            self.n_clusters_: int = int(np.unique(self.labels_[self.labels_ >= 0]).size)
             self._memberships = soft
             return
         with Consensus.create(
@@ -219,10 +219,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             overwrite=out.overwrite,
             memberships=results.soft,
         ) as writer:
-            self.n_clusters_: int = results.write(writer)
+            self.n_clusters_ = results.write(writer)
             self._describe(writer, results.ensemble, out)
         consensus = Consensus.open(out.path)
-        self.labels_: np.ndarray = consensus.labels
+        self.labels_ = consensus.labels
         self._memberships = consensus if results.soft else None
 
     @property

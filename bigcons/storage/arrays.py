@@ -94,7 +94,9 @@ def open_array(
     return array
 
 
-def open_declared(place: Place, shape: tuple[int, ...], dtype: np.dtype | str, remedy: str) -> zarr.Array[Any]:
+def open_declared(
+    place: Place, shape: tuple[int, ...], dtype: np.dtype | str, remedy: str
+) -> zarr.Array[Any]:
     """Open an array of which the manifest declares shape and type; raise CorruptStoreError if it differs."""
     try:
         array = open_array(place)

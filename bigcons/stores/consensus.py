@@ -235,10 +235,10 @@ class Consensus:
 
     def dask_memberships(self) -> Any:
         """Return the memberships as a dask array ``(n_objects, n_clusters)`` that reads one block a chunk."""
-        import dask
         import dask.array
+        from dask.delayed import delayed
 
-        read = dask.delayed(self.read_memberships)
+        read = delayed(self.read_memberships)
         chunks = [
             dask.array.from_delayed(
                 read(block.start, block.stop), (block.n_rows, self.n_clusters), np.dtype(np.float32)

@@ -86,7 +86,7 @@ class StoredLabels:
             self.n_bytes: int = int(body["n_bytes"])
             self._categories_checksum = body["categories_checksum"]
             self._check_sizes(body)
-            self.shared: SharedChunks | None = SharedChunks.from_manifest(
+            self.shared: SharedChunks = SharedChunks.from_manifest(
                 body.get("shared"), folders, self.checksums.shape
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:

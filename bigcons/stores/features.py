@@ -92,7 +92,7 @@ class Features:
             )
         self.chunk_rows: int = 1 << max(_BLOCK_VALUES // self.n_features, 1).bit_length() - 1
         self._types = table.column_types()
-        self.categories: list[np.ndarray | None] = self._find_categories()
+        self.categories: dict[str, np.ndarray] = self._find_categories()
         if not table.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
         self.n_objects: int = table.n_rows

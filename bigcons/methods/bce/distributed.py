@@ -234,7 +234,7 @@ class BCEServer:
     relaxation = RELAXATION
 
     def __init__(self, alpha: np.ndarray, *, update_alpha: bool = True) -> None:
-        self.alpha = alpha
+        self.alpha: np.ndarray = alpha
         self.update_alpha = update_alpha
         self.gamma: np.ndarray | None = None
         """(n, K) float32."""
@@ -269,7 +269,7 @@ class BCEServer:
     def update(self) -> None:
         """Take the M-step of alpha."""
         if self.update_alpha:
-            self.alpha: np.ndarray = further_alpha(self.alpha, self._log_means, self._n_labeled)
+            self.alpha = further_alpha(self.alpha, self._log_means, self._n_labeled)
 
     def memberships(self) -> np.ndarray:
         """Return the expected proportions (n, K) float32 after the last messages."""
@@ -288,7 +288,7 @@ class MixtureServer:
     relaxation: float = 1.0
 
     def __init__(self, weights: np.ndarray, *, smoothing: float = 1e-6) -> None:
-        self.weights = weights
+        self.weights: np.ndarray = weights
         self.smoothing = smoothing
         self.responsibilities: np.ndarray | None = None
         """(n, K) float64."""
@@ -309,7 +309,7 @@ class MixtureServer:
     def update(self) -> None:
         """Take the M-step of the weights."""
         smoothed = self._sizes + self.smoothing
-        self.weights: np.ndarray = smoothed / smoothed.sum()
+        self.weights = smoothed / smoothed.sum()
 
 
 class ColumnSolution(NamedTuple):
