@@ -289,7 +289,7 @@ def test_out__of_a_refused_fit_leaves_nothing_behind(method, labels, tmp_path):
 @pytest.mark.parametrize(
     ("n_clusters", "message"),
     [
-        (51, "n_clusters=51 but there are n_objects=50; ask for at most 50 clusters"),
+        (51, "n_clusters=51 but there are n_objects=50; use at most 50 clusters"),
         (0, "n_clusters=0 is out of range"),
         (-2, "n_clusters=-2 is out of range"),
         (2.0, r"n_clusters=2\.0 is out of range"),
