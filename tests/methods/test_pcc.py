@@ -482,7 +482,7 @@ def test_fit__of_a_single_object(pairs):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"n_clusters": 61}, "n_clusters=61 but there are n_objects=60; ask for at most 60"),
+        ({"n_clusters": 61}, "n_clusters=61 but there are n_objects=60; use at most 60"),
         ({"n_clusters": 0}, "n_clusters=0 is out of range"),
         ({"n_clusters": 2.5}, "n_clusters=2.5 is out of range"),
         ({"solver": "heap"}, "solver='heap' does not go with pairs='all'"),
