@@ -16,7 +16,7 @@ from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
-from bigcons.solving.memory_plan import block_label_bytes, check_plan, data_budget
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, data_budget
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
@@ -115,15 +115,8 @@ class Furthest(ConsensusClusterer):
         check_choice("ties", self.ties, ("lowest", "random"))
         budget = data_budget(self.memory, engine)
         held, rows = 12 * ensemble.n_objects, ensemble.chunk_rows
-        check_plan(
-            "Furthest",
-            engine,
-            ensemble=ensemble,
-            held=held,
-            per_block=block_label_bytes(ensemble) + 36 * rows,  # 20 of them to find ties
-            per_result=12 * rows,
-            memory=self.memory,
-        )
+        per_block = block_label_bytes(ensemble) + 36 * rows  # 20 of them to find ties
+        MemoryPlan(held, per_block, 12 * rows).check("Furthest", engine, ensemble, self.memory)
         survey = take_survey(ensemble, engine, seed, 0)
         ties = _Ties(seed if self.ties == "random" else None)
         if self.init == "exact":

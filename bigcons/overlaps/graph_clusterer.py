@@ -16,7 +16,7 @@ from bigcons.overlaps.embedding import SAMPLE, Embedding, KMeansSettings, find_c
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, Output
-from bigcons.solving.memory_plan import check_plan
+from bigcons.solving.memory_plan import MemoryPlan
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_number
@@ -97,16 +97,9 @@ class GraphClusterer(ConsensusClusterer):
 
     def _check_graph_memory(self, ensemble: Ensemble, engine: Engine, n_bytes: int) -> None:
         """Refuse a budget that cannot hold a graph of ``n_bytes``."""
-        check_plan(
-            type(self).__name__,
-            engine,
-            ensemble=ensemble,
-            held=n_bytes,
-            per_block=0,
-            per_result=0,
-            memory=GRAPH_MEMORY if self.memory is None else self.memory,
-            remedy=" or use partitioner='spectral'",
-        )
+        budget = GRAPH_MEMORY if self.memory is None else self.memory
+        remedy = " or use partitioner='spectral'"
+        MemoryPlan(n_bytes).check(type(self).__name__, engine, ensemble, budget, remedy)
 
     def _publish_parts(
         self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None

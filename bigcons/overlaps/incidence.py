@@ -17,7 +17,7 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
-from bigcons.solving.memory_plan import block_label_bytes, check_plan, planned_bytes
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.stores.ensemble import Ensemble
 
 # Tables (B, B) float64 that a solve holds at most: the overlaps, similarities, and those of eigenvectors or
@@ -53,24 +53,16 @@ def check_overlaps_plan(
     held = TABLES_HELD * table + 4 * n + held + (8 * n * columns if in_memory else 0)
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
     per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
+    plan = MemoryPlan(held, per_block, per_result)
     if memory is None and table > LARGEST_TABLE:
-        needed = planned_bytes(engine, ensemble, held, per_block, per_result)
+        needed = plan.n_bytes(engine, ensemble)
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
             f"'{enough_for(needed)}' to allow it, or use PCC or, for clusters much finer than the consensus, "
             "eac-single, whose memory is linear in the base clusters."
         )
     remedy = f" for {of_clusters}, or use PCC or, for fine clusters, eac-single"
-    check_plan(
-        name,
-        engine,
-        ensemble=ensemble,
-        held=held,
-        per_block=per_block,
-        per_result=per_result,
-        memory=memory,
-        remedy=remedy,
-    )
+    plan.check(name, engine, ensemble, memory, remedy)
 
 
 def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:

@@ -1,9 +1,10 @@
-"""The memory a solve needs, stated before it begins and refused if the budget cannot hold it."""
+"""The memory a solve takes: stated before it begins, and refused if it is over the budget."""
 
 from __future__ import annotations
 
 import logging
 from functools import cache
+from typing import NamedTuple
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
@@ -19,78 +20,86 @@ logger: logging.Logger = logging.getLogger("bigcons")
 COMPILER_BYTES = 120_000_000
 COMPILER_AGAIN_BYTES = 85_000_000
 
-# What methods in memory may hold if nothing is said.
+# What methods in memory may hold without a budget.
 DEFAULT_DATA_BYTES = 4_000_000_000
 
 
-def check_plan(
-    name: str,
-    engine: Engine,
-    *,
-    ensemble: Ensemble,
-    held: int,
-    per_block: int,
-    per_result: int,
-    memory: str | float | None,
-    remedy: str = "",
-) -> None:
-    """Log what the method ``name`` will need: its processes, what reading keeps in them, ``held``
-    bytes, ``per_block`` for each block at work and ``per_result`` for each result on its way.
+class MemoryPlan(NamedTuple):
+    """What a solve takes beside its processes, in bytes."""
 
-    Raises MemoryBudgetError, with both numbers, if this is more than ``memory``; ``remedy`` continues
-    "raise it to X".
-    """
-    process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
-    needed = planned_bytes(engine, ensemble, held, per_block, per_result)
-    logger.info(
-        "%s plan: %s in all: %s for the processes and %s for their reading, %s held, %d blocks of %s at "
-        "work, %d results of %s",
-        *(name, format_size(needed), format_size(process), format_size(reading), format_size(held)),
-        *(engine.n_workers, format_size(per_block), engine.in_flight, format_size(per_result)),
-    )
-    if memory is not None and needed > parse_size(memory):
-        raise MemoryBudgetError(
-            f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
-            f"raise it to {enough_for(needed)}{remedy}."
+    held: int
+    """As long as it lasts."""
+    per_block: int = 0
+    """For each block at work."""
+    per_result: int = 0
+    """For each result of a block on its way."""
+
+    def n_bytes(self, engine: Engine, ensemble: Ensemble) -> int:
+        """Return what the solve takes in all, with its processes and what reading keeps in them."""
+        results = max(self.per_result, engine.bundle_bytes) * engine.in_flight
+        beside = self.held + self.per_block * engine.n_workers + results
+        return process_bytes(engine) + reading_bytes(engine, ensemble) + beside
+
+    def check(
+        self,
+        name: str,
+        engine: Engine,
+        ensemble: Ensemble,
+        memory: str | float | None,
+        remedy: str = "",
+    ) -> None:
+        """Log what the method ``name`` will take, and raise MemoryBudgetError if it is over ``memory``.
+
+        ``remedy`` continues "raise it to X".
+        """
+        needed = self.n_bytes(engine, ensemble)
+        process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
+        logger.info(
+            "%s plan: %s in all: %s for the processes and %s for their reading, %s held, %d blocks of %s at "
+            "work, %d results of %s",
+            *(name, format_size(needed), format_size(process), format_size(reading), format_size(self.held)),
+            *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
+        if memory is not None and needed > parse_size(memory):
+            raise MemoryBudgetError(
+                f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
+                f"raise it to {enough_for(needed)}{remedy}.",
+                needed=needed,
+                budget=parse_size(memory),
+            )
 
 
 def check_matrix_plan(
     name: str, engine: Engine, ensemble: Ensemble, *, memory: str | float | None, remedy: str
 ) -> None:
-    """As `check_plan`, for a method that holds a matrix of all pairs: 4 GB if ``memory`` says nothing."""
+    """Check the plan of a method that holds a matrix of all pairs: 4 GB of it without ``memory``."""
     n_objects = ensemble.n_objects
     held = 20 * n_objects**2  # two counts, the similarity and what it is made with
     name = f"{name} of {n_objects:,} objects"
     if memory is None and held > DEFAULT_DATA_BYTES:
         raise MemoryBudgetError(
             f"{name} needs {format_size(held)} beside the process; "
-            f"pass memory='{enough_for(2 * held)}' or so to allow it{remedy}."
+            f"pass memory='{enough_for(2 * held)}' or so to allow it{remedy}.",
+            needed=held,
+            budget=DEFAULT_DATA_BYTES,
         )
-    check_plan(
-        name, engine, ensemble=ensemble, held=held, per_block=0, per_result=0, memory=memory, remedy=remedy
-    )
-
-
-def planned_bytes(engine: Engine, ensemble: Ensemble, held: int, per_block: int, per_result: int) -> int:
-    """Return what processes, their reading, ``held`` bytes, blocks at work and results on their way take."""
-    results = max(per_result, engine.bundle_bytes) * engine.in_flight
-    beside = held + per_block * engine.n_workers + results
-    return process_bytes(engine) + reading_bytes(engine, ensemble) + beside
+    MemoryPlan(held).check(name, engine, ensemble, memory, remedy)
 
 
 def data_budget(memory: str | float | None, engine: Engine) -> int:
     """Return the bytes that ``memory`` leaves for data beside the processes; 4 GB if it is None.
 
-    Raises MemoryBudgetError if it does not hold the processes.
+    Raises MemoryBudgetError if it is below what the processes take.
     """
     if memory is None:
         return DEFAULT_DATA_BYTES
     left = parse_size(memory) - process_bytes(engine)
     if left <= 0:
         raise MemoryBudgetError(
-            f"memory={format_size(parse_size(memory))} does not even hold the processes, which take "
-            f"{format_size(process_bytes(engine))}; raise it."
+            f"memory={format_size(parse_size(memory))} is below the {format_size(process_bytes(engine))} of "
+            "the processes themselves; raise it.",
+            needed=process_bytes(engine),
+            budget=parse_size(memory),
         )
     return left
 
@@ -111,7 +120,7 @@ def _resident_at_first() -> int:
 
 
 def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
-    """Return what reading a stored ensemble keeps in the processes that do it, beside what was read."""
+    """Return what reading a stored ensemble leaves in the processes that read, beside what was read."""
     if ensemble.path is None:
         return 0
     columns = min(ensemble.n_partitions, MAX_CHUNK_COLUMNS)

@@ -15,7 +15,7 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import Output, PredictingClusterer, SoftPredictingClusterer
-from bigcons.solving.memory_plan import block_label_bytes, check_plan, label_bytes
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.passes import (
     SUBSAMPLE,
     BestOfStarts,
@@ -130,16 +130,13 @@ class PassClusterer(PredictingClusterer):
         results = 4 * K if self.info.soft else 0
         state = 8 * ensemble.n_base_clusters * (K + 8) * self.n_finalists
         sample = label_bytes(ensemble, min(SUBSAMPLE, n))
-        check_plan(
-            type(self).__name__,
-            engine,
-            ensemble=ensemble,
+        plan = MemoryPlan(
             held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
             per_result=state + rows * ((results if in_memory else 0) + 8),
-            memory=self.memory,
-            remedy="" if not in_memory else " or write the result to a store with out=",
         )
+        remedy = " or write the result to a store with out=" if in_memory else ""
+        plan.check(type(self).__name__, engine, ensemble, self.memory, remedy)
 
 
 class SoftPassClusterer(PassClusterer, SoftPredictingClusterer):

@@ -51,17 +51,17 @@ if __name__ == "__main__":
 GROWTH = """
 import json, sys, warnings
 from contextlib import nullcontext
-from bigcons.solving import memory_plan as plan
+from bigcons.solving import memory_plan
 
 stated = []
-planned_bytes = plan.planned_bytes
+n_bytes = memory_plan.MemoryPlan.n_bytes
 
-def stating(engine, *args):
-    total = planned_bytes(engine, *args)
-    stated.append(total - plan.process_bytes(engine))
+def stating(self, engine, ensemble):
+    total = n_bytes(self, engine, ensemble)
+    stated.append(total - memory_plan.process_bytes(engine))
     return total
 
-plan.planned_bytes = stating
+memory_plan.MemoryPlan.n_bytes = stating
 
 def fit(options, client, ensemble):
     from bigcons import METHODS

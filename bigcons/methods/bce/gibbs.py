@@ -18,7 +18,7 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import first_partition
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
-from bigcons.solving.memory_plan import check_plan, label_bytes
+from bigcons.solving.memory_plan import MemoryPlan, label_bytes
 from bigcons.solving.starts import best_start
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -185,16 +185,8 @@ class GibbsBCE(ConsensusClusterer):
                 f"{format_size(DEFAULT_MEMORY)}; allow it with memory=, run fewer at a time (client='serial')"
                 f"{remedy}."
             )
-        check_plan(
-            "GibbsBCE",
-            engine,
-            ensemble=ensemble,
-            held=12 * n * K,
-            per_block=chain,
-            per_result=4 * n * K,
-            memory=self.memory,
-            remedy=remedy,
-        )
+        plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
+        plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)
 
 
 class Chain(NamedTuple):

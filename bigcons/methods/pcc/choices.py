@@ -1,19 +1,26 @@
-"""What the parameters of PCC come to: each checked, and all together, and every "auto" decided."""
+"""What the parameters of PCC come to: each checked, every "auto" decided, the pairs, the memory it takes."""
 
 from __future__ import annotations
 
+import os
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation import count
 from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence
 from bigcons.errors import InvalidInputError
-from bigcons.methods.pcc.pair_choice import check_pairs
-from bigcons.methods.pcc.plan import chooses_blocks
+from bigcons.execution.engine import Engine
+from bigcons.memory import parse_size
 from bigcons.methods.pcc.prototypes import default_prototypes
 from bigcons.methods.pcc.start import Init
 from bigcons.methods.pcc.weights import INFORMATION, check_weights
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_choice, check_int
 
 # What solves: over all pairs the squared divergence, or any other by prototypes; or Algorithm 1 on listed
@@ -117,3 +124,107 @@ def choose_weights(
             "they go with pairs='all' and divergence='l2'."
         )
     return weights
+
+
+# Pairs
+
+LABELS_BUDGET = 10**9
+"""What labels may take while sampled pairs are counted; more of them are read block against block."""
+
+
+def check_pairs(pairs: Any) -> None:
+    """Refuse what is neither "all", "dense", a share, a PairTable nor a path."""
+    if isinstance(pairs, (str, os.PathLike, PairTable)):
+        return
+    if isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1:  # NaN is neither
+        return
+    raise InvalidInputError(
+        f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs from 0 to 1, a PairTable or a path."
+    )
+
+
+def n_pair_ends(pairs: Any, n_objects: int) -> int:
+    """Return about how many ends of pairs a solve will hold; 0 if it forms none."""
+    if isinstance(pairs, PairTable):
+        return 2 * pairs.n_pairs
+    if isinstance(pairs, Real):
+        return int(float(pairs) * n_objects * (n_objects - 1))
+    if isinstance(pairs, str) and pairs in ("all", "dense"):
+        return n_objects * (n_objects - 1) if pairs == "dense" else 0
+    return 2 * PairTable.open(pairs).n_pairs
+
+
+def chooses_blocks(pairs: Any, memory: str | float | None) -> bool:
+    """Return whether stored pairs are better solved block by block: in tiles, or too large for memory."""
+    if isinstance(pairs, Real) or (isinstance(pairs, str) and pairs in ("all", "dense")):
+        return False
+    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+    is_large = memory is not None and DENSE_BYTES_PER_END * 2 * table.n_pairs > parse_size(memory)
+    return table.path is not None and (is_large or table.rows_per_block is not None)
+
+
+def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
+    """Return the pair table that a ``pairs`` argument means for this ensemble."""
+    if isinstance(pairs, str) and pairs == "dense":
+        i, j = np.triu_indices(ensemble.n_objects, 1)
+        return count(ensemble, i, j, client=engine)
+    if isinstance(pairs, Real):
+        return sample_in_memory(ensemble, {"share": float(pairs)}, seed, LABELS_BUDGET, engine)
+    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+    if table.n_objects != ensemble.n_objects:
+        raise InvalidInputError(
+            f"pairs are of n_objects={table.n_objects} but the ensemble has n_objects={ensemble.n_objects}; "
+            "sample pairs of this ensemble."
+        )
+    return table
+
+
+# Memory
+
+# Bytes of a dense run for each of the n (n - 1) ends of pairs: index, two counts, share, weight, and its
+# making.
+DENSE_BYTES_PER_END = 36
+DENSE_MEMORY = 4_000_000_000
+
+# Labels of at most this many bytes are kept in memory while they are solved.
+FEW_LABELS = 32_000_000
+
+
+def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
+    """Return whether labels are read once and kept: of few objects reading costs more than solving."""
+    return engine.shares_memory and label_bytes(ensemble, ensemble.n_objects) <= FEW_LABELS
+
+
+def check_memory(
+    ensemble: Ensemble,
+    engine: Engine,
+    choices: Choices,
+    n_clusters: int,
+    pairs: Any,
+    memory: str | float | None,
+    *,
+    in_memory: bool,
+) -> None:
+    """State the memory the solve takes, and refuse a budget that cannot hold it.
+
+    Raises MemoryBudgetError. Blocks of pairs are counted when their borders are known, see
+    ``blocked.solve_blocked``. ``in_memory`` says whether memberships are held rather than stored.
+    """
+    n, K, rows, M = ensemble.n_objects, n_clusters, ensemble.chunk_rows, ensemble.n_partitions
+    B, G = ensemble.n_base_clusters, choices.n_prototypes
+    statistics = 8 * (G + 8) * (B + M) if G else 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
+    generations = 3 if G else 2  # a third while a pass is shortened
+    ends = 0 if choices.solver == BLOCKED else n_pair_ends(pairs, n)
+    held = 4 * n + (4 * generations * n * K if in_memory else 0)
+    held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
+    held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
+    plan = MemoryPlan(
+        held=held,
+        # with the memberships before and after
+        per_block=block_label_bytes(ensemble) + 12 * rows * K + 3 * statistics,
+        per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
+    )
+    if memory is None and isinstance(pairs, str) and pairs == "dense":
+        memory = DENSE_MEMORY
+    remedy = " or write the result to a store with out=" if in_memory else ""
+    plan.check("PCC", engine, ensemble, memory, " or use pairs='all' or a share" if ends else remedy)

@@ -21,17 +21,18 @@ from bigcons.methods.pcc.choices import (
     BLOCKED,
     PROTOTYPES,
     Choices,
+    check_memory,
     choose_init,
     choose_n_init,
     choose_n_prototypes,
     choose_solver,
     choose_weights,
+    keeps_labels,
+    resolve_pairs,
 )
 from bigcons.methods.pcc.fine_labels import warn_of_fine_labels
-from bigcons.methods.pcc.pair_choice import resolve_pairs
 from bigcons.methods.pcc.pairs import solve_pairs
 from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
-from bigcons.methods.pcc.plan import Work, check_memory, keeps_labels
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.solution import BlockMemberships, Solution, solution_at
 from bigcons.methods.pcc.start import Init
@@ -202,9 +203,7 @@ class PCC(SoftPredictingClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         choices = self._choose(ensemble.offsets)
         in_memory = out is None and engine.shares_memory
-        by_blocks = choices.solver == BLOCKED
-        work = Work(self.n_clusters, choices.n_prototypes, self.pairs, by_blocks, in_memory)
-        check_memory(ensemble, engine, work, self.memory)
+        check_memory(ensemble, engine, choices, self.n_clusters, self.pairs, self.memory, in_memory=in_memory)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
