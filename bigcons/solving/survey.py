@@ -1,7 +1,8 @@
-"""What one reading of the labels tells before any solve: counts, and a uniform sample of rows."""
+"""One reading of the labels before a solve: counts, unlabeled objects and a uniform sample of rows."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from bigcons.stores.ensemble import Ensemble
 
 
 class Survey(NamedTuple):
-    """Facts of an ensemble that solvers scale and start by."""
+    """What solves know of an ensemble before they start."""
 
     n_objects: int
     n_seen: np.ndarray
@@ -31,9 +32,9 @@ class Survey(NamedTuple):
         return mean_pair_weight(self.n_seen, self.n_objects)
 
     def joined_share(self, weights: np.ndarray | None = None) -> float:
-        """Return the share that is together of the pairs of sampled objects, over partitions that saw both.
+        """Return the share of the sampled objects' pairs that are together, over partitions that label both.
 
-        With ``weights``, each partition counts by its weight. NaN if no partition saw two objects.
+        With ``weights``, each partition counts by its weight. NaN if no partition labels two objects.
         """
         sizes = [np.unique(column[column >= 0], return_counts=True)[1] for column in self.sample.T]
         seen = np.array([of_clusters.sum() for of_clusters in sizes])
@@ -44,7 +45,7 @@ class Survey(NamedTuple):
 
 
 def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | None = None) -> float:
-    """Return the mean over the objects of ``sum_j N_ij`` for partitions that saw ``n_seen`` objects each.
+    """Return the mean over the objects of ``sum_j N_ij`` for partitions that label ``n_seen`` objects each.
 
     With ``weights``, each partition counts by its weight.
     """
@@ -54,9 +55,9 @@ def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | N
 
 
 def labeled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return which of the objects that have labels where ``observed`` (rows, M) have one that counts (rows,).
+    """Return which objects (rows,) have a label, where ``observed`` (rows, M) says which labels there are.
 
-    Labels of partitions of weight 0 do not.
+    Labels of partitions of weight 0 do not count.
     """
     counted = observed if weights is None else observed[:, weights > 0]
     return np.asarray(counted.any(axis=1))
@@ -77,22 +78,11 @@ def take_survey(
         else np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
     )
 
-    def block_facts(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-        labels = ensemble.read(block.start, block.stop)
-        observed = labels >= 0
-        first, last = np.searchsorted(chosen, (block.start, block.stop))
-        unlabeled = np.flatnonzero(~labeled_objects(observed, weights)) + block.start
-        return observed.sum(axis=0), [unlabeled], [labels[chosen[first:last] - block.start]]
-
+    task = SurveyBlock(ensemble, chosen, weights)
     with progress("survey", n) as listener:
-        seen, unlabeled, sample = fold(
-            engine,
-            ensemble.blocks(),
-            block_facts,
-            lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2]),
-            progress=listener,
-        )
-    survey = Survey(n, seen, np.concatenate(unlabeled), np.ascontiguousarray(np.concatenate(sample)))
+        found = fold(engine, ensemble.blocks(), task, _add_surveys, progress=listener)
+    sample = np.ascontiguousarray(np.concatenate(found.sample))
+    survey = Survey(n, found.n_seen, np.concatenate(found.unlabeled), sample)
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."
@@ -104,3 +94,35 @@ def take_survey(
             UnlabeledObjectsWarning,
         )
     return survey
+
+
+class BlockSurvey(NamedTuple):
+    """What is known of the objects of some blocks."""
+
+    n_seen: np.ndarray
+    unlabeled: list[np.ndarray]
+    sample: list[np.ndarray]
+    """One array a block, as of ``unlabeled``."""
+
+
+@dataclass(frozen=True)
+class SurveyBlock:
+    """A task: survey a block."""
+
+    ensemble: Ensemble
+    chosen: np.ndarray
+    """The objects of the sample, ascending."""
+    weights: np.ndarray | None
+
+    def __call__(self, block: Block) -> BlockSurvey:
+        """Read a block."""
+        labels = self.ensemble.read(block.start, block.stop)
+        observed = labels >= 0
+        first, last = np.searchsorted(self.chosen, (block.start, block.stop))
+        unlabeled = np.flatnonzero(~labeled_objects(observed, self.weights)) + block.start
+        rows = labels[self.chosen[first:last] - block.start]
+        return BlockSurvey(observed.sum(axis=0), [unlabeled], [rows])
+
+
+def _add_surveys(a: BlockSurvey, b: BlockSurvey) -> BlockSurvey:
+    return BlockSurvey(a.n_seen + b.n_seen, a.unlabeled + b.unlabeled, a.sample + b.sample)

@@ -1,4 +1,4 @@
-"""Where a solve keeps what it works on: in memory, or in a folder beside its output that survives a kill."""
+"""Where a solve keeps its work in progress: in memory, or in a folder by its output that survives a kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger: logging.Logger = logging.getLogger("bigcons")
 
 
 class Workspace(NamedTuple):
-    """Block arrays of memberships, and snapshots between passes if the solve can be resumed."""
+    """What objects carry from pass to pass, and snapshots between passes if the solve can be resumed."""
 
     arrays: BlockArrays
     snapshots: Snapshots | None
@@ -68,7 +68,7 @@ def _locked(folder: Place) -> AbstractContextManager[object]:
 
 @contextmanager
 def telling_what_is_kept(out: str | os.PathLike[str]) -> Iterator[None]:
-    """Tell how to go on when the ``with`` block fails or is interrupted, if a solve can go on."""
+    """Warn how to resume when the ``with`` block fails or is interrupted, if passes are kept."""
     try:
         yield
     except BaseException:

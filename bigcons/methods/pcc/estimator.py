@@ -1,4 +1,4 @@
-"""PCC, the estimator: hands over to the solver that its parameters name."""
+"""PCC, the estimator: from parameters to the passes or steps that solve them, and back to results."""
 
 from __future__ import annotations
 
@@ -55,46 +55,47 @@ class PCC(SoftPredictingClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
-    ``i`` and ``j`` are together: it minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` where, of the ``N_ij``
-    partitions that saw both, ``c_ij`` put them together (Lourenço et al. 2015, equation 4). Missing labels
-    are native.
+    ``i`` and ``j`` are clustered together. PCC minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)``, where ``N_ij``
+    partitions label both objects and ``c_ij`` of them put both in one cluster (Lourenço et al. 2015,
+    equation 4). Missing labels need no special treatment.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        The most clusters there can be; clusters that the data do not need stay empty.
+        Maximum number of clusters; those that the data do not need stay empty.
     divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
-        "l2", "kl", "power:1.5", "exponential" or a Divergence. Over all pairs "l2" is solved exactly, the
-        others by prototypes.
+        Bregman divergence ``d``. Over all pairs "l2" is solved exactly and the others by prototypes.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
-        "all": every pair, by one pass over the labels an iteration, never forming a pair. A share such as
-        0.25e-3, or a PairTable or the path of one: these pairs. "dense": every pair, one by one, for small
-        data.
+        "all": every pair, in one pass over the labels per iteration, without forming any pair. A share such
+        as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds.
+        "dense": every pair, one by one, for small data.
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
-        "all" goes with pairs="all"; with the others "heap" (the paper's Algorithm 1, the pairs in memory) or
-        "blocked" (the same inside blocks of objects, pairs read from their store). "auto" takes "blocked" for
-        stored pairs that were sampled in tiles or do not fit in ``memory``, else "heap".
+        "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1, with the pairs in memory) or
+        "blocked" (the same within blocks of objects, with the pairs read from their store). "auto" chooses
+        "blocked" for stored pairs that were sampled in tiles or do not fit in ``memory``, else "heap".
     max_iter : int or None, default=None
-        Passes over the data (default 100); for the heap, single-object steps (default n_objects *
-        n_clusters, and ten times that for pairs="dense").
+        Maximum number of passes over the data (None: 100). For the heap, of single-object steps (None:
+        n_objects * n_clusters, ten times that for pairs="dense").
     tol : float, default=3e-5
-        Largest KKT gap at which to stop, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
-        max_iter. With prototypes a solve also stops when a pass lowers the objective by less than
+        Largest KKT gap at convergence, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
+        ``max_iter``. With prototypes a solve also stops when a pass lowers the objective by less than
         ``tol / 1000`` of it.
     n_init : int or "auto", default="auto"
-        Starts, of which the lowest objective is kept. "auto": 8 on the subsample, else 1.
+        Number of starts, of which the one with the lowest objective is kept. "auto": 8 on the subsample,
+        else 1.
     init : {"auto", "subsample", "uniform", "dirichlet"} or array, default="auto"
-        "auto": "subsample" (solve a few thousand objects, extend to all) for pairs="all" and "blocked",
-        "uniform" (perturbed) for the heap; "dirichlet"; or memberships (n_objects, n_clusters) to start from.
+        First memberships. "subsample": solve 2,048 objects and extend the solution to all. "uniform":
+        perturbed uniform. "dirichlet": random. An array: memberships (n_objects, n_clusters). "auto":
+        "subsample" for pairs="all" and "blocked", "uniform" for the heap.
     n_prototypes : int or "auto", default="auto"
-        For pairs="all" with a divergence other than "l2": objects of like memberships stand together as this
-        many prototypes. "auto": four a cluster, at least 16, which kept Kullback-Leibler within 0.4 % of the
-        pair-by-pair optimum where we measured it; time is proportional.
+        For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
+        grouped by similar memberships. Time is proportional to it. "auto": four per cluster, at least 16,
+        which kept Kullback-Leibler within 0.4 % of the pair-by-pair optimum where we measured it.
     weights : {"entropy", "information"}, array of shape (n_partitions,) or None, default=None
-        Partitions of different reliability, with pairs="all" and "l2": numbers >= 0 (n_partitions,), by which
-        each counts in ``c_ij`` and ``N_ij``, as if it were there that many times. None: all count the same.
-        "entropy": the entropy of each partition's labels; "information": its mutual information with the
-        consensus, found without weights; both on the start's subsample and of mean 1. See Notes.
+        Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
+        ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
+        entropy of the labels of each partition. "information": its mutual information with an unweighted
+        consensus. Both are estimated on the subsample and have mean 1. See Notes.
     resume : bool, default=True
         Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
         starts anew.
@@ -111,47 +112,49 @@ class PCC(SoftPredictingClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     memberships_ : (n_objects, n_clusters) float32, rows sum to 1
-    objective_ : the objective; for pairs="all" less a part that memberships do not change: ``sum c_ij^2 /
-        N_ij`` for "l2"; with prototypes it is ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` as they see
-        it, for "kl" the negative log-likelihood
-    start_objectives_ : the objective of every start when the best was chosen: on the start's subsample the
-        "l2" of its pairs, whatever the divergence (and with weights, if there are any); of a single start
-        from random or given memberships, and of each of the heap's, where it ended
-    gap_ : largest relative KKT gap left, the measure that ``tol`` bounds
+    objective_ : the objective. For pairs="all" without the part that memberships do not change, which for
+        "l2" is ``sum c_ij^2 / N_ij``. With prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
+        their probabilities ``p_ij``; for "kl" this is the negative log-likelihood
+    start_objectives_ : the objective of every start when the best was chosen. On the subsample this is "l2"
+        over its pairs (weighted, if there are weights), whatever the divergence; of a single start from
+        random or given memberships, and of every start of the heap, it is the final objective
+    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds
     approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
-    weights_ : (n_partitions,) float64, the weights of the partitions; with pairs="all" and "l2"
-    n_clusters_ : clusters that win objects
-    n_passes_, converged_, history_ : passes (for the heap: stretches of steps), whether the solve stopped
-        by itself, and a list per quantity with an entry per pass. Converged means ``gap_ <= tol``; with
-        prototypes, or that a pass lowered the objective by less than ``tol / 1000`` of it, when ``gap_`` may
-        still be tens of times ``tol``: ``gap_`` is always the gap that was measured
+    weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
+    n_clusters_ : number of clusters that win objects
+    n_passes_ : number of passes; for the heap, of stretches of steps
+    converged_ : whether ``gap_ <= tol``; with prototypes also whether the last pass lowered the objective by
+        less than ``tol / 1000`` of it, when ``gap_`` may still be tens of times ``tol``
+    history_ : one list per quantity, with one entry per pass
 
     Notes
     -----
-    pairs="all": O(n M K + n K^2 M) time a pass, memory 8 n K bytes for memberships. Before the first, its
-    starts make up to 50 n_init + 200 passes over 2,048 of the objects, which is most of the time where there
-    are few objects and many clusters. With G prototypes O(n G (M + K^2)) and up to 12 n K bytes. Heap:
-    O(l (K + log n)) a step for l pairs an object; 24 bytes a pair and 24 n K bytes. The divergence of the
-    generator ``|x|^2`` is twice the "l2" here.
+    Cost for pairs="all": O(n M K + n K^2 M) time per pass and 8 n K bytes for memberships. The starts make up
+    to 50 n_init + 200 passes over 2,048 objects before that, which take most of the time if there are few
+    objects and many clusters. With G prototypes: O(n G (M + K^2)) time per pass and up to 12 n K bytes. Heap:
+    O(l (K + log n)) time per step for l pairs per object, 24 bytes per pair and 24 n K bytes. The divergence
+    generated by ``|x|^2`` is twice "l2".
 
-    ``predict`` and ``predict_proba`` give each new object its best membership given all fitted ones over all
-    pairs, by the model's own divergence: "l2" exactly, others by prototypes. Objects that a table of pairs
-    leaves without any are placed likewise. Fitted objects mostly get the label they have; of a model of few
-    pairs an object fewer do, for all pairs tell more: where we measured it half of them with 10 pairs an
-    object, 90 % with 30, 98 % with pairs="dense", and with few pairs the predicted ones were better.
+    ``predict`` and ``predict_proba`` give each new object its best membership given all fitted objects, over
+    all pairs and by the same divergence: "l2" exactly, others by prototypes. Objects that occur in no sampled
+    pair are placed the same way. Fitted objects mostly get their own label again; fewer do if the model was
+    fitted to few pairs, because all pairs carry more information. Where we measured it, half of the labels
+    agreed with 10 pairs per object, 90 % with 30 and 98 % with pairs="dense"; with few pairs the predicted
+    labels were the better ones.
 
-    K clusters of any sizes join at least 1 / K of the pairs. Where the labels join far fewer the model cannot
-    fit, tends to equal clusters, and an OversegmentationWarning says so; linkage (eac-average) still works.
+    K clusters of any sizes join at least 1 / K of the pairs. If the labels join far fewer, the model cannot
+    fit them and tends to clusters of equal size; an OversegmentationWarning says so. Average linkage
+    (eac-average) still works.
 
-    Weights are our addition: the paper counts all partitions alike, though two objects in one of ten clusters
-    are more likely to belong together than two in one of two. By "entropy", sharing a label counts as much as
-    it tells on average, ``log(1 / share of the label)``. On planted ensembles of 120,000 objects and 100
-    partitions (six unbalanced classes, two to ten clusters, 10 to 40 % of random labels) it raised the
-    adjusted Rand index from .92-.97 to .977-.980 with half the labels missing and from .95-.99 to .996-.997
-    with none, the most that any method finds; on digits by .06 to .09. It resolves finer structure: with
-    ``n_clusters`` twice the number of classes it divided a class of KDD Cup 1999 that plain PCC kept whole.
-    "information" gains less, but also tells partitions that are nearly random, which "entropy" takes for
-    good; it solves the subsample twice, and can do harm where partitions are few.
+    Weights are our addition. The paper counts all partitions alike, although two objects in one of ten
+    clusters are more likely to belong together than two in one of two. With "entropy", agreeing on a label
+    counts as much as the information it carries on average, ``log(1 / share of the label)``. On planted
+    ensembles of 120,000 objects and 100 partitions (six unbalanced classes, two to ten clusters, 10 to 40 %
+    random labels) it raised the adjusted Rand index from .92-.97 to .977-.980 with half of the labels missing
+    and from .95-.99 to .996-.997 with none missing, the best of all methods; on digits by .06 to .09. It
+    resolves finer structure: with ``n_clusters`` twice the number of classes it divided a class of KDD Cup
+    1999 that plain PCC kept whole. "information" gains less, but also detects nearly random partitions, which
+    "entropy" takes for informative; it solves the subsample twice and can do harm with few partitions.
 
     References
     ----------
