@@ -39,7 +39,7 @@ from bigcons.datasets import ce_2d2k, ce_8d5k
 from bigcons.errors import ConvergenceWarning
 from bigcons.generate import diverse, kmeans, weighted_kmeans
 from bigcons.metrics import consistency_index, matching_accuracy, purity
-from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables, partition_tables
 from bigcons.seeding import generator
 

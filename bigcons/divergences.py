@@ -1,8 +1,8 @@
 """Divergences between an observed share of agreement and a co-membership probability.
 
 PCC minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` for a Bregman divergence ``d`` that is convex in its
-second argument too, "double-convex" (Lourenço et al. 2015, section 3.2). Squared Euclidean and
-Kullback-Leibler are the paper's two.
+second argument too, "double-convex" (Lourenço et al. 2015). Squared Euclidean and Kullback-Leibler are the
+paper's two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Scalar = Callable[[float], float]
 
 
 class CompiledDivergence(NamedTuple):
-    """The compiled scalar functions of one family and the family's parameter: what kernels take."""
+    """The compiled scalar functions of a divergence and its parameter, as kernels take them."""
 
     value: Callable[[float, float, float], float]
     slope: Callable[[float, float, float], float]
@@ -29,16 +29,16 @@ class CompiledDivergence(NamedTuple):
 
 
 class Divergence:
-    """A Bregman divergence made from a generator ``phi`` on [0, 1].
+    """A Bregman divergence with generator ``phi`` on [0, 1].
 
     The divergence of ``x`` and ``p`` is that of the distributions ``(x, 1 - x)`` and ``(p, 1 - p)`` under
     the generator ``phi(x) + phi(1 - x)``. ``phi`` takes and returns a float and must be compilable by numba.
-    Missing derivatives are taken numerically, to about six digits; without a second one the divergence is
-    continued as a parabola within 1e-3 of 0 and 1, where differences fail.
+    Missing derivatives are computed numerically, to about six digits; without a second derivative the
+    divergence is continued as a parabola within 1e-3 of 0 and 1, where differences fail.
 
-    A generator that is not double-convex is refused, because a line search could then stop anywhere; with
+    A generator that is not double-convex is refused, because a line search could then stop anywhere. With
     ``allow_nonconvex=True`` it is accepted, and steps are found by sampling and golden section, at about ten
-    times the cost. ``name`` is for messages.
+    times the cost. ``name`` appears in messages.
 
     >>> Divergence(lambda x: x * x, name="twice l2").is_double_convex
     True
@@ -65,12 +65,12 @@ class Divergence:
 
     @classmethod
     def l2(cls) -> Divergence:
-        """Squared difference ``(x - p)^2``: half the divergence of ``|x|^2``, as the paper prints it."""
+        """Squared difference ``(x - p)^2``: half the divergence of ``|x|^2``, as in the paper."""
         return _Family("l2")
 
     @classmethod
     def kl(cls) -> Divergence:
-        """Kullback-Leibler, in nats: the maximum-likelihood model of binomial agreement."""
+        """Kullback-Leibler divergence in nats: maximum likelihood under binomial agreement."""
         return _Family("kl")
 
     @classmethod
@@ -91,12 +91,12 @@ class Divergence:
 
     @cached_property
     def compiled(self) -> CompiledDivergence:
-        """The scalar functions as numba compiles them."""
+        """The scalar functions for kernels."""
         return _compile_generator(self.phi, self.derivative, self.second_derivative)
 
     @cached_property
     def nonconvexity(self) -> float | None:
-        """Where the double-convexity criterion first fails, or None if it holds."""
+        """The first point where the double-convexity criterion fails, None if it holds."""
         return self._first_failure()
 
     def _first_failure(self) -> float | None:
@@ -124,18 +124,18 @@ class Divergence:
 
     @property
     def label(self) -> str:
-        """The name with its parameter, as ``resolve_divergence`` reads it."""
+        """The name with its parameter, as ``resolve_divergence`` takes it."""
         return f"{self.name}:{self.parameter:g}" if self.parameter else self.name
 
     def __repr__(self) -> str:
         return f"Divergence({self.label!r})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Divergence:
-        return self  # never changed, and compiled functions are worth keeping when an estimator is cloned
+        return self  # immutable, and a cloned estimator keeps the compiled functions
 
 
 class _Family(Divergence):
-    """A divergence whose functions are written out in the kernels."""
+    """A divergence whose functions are kernels."""
 
     def __init__(self, name: str, parameter: float = 0.0) -> None:
         self.name = name
@@ -157,7 +157,7 @@ class _Family(Divergence):
 
 
 def resolve_divergence(divergence: str | Divergence) -> Divergence:
-    """Return the divergence an argument names, refused if no solver can use it.
+    """Return the divergence that an argument names; raise InvalidInputError if no solver can use it.
 
     Texts are "l2", "kl", "power:1.5", "exponential" and "exponential:2".
     """

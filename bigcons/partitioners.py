@@ -1,4 +1,4 @@
-"""Graphs and hypergraphs cut by other packages, which are optional: METIS and Mt-KaHyPar."""
+"""Graph and hypergraph partitioning by optional packages: METIS and Mt-KaHyPar."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from bigcons.errors import MissingDependencyError
 from bigcons.execution.engine import available_cores
 
-# Weights are whole numbers there; the largest edge weight becomes this, unless their sum then passes the
-# bound, which builds of METIS with 32-bit numbers need.
+# METIS takes integer weights: the largest edge weight becomes this, or less if their sum would pass the bound
+# of builds with 32-bit integers.
 LARGEST_WEIGHT = 10_000
 LARGEST_TOTAL = 1 << 30
 
-# What a stored entry of a graph (both directions of an edge) takes while it is built and partitioned.
+# What a stored entry of a graph (one of two for each edge) takes while it is built and partitioned.
 BYTES_PER_ENTRY = 64
 
-# What a vertex of a hyperedge takes, in Python lists and in the partitioner.
+# What a vertex of a hyperedge takes in Python lists and in the partitioner.
 BYTES_PER_PIN = 80
 
 
@@ -32,14 +32,14 @@ class Graph(NamedTuple):
     weights: np.ndarray | None = None
     """Whole numbers > 0; None: all 1."""
     scale: float = 1.0
-    """What the weights were multiplied by before they were rounded."""
+    """The factor by which weights were multiplied before rounding."""
 
 
 def graph_of(weights: np.ndarray) -> Graph:
     """Return the graph of a symmetric matrix (n, n) of edge weights, which is overwritten.
 
-    What is not positive is no edge, nor what is less than a 20,000th of the largest, or more if the sum of
-    all weights is large; the diagonal counts for nothing.
+    The diagonal is ignored. Entries that are not positive or round to 0 are no edges: less than a 20,000th of
+    the largest, a larger share if the sum of all weights is large.
     """
     np.fill_diagonal(weights, 0.0)
     largest, total = weights.max(initial=0.0), weights.sum(where=weights > 0)
@@ -51,16 +51,16 @@ def graph_of(weights: np.ndarray) -> Graph:
 
 
 def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> tuple[np.ndarray, float]:
-    """Return the parts (n,) int32 that METIS cuts a graph into, and the weight of the edges cut.
+    """Return METIS's parts (n,) int32 of a graph and the weight of the edges cut.
 
-    No part weighs more than ``(1 + imbalance) n / n_parts``, unless METIS finds no such cut.
+    No part has more than ``(1 + imbalance) n / n_parts`` vertices, unless METIS finds no such cut.
     """
     pymetis = _pymetis()
     if n_parts == 1:
         return np.zeros(len(graph.indptr) - 1, np.int32), 0.0
     options = pymetis.Options(seed=seed % (2**31 - 1), ufactor=max(1, round(1000 * imbalance)))
     edges = pymetis.CSRAdjacency(*(part.astype(np.int64, copy=False) for part in graph[:2]))
-    # its recursive bisection, the default for few parts, starts from even ones and seldom leaves them
+    # recursive bisection, its default for few parts, starts from equal parts and seldom leaves them
     cut, parts = pymetis.part_graph(n_parts, edges, eweights=graph.weights, recursive=False, options=options)
     return np.asarray(parts, np.int32), cut / graph.scale
 
@@ -73,10 +73,10 @@ def partition_hypergraph(
     imbalance: float,
     seed: int,
 ) -> tuple[np.ndarray, float]:
-    """Return the parts (n_vertices,) int32 that Mt-KaHyPar finds, and the weight of the hyperedges cut.
+    """Return Mt-KaHyPar's parts (n_vertices,) int32 of a hypergraph and the weight of the hyperedges cut.
 
-    ``pins`` are the vertices of each hyperedge, ``weights`` whole numbers > 0. Its deterministic mode: the
-    same parts for the same seed with any number of threads.
+    ``pins`` are the vertices of each hyperedge, ``weights`` whole numbers > 0. In its deterministic
+    mode, which gives the same parts for the same seed with any number of threads.
     """
     if n_parts == 1:
         return np.zeros(n_vertices, np.int32), 0.0
@@ -116,7 +116,7 @@ def _pymetis() -> Any:
 
 @cache
 def _mtkahypar() -> tuple[Any, Any]:
-    """Return the package and its session, of which a process has one."""
+    """Return the package and the session, of which a process has one."""
     try:
         mtkahypar = importlib.import_module("mtkahypar")
     except ImportError:

@@ -76,8 +76,7 @@ def command(
 
 
 def _by_truth(solved: Consensus, classes: np.ndarray) -> dict[str, Any]:
-    from bigcons.metrics.contingency import truth_table
-    from bigcons.metrics.criteria import OF_TRUTH
+    from bigcons.metrics.clusterings import OF_TRUTH, truth_table
 
     table = truth_table(classes, solved.label_rows)
     scores = {name: criterion(table) for name, criterion in OF_TRUTH.items()}
@@ -87,7 +86,7 @@ def _by_truth(solved: Consensus, classes: np.ndarray) -> dict[str, Any]:
 def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
     """Return the criteria that need no truth; the objective is that of PCC with l2 over all pairs."""
     from bigcons import metrics
-    from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+    from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
     from bigcons.metrics.ensemble import average_of_tables, partition_tables
     from bigcons.stores.ensemble import as_ensemble
 

@@ -1,4 +1,4 @@
-"""KDD Cup 1999, read from its file or fetched."""
+"""KDD Cup 1999, read from its file or downloaded."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kddcup99(
     ----------
     data_dir
         Directory that holds ``kddcup99/kddcup.data_10_percent.gz``; by default the one that the
-        environment variable BIGCONS_DATA names. Without either the file is fetched by scikit-learn.
+        environment variable BIGCONS_DATA names. Without either, scikit-learn downloads the file.
     n_objects
         Size of the subset.
     random_state
@@ -62,7 +62,8 @@ def kddcup99(
     truth
         Class names ``(n_objects,)``.
 
-    Raises StoreNotFoundError if the data cannot be had, InvalidInputError if n_objects is too large.
+    Raises StoreNotFoundError if the data cannot be found or downloaded, InvalidInputError if n_objects is too
+    large.
     """
     check_int("n_objects", n_objects)
     table, classes = _kdd_table(data_dir)
@@ -77,7 +78,7 @@ def kddcup99(
 
 
 def _kdd_table(data_dir: str | os.PathLike[str] | None) -> tuple[pa.Table, np.ndarray]:
-    """All connections of the 10 % file: the 41 features, and the class names without their full stop."""
+    """Return all connections of the 10 % file: the 41 features, and class names without their full stop."""
     directory = data_dir or os.environ.get("BIGCONS_DATA")
     if directory is not None:
         path = Path(directory) / KDD_FILE
@@ -107,8 +108,8 @@ def _fetch_kdd() -> tuple[pa.Table, np.ndarray]:
         bunch = fetch_kddcup99(percent10=True)
     except (OSError, ValueError) as error:
         raise StoreNotFoundError(
-            f"KDD Cup 1999 could not be fetched ({error}); put {KDD_FILE} into a directory and name it "
-            "by data_dir= or in BIGCONS_DATA."
+            f"KDD Cup 1999 could not be downloaded ({error}); put {KDD_FILE} in a directory and pass it as "
+            "data_dir= or in BIGCONS_DATA."
         ) from None
     columns = [_fetched_column(name, bunch.data[:, c]) for c, name in enumerate(KDD_COLUMNS)]
     return pa.table(dict(zip(KDD_COLUMNS, columns, strict=True))), _class_names(bunch.target)

@@ -1,7 +1,7 @@
-"""Planted data of any size: recipes that make any range of rows, with its truth.
+"""Planted data of any size: recipes that generate any range of rows with its truth.
 
-Rows are drawn in segments of 4,096, each with a generator of its own, so that any range of rows can
-be made alone and comes out as in the whole.
+Rows are drawn in segments of 4,096, each from a generator of its own, so that a range of rows is the same
+whether it is generated alone or with the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TAIL = 2.5
 
 @dataclass(frozen=True)
 class Planted(ABC):
-    """The recipe of planted data: makes the values and the truth of any range of rows."""
+    """A recipe of planted data: generates the values and the truth of any range of rows."""
 
     n_objects: int
 
@@ -50,18 +50,18 @@ class Planted(ABC):
 
     @abstractmethod
     def _segment(self, segment: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Make the values and the truth of all rows of a segment."""
+        """Return the values and the truth of all rows of a segment."""
 
 
 @dataclass(frozen=True)
 class PlantedLabels(Planted):
-    """The recipe of a planted ensemble: makes the labels and the truth of any range of rows.
+    """A recipe of a planted ensemble: generates the labels and the truth of any range of rows.
 
-    Partition ``u`` has ``K_u`` clusters. Where ``K_u`` is at most the number of true classes each of
-    its clusters is a union of classes; where it is more, each is a class or a random part of one.
-    Every object then changes its label to a uniformly random one with the noise rate of the
-    partition, or with ``hard_noise`` if the object is hard, and loses it with probability ``missing``.
-    `read` returns labels ``(rows, n_partitions)``, -1 missing, and truth ``(rows,)``.
+    Partition ``u`` has ``K_u`` clusters. If ``K_u`` is at most the number of true classes, each cluster is a
+    union of classes; otherwise each is a class or a random part of one. The label of every object is then
+    replaced by a uniformly random one at the noise rate of the partition, or at ``hard_noise`` if the object
+    is hard, and is missing with probability ``missing``. `read` returns labels ``(rows, n_partitions)``, -1
+    missing, and truth ``(rows,)``.
     """
 
     n_partitions: int
@@ -122,9 +122,9 @@ def planted_blocks(
     missing: float = 0.5,
     random_state: SeedLike = 0,
 ) -> PlantedLabels:
-    """Return the recipe of `planted_ensemble`, to make an ensemble of any size block by block.
+    """Return the recipe of `planted_ensemble`, which generates an ensemble of any size block by block.
 
-    The parameters are those of `planted_ensemble`.
+    Parameters as in `planted_ensemble`.
     """
     low = check_int("n_clusters[0]", n_clusters[0])
     quietest = check_number("noise[0]", noise[0], at_least=0, at_most=1)
@@ -166,14 +166,14 @@ def planted_ensemble(
     noise
         Lowest and highest share of random labels of a partition, drawn uniformly.
     hard_share, hard_noise
-        Share of the objects that are hard, and the share of random labels these have everywhere.
+        Share of objects that are hard, and the share of random labels these have in every partition.
     missing
-        Probability of an object to be left out of a partition.
+        Probability that an object is missing from a partition.
     random_state
         Seed.
 
-    See `PlantedLabels` for how classes and clusters relate. Errors are independent between
-    partitions, which real ensembles are not. Cost: ``n_objects * n_partitions`` draws, in memory.
+    `PlantedLabels` says how classes and clusters relate. Unlike in real ensembles, errors are independent
+    between partitions. ``n_objects * n_partitions`` draws, in memory.
     """
     from bigcons.stores.ensemble import Ensemble  # imports zarr, which the other data sets do not need
 
@@ -194,7 +194,7 @@ def planted_ensemble(
 
 @dataclass(frozen=True)
 class PlantedFeatures(Planted):
-    """The recipe of planted features: makes the points and the truth of any range of rows.
+    """A recipe of planted features: generates the points and the truth of any range of rows.
 
     The centers of the classes lie at the distance ``separation`` from the origin, in random
     directions. The largest class is one cloud, the next consists of two, the third of three and so
@@ -277,7 +277,7 @@ def planted_feature_blocks(
 ) -> PlantedFeatures:
     """Return the recipe of `planted_features`, to make data of any size block by block.
 
-    The parameters are those of `planted_features`.
+    Parameters as in `planted_features`.
     """
     return PlantedFeatures(
         n_objects=check_int("n_objects", n_objects),

@@ -1,4 +1,4 @@
-"""Small data that papers simulate: a known soft partition, Gaussian mixtures."""
+"""Small data sets simulated in papers: a known soft partition, Gaussian mixtures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def simulated_soft_partitions(
     ``[low, high]`` up to sign, standard deviation ``sigma``, ``n_per_component`` points each. The
     memberships ``Z (4 * n_per_component, 4)`` are the posterior probabilities of the points under
     equal weights; each of the ``n_partitions`` columns of the labels ``(4 * n_per_component,
-    n_partitions)`` draws every object's label from its row of ``Z``. The paper states neither the
-    means nor the variances; the defaults are ours.
+    n_partitions)`` draws every object's label from its row of ``Z``. The paper states neither means nor
+    variances; the defaults are ours.
 
     Returns labels (int8) and ``Z`` (float64).
     """

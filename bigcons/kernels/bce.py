@@ -1,6 +1,6 @@
 """Bayesian cluster ensembles, the E-step: the variational fixed point of every object of a block.
 
-Per object (Wang, Shan, Banerjee 2009, section 3), with ``beta[b]`` the probabilities of base cluster ``b``
+Per object (Wang, Shan, Banerjee 2009), with ``beta[b]`` the probabilities of base cluster ``b``
 under the K clusters and ``psi`` the digamma function, two updates alternate until they settle:
 
     phi_jk ~ exp(psi(gamma_k)) beta[b_j, k]   over k, for every label b_j of the object

@@ -1,7 +1,6 @@
 """Double-convex Bregman divergences as compiled scalar functions.
 
-For a generator ``phi`` on pairs ``(x, 1 - x)`` with ``F(x) = phi(x) + phi(1 - x)`` (Lourenço et al. 2015,
-section 3.2):
+For a generator ``phi`` on pairs ``(x, 1 - x)`` with ``F(x) = phi(x) + phi(1 - x)`` (Lourenço et al. 2015):
 
     value(x, p)     = F(x) - F(p) - (x - p) F'(p)
     slope(x, p)     = d value / dp     = (p - x) F''(p)

@@ -1,6 +1,6 @@
 """Bayesian cluster ensembles, collapsed Gibbs sampling: one sweep over the cluster of every label.
 
-With ``z_ij`` the cluster of label ``x_ij`` (Wang, Shan, Banerjee 2009, section 3.3):
+With ``z_ij`` the cluster of label ``x_ij`` (Wang, Shan, Banerjee 2009):
 
     P(z_ij = h | rest) ~ (omega + n_hj^r) / (k_j omega + n_hj) (alpha + n_ih)
 

@@ -199,7 +199,7 @@ def centroid_merges(squares, sizes, first, second, heights):
     worst.
 
     ``least`` of a cluster is at most its square with the nearest after it: one whose nearest moved away is
-    only looked through again once it might be first (Müllner 2011, section 3.1).
+    only looked through again once it might be first (Müllner 2011).
     """
     n = sizes.shape[0]
     nearest = np.zeros(n, np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS, Criterion
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     fold_overlaps,

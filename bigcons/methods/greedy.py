@@ -14,7 +14,7 @@ from bigcons.kernels.greedy import sweep, weighted_nmi
 from bigcons.kernels.label_rows import add_contingency
 from bigcons.memory import Block
 from bigcons.methods.best import average_criteria, closeness_to_centers
-from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps, votes_of
 from bigcons.progress import progress

@@ -5,31 +5,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# not lazy, for a module of the same name would take its place in this namespace
-from bigcons.metrics.contingency import contingency
-
-_HOMES = {
-    "adjusted_rand": "agreement",
-    "anmi": "ensemble",
-    "average_criterion": "ensemble",
-    "cluster_centroids": "overlap",
-    "cluster_overlap": "overlap",
-    "compactness": "geometry",
-    "consistency_index": "agreement",
-    "error_roc_auc": "hierarchy",
-    "jensen_shannon": "soft",
-    "learning_curve": "experiments",
-    "matching_accuracy": "agreement",
-    "micro_precision": "agreement",
-    "nmi": "information",
-    "paired_t_test": "experiments",
-    "pcc_objective": "pcc",
-    "purity": "agreement",
-    "rand_index": "agreement",
-    "relative_nmi": "information",
-    "van_dongen": "agreement",
-    "variation_of_information": "information",
-    "vat_order": "geometry",
+_MODULES = {
+    "clusterings": (
+        "adjusted_rand",
+        "consistency_index",
+        "contingency",
+        "matching_accuracy",
+        "micro_precision",
+        "nmi",
+        "purity",
+        "rand_index",
+        "relative_nmi",
+        "van_dongen",
+        "variation_of_information",
+    ),
+    "ensemble": ("anmi", "average_criterion"),
+    "experiments": ("learning_curve", "paired_t_test"),
+    "geometry": ("compactness", "vat_order"),
+    "hierarchy": ("error_roc_auc",),
+    "memberships": ("cluster_centroids", "cluster_overlap", "jensen_shannon", "pcc_objective"),
 }
 
 __all__ = [
@@ -58,31 +52,38 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from bigcons.metrics.agreement import (
+    from bigcons.metrics.clusterings import (
         adjusted_rand,
         consistency_index,
+        contingency,
         matching_accuracy,
         micro_precision,
+        nmi,
         purity,
         rand_index,
+        relative_nmi,
         van_dongen,
+        variation_of_information,
     )
     from bigcons.metrics.ensemble import anmi, average_criterion
     from bigcons.metrics.experiments import learning_curve, paired_t_test
     from bigcons.metrics.geometry import compactness, vat_order
     from bigcons.metrics.hierarchy import error_roc_auc
-    from bigcons.metrics.information import nmi, relative_nmi, variation_of_information
-    from bigcons.metrics.overlap import cluster_centroids, cluster_overlap
-    from bigcons.metrics.pcc import pcc_objective
-    from bigcons.metrics.soft import jensen_shannon
+    from bigcons.metrics.memberships import (
+        cluster_centroids,
+        cluster_overlap,
+        jensen_shannon,
+        pcc_objective,
+    )
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'bigcons.metrics' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"bigcons.metrics.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    for module, names in _MODULES.items():
+        if name in names:
+            value = getattr(importlib.import_module(f"bigcons.metrics.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'bigcons.metrics' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

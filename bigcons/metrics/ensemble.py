@@ -1,4 +1,4 @@
-"""Criteria of a consensus that need no truth: how well it agrees with the partitions it is of."""
+"""Criteria of a consensus without a truth: how well it agrees with the partitions of its ensemble."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import fold, open_engine
 from bigcons.memory import Block
-from bigcons.metrics.contingency import LabelColumn, check_size
-from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS, Criterion
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion, LabelColumn, check_size
 from bigcons.progress import progress
 from bigcons.validation import check_choice
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 def anmi(x: Any, labels: Any, *, client: object = None) -> float:
     """Return the average NMI of ``labels`` with the partitions of ``x``, weighted by known labels.
 
-    A partition counts by the number of objects that it and ``labels`` label, and its NMI is over these
-    (Strehl and Ghosh 2002, for labels that may be missing). In [0, 1].
+    The NMI with a partition is over the objects that it and ``labels`` label, and weighted by their number
+    (Strehl and Ghosh 2002, for missing labels). In [0, 1].
 
     One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per task.
     Raises InvalidInputError if the lengths differ or no object is labeled in both.
@@ -37,8 +36,8 @@ def average_criterion(
 ) -> float:
     """Return the mean of a criterion of ``labels`` with each partition of ``x``.
 
-    The consensus criteria ``Perf`` of Nguyen and Caruana (2007): how well a consensus agrees with
-    the clusterings it is of.
+    The consensus criteria ``Perf`` of Nguyen and Caruana (2007): how well a consensus agrees with the
+    clusterings of its ensemble.
 
     Parameters
     ----------
@@ -51,7 +50,8 @@ def average_criterion(
     labels
         ``(n_objects,)``, as in `contingency`.
     weighted
-        Let a partition count by the objects that it and ``labels`` label, as ANMI does, instead of all alike.
+        Weight partitions by the number of objects that they and ``labels`` label, as ANMI does, instead of
+        equally.
 
     Each value is over the objects that the partition and ``labels`` label; partitions without such an object
     are left out. One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per
@@ -64,7 +64,7 @@ def average_criterion(
         of_table = _one_by_one(criterion)
     else:
         raise InvalidInputError(
-            f"criterion has type {type(criterion).__name__}; pass a name such as 'nmi', or a function of a "
+            f"criterion has type {type(criterion).__name__}; pass a name such as 'nmi' or a function of a "
             "contingency table."
         )
     return average_of_tables(of_table, partition_tables(x, labels, client=client), weighted=weighted)
@@ -77,7 +77,9 @@ def average_of_tables(criterion: Criterion, tables: Sequence[np.ndarray], *, wei
     """
     shared = [table for table in tables if table.any()]
     if not shared:
-        raise InvalidInputError("no object has a label in labels and in a partition; pass other labels.")
+        raise InvalidInputError(
+            "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
+        )
     widths = np.array([table.shape[1] for table in shared])
     values, sizes = np.empty(len(shared)), np.empty(len(shared))
     for width in np.unique(widths):
@@ -88,7 +90,7 @@ def average_of_tables(criterion: Criterion, tables: Sequence[np.ndarray], *, wei
 
 
 def _one_by_one(criterion: Criterion) -> Criterion:
-    """Return a criterion of stacks by one of a single table, every row and column with an object."""
+    """Return a criterion of stacks from one of single tables whose rows and columns all have objects."""
 
     def of_stack(tables: np.ndarray) -> np.ndarray:
         return np.array([criterion(table[table.any(axis=1)][:, table.any(axis=0)]) for table in tables])
@@ -103,7 +105,7 @@ def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.n
     ensemble, column = as_ensemble(x), LabelColumn("labels", labels)
     if column.n_objects != ensemble.n_objects:
         raise InvalidInputError(
-            f"labels is for {column.n_objects} objects but the ensemble for {ensemble.n_objects}; "
+            f"labels has {column.n_objects} objects but the ensemble has {ensemble.n_objects}; "
             "pass one label per object of the ensemble."
         )
     check_size((column.n_clusters, ensemble.n_base_clusters))

@@ -1,4 +1,4 @@
-"""Comparisons over many runs: against chance as the sample grows, and of two methods run by run."""
+"""Comparisons over many runs: with chance as the sample grows, and of two methods run by run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.metrics.contingency import LabelColumn
-from bigcons.metrics.information import nmi
+from bigcons.metrics.clusterings import LabelColumn, nmi
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.validation import check_int
 
@@ -22,11 +21,11 @@ def learning_curve(
     n_repetitions: int = 10,
     random_state: SeedLike = None,
 ) -> np.ndarray:
-    """Return how far above chance a method is on samples of several sizes ``(n_sizes, n_repetitions)``.
+    """Return the quality of a method above chance on samples of several sizes ``(n_sizes, n_repetitions)``.
 
-    The NMI of its labels with ``truth`` less the NMI of a random labeling, which on small samples is far
-    from 0 (Strehl and Ghosh 2002, robust centralised clustering). The random labeling has as many clusters,
-    all equally likely.
+    That is the NMI of its labels with ``truth`` less the NMI of a random labeling with as many, equally
+    likely clusters, which on small samples is far from 0 (Strehl and Ghosh 2002, robust centralized
+    clustering).
 
     Parameters
     ----------
@@ -34,13 +33,13 @@ def learning_curve(
         Called as ``cluster(sample, seed)`` with ``(size,)`` ascending indices of objects and an integer;
         returns their ``(size,)`` labels, as in `contingency`.
     truth
-        ``(n_objects,)``, as in `contingency`. Samples are of the objects that have a class.
+        ``(n_objects,)``, as in `contingency`. Samples are drawn from the objects with a class.
     sizes
-        Sizes of the samples, drawn without replacement, anew in each repetition.
+        Sizes of the samples, drawn without replacement and independently in each repetition.
     n_repetitions
         Samples of each size.
     random_state
-        Seed of the samples, of the random labelings, and of the seeds that ``cluster`` gets.
+        Seed of the samples, of the random labelings and of the seeds passed to ``cluster``.
 
     Raises InvalidInputError if a size exceeds the number of objects with a class.
     """
@@ -62,10 +61,10 @@ def learning_curve(
 
 
 class PairedTTest(NamedTuple):
-    """A paired, one-sided t-test: what table 4 of Wang, Shan and Banerjee (2009) shows, and the statistic."""
+    """A paired, one-sided t-test: the columns of table 4 in Wang et al. (2009), and the statistic."""
 
     mean_difference: float
-    """mean of ``a - b``"""
+    """Mean of ``a - b``."""
     sd_a: float
     sd_b: float
     statistic: float
@@ -73,11 +72,11 @@ class PairedTTest(NamedTuple):
 
 
 def paired_t_test(a: Any, b: Any) -> PairedTTest:
-    """Test whether scores ``a`` are lower in the mean than ``b``, run by run: ``H_a: mean(a) < mean(b)``.
+    """Test whether scores ``a`` have a lower mean than ``b``, paired by run: ``H_a: mean(a) < mean(b)``.
 
-    ``a`` and ``b`` ``(n_runs,)`` are of two methods on the same ensembles. Wang, Shan and Banerjee (2009,
-    table 4) test so whether the micro-precision of the mixture model is below that of Bayesian cluster
-    ensembles; a small ``p_value`` says it is. Scores that are equal in every run are no evidence: p is 1/2.
+    ``a`` and ``b`` ``(n_runs,)`` are scores of two methods on the same ensembles. Wang, Shan and Banerjee
+    (2009, table 4) test in this way whether the micro-precision of the mixture model is below that of
+    Bayesian cluster ensembles; a small ``p_value`` says it is. Scores equal in every run give p = 1/2.
     """
     from scipy.stats import ttest_rel
 

@@ -1,4 +1,4 @@
-"""Orders and criteria that look at distances between objects."""
+"""Orders and criteria from distances between objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import fold, open_engine
 from bigcons.generate.scaling import Moments
 from bigcons.memory import Block
-from bigcons.metrics.contingency import LabelColumn
+from bigcons.metrics.clusterings import LabelColumn
 from bigcons.progress import progress
 from bigcons.stores.features import Features, open_features
 from bigcons.validation import check_choice
@@ -26,12 +26,12 @@ TILE_ROWS = 1024
 def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
     """Return the order of objects in which clusters show as blocks on the diagonal (VAT).
 
-    Bezdek and Hathaway (2002): begin at an end of the largest dissimilarity, then append again and
-    again the object nearest to those already placed (Prim's algorithm). Ties go to the lower index.
+    Bezdek and Hathaway (2002): begin at an end of the largest dissimilarity, then repeatedly append the
+    object nearest to those already placed (Prim's algorithm). Ties go to the lower index.
 
-    ``dissimilarities`` is ``(n, n)`` and symmetric, for example ``1 - n_agree / n_seen``; NaN, for
-    pairs never seen together, counts as farther than anything else. Returns ``(n,)`` int64, a
-    permutation. Costs O(n^2) time and one copy of the matrix in memory, so for many objects order a sample.
+    ``dissimilarities`` is ``(n, n)`` and symmetric, for example ``1 - n_agree / n_seen``; NaN, for pairs
+    never seen together, counts as farther than anything else. Returns a permutation ``(n,)`` int64. O(n^2)
+    time and one copy of the matrix in memory, so order a sample of many objects.
     """
     distances = np.asarray(dissimilarities, dtype=np.float64)
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
@@ -59,9 +59,9 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
 def compactness(features: object, labels: Any, *, metric: str = "euclidean", client: object = None) -> float:
     """Return the mean distance between objects of the same cluster, clusters weighted by their size.
 
-    ``(1/n) sum_k n_k (mean of d(x_i, x_j) over the pairs of cluster k)`` (Nguyen and Caruana 2007, section
-    5); a cluster of one object counts as 0. Low is compact, so more clusters get a lower value: compare at
-    equal numbers.
+    ``(1/n) sum_k n_k (mean of d(x_i, x_j) over the pairs of cluster k)`` (Nguyen and Caruana 2007); a
+    cluster of one object counts as 0. Lower is more compact, and more clusters are lower: compare at equal
+    numbers of clusters.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
     labels
         ``(n_objects,)``, as in `contingency`; ``n`` counts the objects with a label, others are left out.
     metric
-        "euclidean", "cityblock": every pair of a cluster is visited, O(sum n_k^2 n_features) time, and the
-        blocks are read n_blocks / 2 times (convert a CSV file first, which is read from its beginning each
-        time). "sqeuclidean": from the moments of the clusters, one pass over the features in this process.
+        "euclidean", "cityblock": every pair of a cluster is visited, O(sum n_k^2 n_features) time, and each
+        block is read n_blocks / 2 times (convert a CSV file first: it is read from its beginning each time).
+        "sqeuclidean": from the moments of the clusters, one pass over the features in this process.
     client
-        Engine of the visits to pairs; a task holds two blocks of about a million values and a tile.
+        Engine for the pairs; a task holds two blocks of about a million values and a tile of distances.
 
     Raises InvalidInputError if the lengths differ or no object has a label.
     """
@@ -82,7 +82,7 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
     data, column = open_features(features), LabelColumn("labels", labels)
     if column.n_objects != data.n_objects:
         raise InvalidInputError(
-            f"labels is for {column.n_objects} objects but the features for {data.n_objects}; "
+            f"labels has {column.n_objects} objects but the features have {data.n_objects}; "
             "pass one label per row of the features."
         )
     sizes = _sizes(data, column)
@@ -93,7 +93,7 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
         with open_engine(client) as engine, progress("visit pairs", data.n_objects) as listener:
             task = partial(_of_block, data, column, metric)
             distances = fold(engine, blocks, task, np.add, progress=listener)
-    n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # of one object: no distance over 1
+    n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # a single object: 0 / 1
     return float((sizes * distances / n_pairs).sum() / sizes.sum())
 
 
@@ -107,7 +107,7 @@ def _sizes(data: Features, column: LabelColumn) -> np.ndarray:
 
 
 def _by_moments(data: Features, column: LabelColumn) -> np.ndarray:
-    """Return the sum of squared distances over the pairs of each cluster: its size times its scatter."""
+    """Return the sum of squared distances over the pairs of each cluster, its size times its scatter."""
     moments: dict[int, Moments] = {}
     with progress("measure clusters", data.n_objects) as listener:
         for block, values in data.iterate():
@@ -119,7 +119,7 @@ def _by_moments(data: Features, column: LabelColumn) -> np.ndarray:
 
 
 def _of_block(data: Features, column: LabelColumn, metric: str, block: Block) -> np.ndarray:
-    """Return the sum of distances per cluster over the pairs of a row of this block and one not before it."""
+    """Return the sum of distances per cluster over the pairs of this block's rows with later ones."""
     sums = np.zeros(column.n_clusters)
     own = _read_clusters(data, column, block)
     for cluster, rows in own.items():

@@ -1,4 +1,4 @@
-"""Criteria of a dendrogram as a whole, whatever number of clusters it is cut into."""
+"""Criteria of a dendrogram as a whole, over all cuts."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.metrics.contingency import LabelColumn
+from bigcons.metrics.clusterings import LabelColumn
 
 
 def error_roc_auc(linkage: Any, classes: Any) -> float:
-    """Return the area under the error curve of a dendrogram over all its cuts; low is robust.
+    """Return the area under the error curve of a dendrogram over all its cuts; lower is more robust.
 
-    A cut into k = 1 .. n clusters errs in two ways: ``e1``, the share of pairs of the same class that it
-    parts, and ``e2``, the share of pairs of different classes that it joins. The curve ``(e1, e2)`` runs from
+    A cut into k = 1 .. n clusters errs in two ways: ``e1`` is the share of pairs of the same class that it
+    separates, ``e2`` the share of pairs of different classes that it joins. The curve ``(e1, e2)`` runs from
     (0, 1) at k = 1 to (1, 0) at k = n; the area is by the trapezoidal rule (Aidos, Duin and Fred 2013). It is
-    0 if some cut is the classes, and 1/2 by chance.
+    0 if some cut equals the classes, and 1/2 by chance.
 
     Parameters
     ----------
     linkage
         ``(n_objects - 1, 4)``, as `scipy.cluster.hierarchy.linkage` returns. Cuts follow its rows: merges of
-        equal height are made one after the other.
+        equal height are made in turn.
     classes
         ``(n_objects,)``, as in `contingency`; objects without a class are in no pair.
 
-    Raises InvalidInputError if there are no two objects of the same class or none of different classes.
-    O(n_objects n_classes) time and memory.
+    Raises InvalidInputError if no two objects share a class, or all do. O(n_objects n_classes) time and
+    memory.
     """
     merges = np.asarray(linkage)
     if not _is_linkage(merges):
         raise InvalidInputError(
-            f"linkage has shape {merges.shape} and is no linkage matrix; pass what "
+            f"linkage of shape {merges.shape} is not a linkage matrix; pass what "
             "scipy.cluster.hierarchy.linkage returns, (n_objects - 1, 4)."
         )
     column = LabelColumn("classes", classes)
     n_objects = len(merges) + 1
     if column.n_objects != n_objects:
         raise InvalidInputError(
-            f"classes is for {column.n_objects} objects but the linkage for {n_objects}; "
+            f"classes has {column.n_objects} objects but the linkage has {n_objects}; "
             "pass one class per object."
         )
     same, different = _pairs_joined(merges[:, :2].astype(np.int64), column).T
     if same[-1] == 0 or different[-1] == 0:
         raise InvalidInputError(
-            "classes has no two objects of the same class, or none of different classes, so that one of the "
-            "errors is undefined; pass at least two classes, one of them of several objects."
+            "classes has no two objects of the same class, or none of different classes, so one of the "
+            "errors is undefined; pass at least two classes, one of them with several objects."
         )
     return float(np.trapezoid(1.0 - same / same[-1], different / different[-1]))
 
 
 def _is_linkage(merges: np.ndarray) -> bool:
-    """Tell whether every cluster but the last is merged once, after it was formed."""
+    """Return whether every cluster but the last is merged once, after it was formed."""
     if merges.ndim != 2 or merges.shape[1] != 4:
         return False
     n_merges = len(merges)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from bigcons import Consensus, Ensemble, metrics
 from bigcons.cli import main
-from bigcons.metrics.criteria import OF_TRUTH, OF_TWO_CLUSTERINGS
+from bigcons.metrics.clusterings import OF_TRUTH, OF_TWO_CLUSTERINGS
 
 N_OBJECTS = 200
 

@@ -9,7 +9,7 @@ from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.methods.best import BEST, DISTANCES
 from bigcons.metrics import anmi
-from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_criterion
 from tests.naive import correspondence as naive
 from tests.naive import metrics as naive_metrics

@@ -394,7 +394,7 @@ def test_fit__refuses_weights_in_one_line(asked, message):
 def test_pcc_objective__takes_weights_only_where_it_counts_them():
     labels, truth = planted()
     Y = np.eye(3)[truth]
-    with pytest.raises(InvalidInputError, match="they go with pairs='all', constant=False"):
+    with pytest.raises(InvalidInputError, match="they need pairs='all' and constant=False"):
         pcc_objective(labels, Y, weights=np.ones(24))
     with pytest.raises(InvalidInputError, match="n_partitions=24"):
         pcc_objective(labels, Y, weights=np.ones(3), constant=False)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import anmi, average_criterion, contingency, van_dongen
-from bigcons.metrics.criteria import OF_TWO_CLUSTERINGS
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from tests.naive import metrics as naive
 from tests.support.strategies import label_matrices
 
@@ -75,7 +75,7 @@ def test_average__takes_a_function_of_the_table():
 def test_average__leaves_out_partitions_without_a_shared_object():
     labels = np.array([[0, -1], [1, -1], [-1, 0]])
     assert average_criterion("van_dongen", labels, [0, 1, -1]) == 0
-    with pytest.raises(InvalidInputError, match="no object has a label in labels and in a partition"):
+    with pytest.raises(InvalidInputError, match="no object is labeled both in labels and in a partition"):
         average_criterion("van_dongen", labels[:, 1:], [0, 1, -1])
 
 
@@ -96,7 +96,7 @@ def test_average__refuses_in_one_line():
     with pytest.raises(InvalidInputError, match="choose one of 'adjusted_rand'") as caught:
         average_criterion("purity", SIX_ITEMS, [0] * 6)
     assert "\n" not in str(caught.value)
-    with pytest.raises(InvalidInputError, match="2 objects but the ensemble for 6"):
+    with pytest.raises(InvalidInputError, match="2 objects but the ensemble has 6"):
         average_criterion("nmi", SIX_ITEMS, [0, 1])
     many = np.arange(20_000)
     with pytest.raises(MemoryBudgetError, match="20,000 by 20,000"):

@@ -30,8 +30,7 @@ from bigcons.metrics import (
     van_dongen,
     variation_of_information,
 )
-from bigcons.metrics.agreement import greedy_accuracy_of_table
-from bigcons.metrics.criteria import OF_TRUTH, OF_TWO_CLUSTERINGS
+from bigcons.metrics.clusterings import OF_TRUTH, OF_TWO_CLUSTERINGS, greedy_accuracy_of_table
 from tests.naive import metrics as naive
 from tests.support.strategies import label_matrices
 

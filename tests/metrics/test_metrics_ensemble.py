@@ -62,9 +62,9 @@ def test_anmi__stored_equals_memory_for_any_engine(tmp_path):
 @pytest.mark.parametrize(
     ("consensus", "message"),
     [
-        ([0, 1], "2 objects but the ensemble for 7"),
+        ([0, 1], "2 objects but the ensemble has 7"),
         ([-1] * 7, "no labels"),
-        ([-1, -1, 0, -1, -1, -1, -1], "no object has a label"),
+        ([-1, -1, 0, -1, -1, -1, -1], "no object is labeled"),
     ],
 )
 def test_anmi__refuses_in_one_line(consensus, message):

@@ -128,7 +128,7 @@ def test_compactness__holds_two_blocks_at_a_time(planted, small_pieces, monkeypa
 @pytest.mark.parametrize(
     ("features", "labels", "options", "message"),
     [
-        ([[1.0], [2.0]], [0], {}, "labels is for 1 objects but the features for 2"),
+        ([[1.0], [2.0]], [0], {}, "labels has 1 objects but the features have 2"),
         ([[1.0]], [-1], {}, "no labels"),
         ([[1.0]], [0], {"metric": "cosine"}, "'euclidean', 'sqeuclidean', 'cityblock'"),
         ([[float("nan")]], [0], {}, "row 0"),

@@ -76,14 +76,14 @@ def test_error_roc_auc__low_where_the_dendrogram_shows_the_classes():
 @pytest.mark.parametrize(
     ("merges", "classes", "message"),
     [
-        ([[0, 1, 1.0, 2]], [0, 0, 1], "classes is for 3 objects but the linkage for 2"),
+        ([[0, 1, 1.0, 2]], [0, 0, 1], "classes has 3 objects but the linkage has 2"),
         ([[0, 1, 1.0, 2]], [0, 1], "no two objects"),
         ([[0, 1, 1.0, 2]], [0, 0], "no two objects"),
-        ([[0, 1, 1.0]], [0, 1], "no linkage matrix"),
-        ([[0, 5, 1.0, 2]], [0, 1], "no linkage matrix"),
-        ([[0, 1, 1.0, 2], [0, 2, 1.0, 3]], [0, 1, 1], "no linkage matrix"),
-        ([[0, 3, 1.0, 2], [1, 2, 1.0, 2]], [0, 1, 1], "no linkage matrix"),
-        ([0, 1], [0, 1], "no linkage matrix"),
+        ([[0, 1, 1.0]], [0, 1], "not a linkage matrix"),
+        ([[0, 5, 1.0, 2]], [0, 1], "not a linkage matrix"),
+        ([[0, 1, 1.0, 2], [0, 2, 1.0, 3]], [0, 1, 1], "not a linkage matrix"),
+        ([[0, 3, 1.0, 2], [1, 2, 1.0, 2]], [0, 1, 1], "not a linkage matrix"),
+        ([0, 1], [0, 1], "not a linkage matrix"),
     ],
 )
 def test_error_roc_auc__refuses_in_one_line(merges, classes, message):

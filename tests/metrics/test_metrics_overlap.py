@@ -101,7 +101,7 @@ def test_both__read_a_consensus_block_by_block(tmp_path, monkeypatch):
 def test_overlap__blocks_and_engines(block_bytes, tmp_path, monkeypatch):
     rows = memberships(np.random.default_rng(0), 80, 3)
     expected = cluster_overlap(rows, 0.2)
-    monkeypatch.setattr("bigcons.metrics.overlap.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("bigcons.metrics.memberships.BLOCK_BYTES", block_bytes)
     found = [cluster_overlap(rows, 0.2, client=client) for client in ("serial", "threads")]
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(found[0], expected, atol=1e-12)
@@ -136,7 +136,7 @@ def test_both__take_labels_alone_as_memberships_of_0_and_1(tmp_path):
         (lambda: cluster_overlap([[0.5, 0.4]]), "row 0 of memberships"),
         (lambda: cluster_overlap([1.0]), "memberships has shape"),
         (lambda: cluster_overlap([[1.0]], 1.5), "threshold=1.5"),
-        (lambda: cluster_centroids([[1.0], [2.0]], [[1.0]]), "memberships is for 1 objects but the features"),
+        (lambda: cluster_centroids([[1.0], [2.0]], [[1.0]]), "memberships has 1 objects but the features"),
     ],
 )
 def test_both__refuse_in_one_line(call, message):

@@ -48,7 +48,7 @@ def test_jensen_shannon__blocks_engines_and_stores(block_bytes, monkeypatch, tmp
     rng = np.random.default_rng(0)
     y, z = memberships(rng, 50, 3).astype(np.float32), memberships(rng, 50, 4)
     expected = jensen_shannon(y, z)
-    monkeypatch.setattr("bigcons.metrics.soft.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("bigcons.metrics.memberships.BLOCK_BYTES", block_bytes)
     stored = zarr.create_array(tmp_path / "memberships", data=y, chunks=(7, 3))
     values = {jensen_shannon(x, z, client=client) for x in (y, stored) for client in ("serial", "threads")}
     assert len(values) == 1
@@ -58,7 +58,7 @@ def test_jensen_shannon__blocks_engines_and_stores(block_bytes, monkeypatch, tmp
 @pytest.mark.parametrize(
     ("y", "z", "message"),
     [
-        ([[1.0]], [[1.0], [1.0]], "y is for 1 objects but z for 2"),
+        ([[1.0]], [[1.0], [1.0]], "y has 1 objects but z has 2"),
         ([[0.5, 0.4]], [[1.0]], "row 0 of y has sum 0.9"),
         ([[1.0]], [[1.5, -0.5]], "row 0 of z"),
         ([[1.0]], [[float("nan")]], "row 0 of z"),

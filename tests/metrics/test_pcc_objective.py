@@ -92,9 +92,9 @@ def test_pcc_objective__refuses_what_does_not_fit():
     labels = np.zeros((4, 2), int)
     Y = np.full((4, 2), 0.5)
     table = PairTable.from_arrays([0], [1], [1], [2], n_objects=5)
-    with pytest.raises(InvalidInputError, match="3 rows but there are n_objects=4"):
+    with pytest.raises(InvalidInputError, match="3 rows but n_objects=4"):
         pcc_objective(labels, Y[:3])
-    with pytest.raises(InvalidInputError, match="4 rows but there are n_objects=5"):
+    with pytest.raises(InvalidInputError, match="4 rows but n_objects=5"):
         pcc_objective(None, Y, pairs=table)
     with pytest.raises(InvalidInputError, match=r"shape \(4,\)"):
         pcc_objective(labels, Y[:, 0])

@@ -12,7 +12,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import AgreementSums, Weights
 from bigcons.errors import InvalidInputError
-from bigcons.metrics.information import mutual_information_of_table
+from bigcons.metrics.clusterings import mutual_information_of_table
 
 ENTROPY, INFORMATION = "entropy", "information"
 

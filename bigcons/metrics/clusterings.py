@@ -1,0 +1,374 @@
+"""Criteria of two clusterings: their contingency table, and what is computed from it.
+
+Labels are whole numbers or text; negative numbers, None and NaN are missing. The objects labeled in both
+clusterings are compared. Labels are read block by block, so they may be long, memory-mapped or in Zarr.
+
+Every criterion stands twice: for two clusterings, and (``..._of_table``) for their contingency table
+``(n_classes, n_clusters)``, in which empty rows and columns do no harm. The symmetric ones take a stack of
+tables ``(..., n_classes, n_clusters)``, too, and return as many values. `OF_TWO_CLUSTERINGS` and `OF_TRUTH`
+list them by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.memory import format_size, row_blocks
+from bigcons.tables.codes import Encoding, EncodingBuilder
+from bigcons.validation import check_choice
+
+BLOCK_ROWS = 1 << 20
+MAX_TABLE_BYTES = 1 << 30
+
+Criterion = Callable[[np.ndarray], Any]
+"""A number for one table ``(ka, kb)``."""
+
+
+# ---- contingency
+
+
+def contingency(a: Any, b: Any) -> np.ndarray:
+    """Return how many objects lie in each cluster of ``a`` and each of ``b``: ``(ka, kb)`` int64.
+
+    ``a`` and ``b`` are ``(n_objects,)`` labels. Rows and columns follow the labels in ascending order; labels
+    of no compared object are left out, so that every row and column has an object.
+
+    Raises InvalidInputError if the lengths differ or no object is labeled in both.
+    """
+    return compared_table(LabelColumn("a", a), LabelColumn("b", b))
+
+
+def truth_table(truth: Any, labels: Any) -> np.ndarray:
+    """Return the contingency of ``truth`` (rows) with ``labels`` (columns)."""
+    return compared_table(LabelColumn("truth", truth), LabelColumn("labels", labels))
+
+
+class LabelColumn:
+    """Labels ``(n_objects,)`` of a clustering, read and recoded to 0 .. n_clusters - 1 by ranges."""
+
+    def __init__(self, name: str, labels: Any) -> None:
+        self.name = name
+        self._labels = _sliceable(labels)
+        shape = self._labels.shape if hasattr(self._labels, "shape") else (len(self._labels),)
+        if len(shape) != 1:
+            raise InvalidInputError(f"{name} has shape {shape}; pass one label per object, (n_objects,).")
+        self.n_objects: int = shape[0]
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of different labels."""
+        return len(self._encoding.values)
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
+        return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        builder = EncodingBuilder(self.name)
+        for block in row_blocks(self.n_objects, BLOCK_ROWS):
+            builder.add(self._labels[block.start : block.stop])
+        return builder.build()
+
+
+def _sliceable(labels: Any) -> Any:
+    """Return labels as something with a length whose slices are numpy or pyarrow arrays."""
+    package = type(labels).__module__.partition(".")[0]
+    if package in ("numpy", "pyarrow", "zarr", "bigcons"):
+        return labels
+    return np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
+
+
+def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
+    """Return the contingency of two columns over the objects labeled in both."""
+    _check_lengths(a, b)
+    shape = (a.n_clusters, b.n_clusters)
+    check_size(shape)
+    table = np.zeros(shape, dtype=np.int64)
+    for block in row_blocks(a.n_objects, BLOCK_ROWS):
+        table += _block_table(a.codes(block.start, block.stop), b.codes(block.start, block.stop), shape)
+    if not table.any():
+        raise InvalidInputError(
+            f"no object has a label in both {a.name} and {b.name}; pass clusterings of the same objects."
+        )
+    return table[table.any(axis=1)][:, table.any(axis=0)]
+
+
+def _check_lengths(a: LabelColumn, b: LabelColumn) -> None:
+    if a.n_objects != b.n_objects:
+        raise InvalidInputError(
+            f"{a.name} has {a.n_objects} objects but {b.name} has {b.n_objects}; "
+            "pass one label per object in each."
+        )
+
+
+def check_size(shape: tuple[int, int]) -> None:
+    """Raise MemoryBudgetError for a table that would take more than MAX_TABLE_BYTES."""
+    needed = 8 * shape[0] * shape[1]
+    if needed > MAX_TABLE_BYTES:
+        raise MemoryBudgetError(
+            f"the contingency table of {shape[0]:,} by {shape[1]:,} clusters needs {format_size(needed)}, "
+            f"more than {format_size(MAX_TABLE_BYTES)}; compare clusterings with fewer clusters.",
+            needed=needed,
+            budget=MAX_TABLE_BYTES,
+        )
+
+
+def _block_table(a: np.ndarray, b: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    both = (a >= 0) & (b >= 0)
+    cells = a[both] * shape[1] + b[both]
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+# ---- objects and pairs of objects on which clusterings agree
+
+
+def matching_accuracy(truth: Any, labels: Any) -> float:
+    """Return the H criterion: the share of objects in agreement under the best one-to-one matching.
+
+    Clusters of ``labels`` are matched with classes of ``truth`` by the Hungarian method; with unequal numbers
+    those left over match nothing (Lourenço et al. 2015). In (0, 1], 1 if equal up to names. Labels as in
+    `contingency`.
+    """
+    return float(matching_accuracy_of_table(truth_table(truth, labels)))
+
+
+def consistency_index(truth: Any, labels: Any, *, matching: str = "hungarian") -> float:
+    """Return the consistency index (CI), the share of objects in agreement under a one-to-one matching.
+
+    With ``matching="hungarian"`` the matching is the best one, and CI another name of the H criterion; with
+    "greedy" the largest overlaps are matched first, as in Fred (2001).
+    """
+    check_choice("matching", matching, ("hungarian", "greedy"))
+    return micro_precision(truth, labels, mode=matching)
+
+
+def micro_precision(truth: Any, labels: Any, *, mode: str = "greedy") -> float:
+    """Return the micro-precision (MP): the share of objects whose cluster represents their class.
+
+    ``mode`` decides which class a cluster represents. "greedy" takes the largest cell of the contingency
+    table, then the largest among the classes and clusters that remain, and so on (ties in ascending order of
+    class, then of cluster); "hungarian" is the best one-to-one matching (`matching_accuracy`); "majority"
+    lets several clusters represent one class (`purity`).
+
+    Wang, Shan and Banerjee (2009) define it by the majority, but their tables have values below the share of
+    the largest class, which a majority cannot give: compare with them by the default.
+    """
+    check_choice("mode", mode, tuple(_MODES))
+    return float(_MODES[mode](truth_table(truth, labels)))
+
+
+def purity(truth: Any, labels: Any) -> float:
+    """Return the share of objects whose class is the most frequent one of their cluster.
+
+    Many clusters may represent one class, so it grows with the number of clusters and is 1 for singletons:
+    compare it at equal numbers of clusters only (accuracy in Nguyen and Caruana 2007).
+    """
+    return purity_of_table(truth_table(truth, labels))
+
+
+def rand_index(a: Any, b: Any) -> float:
+    """Return the share of pairs of objects that both clusterings join or both separate (Rand 1971).
+
+    Symmetric, in [0, 1], 1 if equal up to names or if there is one object. Chance alone brings it near 1
+    with many clusters; `adjusted_rand` corrects for that. The Rand distance of Nguyen and
+    Caruana (2007), which they call adjusted, is 1 minus this index.
+    """
+    return float(rand_index_of_table(contingency(a, b)))
+
+
+def adjusted_rand(truth: Any, labels: Any) -> float:
+    """Return the adjusted Rand index of Hubert and Arabie (1985): 1 if equal, 0 on average by chance.
+
+    Symmetric. 1 if both clusterings put all objects together, or both put each alone.
+    """
+    return float(adjusted_rand_of_table(truth_table(truth, labels)))
+
+
+def van_dongen(a: Any, b: Any) -> float:
+    """Return the normalized van Dongen distance: the share of objects to move to make each the other.
+
+    ``1 - (sum of row maxima + sum of column maxima) / 2n`` of the contingency table (Nguyen and Caruana
+    2007). A symmetric distance in [0, 1), 0 if equal up to names.
+    """
+    return float(van_dongen_of_table(contingency(a, b)))
+
+
+# ---- information
+
+
+def nmi(a: Any, b: Any) -> float:
+    """Return the mutual information of two clusterings over the geometric mean of their entropies.
+
+    In [0, 1], 1 if equal up to names; 0 by definition if one of them has a single cluster (Strehl and Ghosh
+    2002). Labels as in `contingency`.
+    """
+    return float(nmi_of_table(contingency(a, b)))
+
+
+def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
+    """Return the NMI of ``labels`` with ``truth`` over that of ``reference``, a clustering of all the data.
+
+    The quality of a consensus of clusterings of parts relative to one clustering of the whole (Strehl and
+    Ghosh 2002, object-distributed clustering); above 1 if it is better. Each NMI is over the objects that the
+    clustering and the truth label. Raises InvalidInputError if the reference has NMI 0 with the truth.
+    """
+    whole = nmi(truth, reference)
+    if whole == 0:
+        raise InvalidInputError(
+            "reference has NMI 0 with truth, so the ratio is undefined; pass a better clustering."
+        )
+    return nmi(truth, labels) / whole
+
+
+def variation_of_information(a: Any, b: Any) -> float:
+    """Return the variation of information ``H(a) + H(b) - 2 I(a; b)`` of two clusterings, in nats.
+
+    A metric of clusterings (Meilă 2007): symmetric, 0 exactly if they are equal up to names, at most
+    ``log n``. Labels as in `contingency`. Nguyen and Caruana (2007) do not say which logarithm they use.
+    """
+    return float(variation_of_information_of_table(contingency(a, b)))
+
+
+# ---- of contingency tables
+
+
+def matching_accuracy_of_table(tables: np.ndarray) -> Any:
+    """Return `matching_accuracy` from contingency tables."""
+    from scipy.optimize import linear_sum_assignment
+
+    each = tables.reshape(-1, *tables.shape[-2:])
+    matched = [table[linear_sum_assignment(table, maximize=True)].sum() for table in each]
+    return np.reshape(matched, tables.shape[:-2])[()] / tables.sum(axis=(-2, -1))
+
+
+def greedy_accuracy_of_table(table: np.ndarray) -> float:
+    """Return greedy `micro_precision` from a contingency table of classes (rows) and clusters."""
+    row_is_free, column_is_free = (np.ones(size, bool) for size in table.shape)
+    matched = 0
+    for cell in np.argsort(-table, axis=None, kind="stable"):
+        row, column = divmod(int(cell), table.shape[1])
+        if row_is_free[row] and column_is_free[column]:
+            row_is_free[row] = column_is_free[column] = False
+            matched += int(table[row, column])
+    return float(matched / table.sum())
+
+
+def purity_of_table(table: np.ndarray) -> float:
+    """Return `purity` from a contingency table of classes (rows) and clusters."""
+    return float(table.max(axis=0).sum() / table.sum())
+
+
+def rand_index_of_table(tables: np.ndarray) -> Any:
+    """Return `rand_index` from contingency tables."""
+    together, in_rows, in_columns, all_pairs = _pairs_joined(tables)
+    no_pair = all_pairs == 0
+    return (all_pairs - in_rows - in_columns + 2 * together + no_pair) / (all_pairs + no_pair)
+
+
+def adjusted_rand_of_table(tables: np.ndarray) -> Any:
+    """Return `adjusted_rand` from contingency tables."""
+    together, in_rows, in_columns, all_pairs = _pairs_joined(tables)
+    is_trivial = (in_rows == in_columns) & ((in_rows == 0) | (in_rows == all_pairs))
+    by_chance = in_rows * in_columns / np.maximum(all_pairs, 1.0)
+    at_most = np.where(is_trivial, 1.0, (in_rows + in_columns) / 2 - by_chance)
+    return np.where(is_trivial, 1.0, (together - by_chance) / at_most)[()]
+
+
+def van_dongen_of_table(tables: np.ndarray) -> Any:
+    """Return `van_dongen` from contingency tables."""
+    n = tables.sum(axis=(-2, -1))
+    kept = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
+    return (2 * n - kept) / (2 * n)
+
+
+def _pairs_joined(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the pairs that both clusterings join, those the rows join, those the columns join, and all."""
+    return (
+        _pairs(tables).sum(axis=(-2, -1)),
+        _pairs(tables.sum(axis=-1)).sum(axis=-1),
+        _pairs(tables.sum(axis=-2)).sum(axis=-1),
+        _pairs(tables.sum(axis=(-2, -1))),
+    )
+
+
+def _pairs(n_objects: np.ndarray) -> np.ndarray:
+    """Return ``n (n - 1) / 2`` as floats, since it may not fit an integer."""
+    n = np.asarray(n_objects, dtype=np.float64)
+    return n * (n - 1) / 2
+
+
+def nmi_of_table(tables: np.ndarray) -> Any:
+    """Return the NMI from contingency tables ``(..., ka, kb)``, one each.
+
+    0 for a table without objects.
+    """
+    of_rows, of_columns, joint = _entropies(tables)
+    both = of_rows * of_columns
+    is_single = both == 0  # the entropy of a single cluster is 0 exactly, that of more is not
+    information = (of_rows + of_columns - joint) / np.sqrt(both + is_single)
+    return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may step over either end
+
+
+def mutual_information_of_table(tables: np.ndarray) -> Any:
+    """Return the mutual information in nats from tables of counts ``(..., ka, kb)``, whole or not."""
+    of_rows, of_columns, joint = _entropies(tables)
+    return np.maximum(of_rows + of_columns - joint, 0.0)
+
+
+def variation_of_information_of_table(tables: np.ndarray) -> Any:
+    """Return `variation_of_information` from contingency tables ``(..., ka, kb)``, one each.
+
+    Summed as the entropies of each clustering given the other, whose terms are never negative: two equal
+    clusterings get exactly 0.
+    """
+    from scipy.special import xlogy
+
+    rows, columns = tables.sum(axis=-1, keepdims=True), tables.sum(axis=-2, keepdims=True)
+    cells = np.where(tables > 0, tables, 1)
+    lost = xlogy(tables, (rows / cells) * (columns / cells))
+    return lost.sum(axis=(-2, -1)) / tables.sum(axis=(-2, -1))
+
+
+def _entropies(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the entropies in nats of the rows, of the columns and of the cells of each table."""
+    from scipy.special import entr
+
+    total = np.asarray(tables.sum(axis=(-2, -1)))
+    n = np.where(total > 0, total, 1)
+    in_rows, in_columns = tables.sum(axis=-1), tables.sum(axis=-2)
+    return (
+        entr(in_rows / n[..., None]).sum(axis=-1),
+        entr(in_columns / n[..., None]).sum(axis=-1),
+        entr(tables / n[..., None, None]).sum(axis=(-2, -1)),
+    )
+
+
+_MODES = {
+    "greedy": greedy_accuracy_of_table,
+    "majority": purity_of_table,
+    "hungarian": matching_accuracy_of_table,
+}
+
+OF_TWO_CLUSTERINGS: dict[str, Criterion] = {
+    "adjusted_rand": adjusted_rand_of_table,
+    "matching_accuracy": matching_accuracy_of_table,
+    "nmi": nmi_of_table,
+    "rand_index": rand_index_of_table,
+    "van_dongen": van_dongen_of_table,
+    "variation_of_information": variation_of_information_of_table,
+}
+"""Symmetric: neither clustering is the true one. They take stacks of tables ``(..., ka, kb)``, too."""
+
+OF_TRUTH: dict[str, Criterion] = {
+    **OF_TWO_CLUSTERINGS,
+    "consistency_index": matching_accuracy_of_table,
+    "micro_precision": greedy_accuracy_of_table,
+    "purity": purity_of_table,
+}
+"""Of a table whose rows are the true classes."""

@@ -1,0 +1,302 @@
+"""Criteria of memberships, which are probabilities of clusters: J, overlaps, centroids, the objective of PCC.
+
+Memberships are ``(n_objects, n_clusters)`` with rows on the simplex, or anything of that shape whose rows can
+be sliced.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bigcons.divergences import CompiledDivergence, Divergence, resolve_divergence
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine, fold, open_engine
+from bigcons.memory import Block, row_blocks
+from bigcons.progress import progress
+from bigcons.stores.consensus import Consensus
+from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.features import open_features
+from bigcons.stores.pairs import PairTable
+from bigcons.validation import check_number
+
+BLOCK_BYTES = 1 << 24
+TOLERANCE = 1e-3
+
+# Visiting every pair takes about 20 ns and M ns for each: a minute or two at this size.
+MOST_OBJECTS_PAIR_BY_PAIR = 50_000
+
+# Rows of one tile of the n x n square, so that two blocks of labels stay in the cache.
+TILE_ROWS = 512
+
+
+def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
+    """Return the J criterion: the mean Jensen-Shannon divergence of memberships, clusters matched best.
+
+    ``y`` ``(n_objects, ky)`` and ``z`` ``(n_objects, kz)`` have rows on the simplex; the one with fewer
+    clusters is padded with zero columns. In bits, so between 0 (equal up to names) and 1. Symmetric.
+
+    The divergence is a sum over clusters, so the best matching is an assignment problem, solved exactly
+    (Lourenço et al. 2015). Arrays that are sliced, such as Zarr's, are read by rows. O(n_objects k^2) time.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    y, z = matrix("y", y), matrix("z", z)
+    if y.shape[0] != z.shape[0]:
+        raise InvalidInputError(
+            f"y has {y.shape[0]} objects but z has {z.shape[0]}; pass memberships of the same objects."
+        )
+    n_clusters = max(y.shape[1], z.shape[1])
+    blocks = row_blocks(y.shape[0], max(1, BLOCK_BYTES // (8 * n_clusters**2)))
+    with open_engine(client) as engine:
+        costs = fold(engine, blocks, partial(_matching_costs, y, z, n_clusters), np.add)
+    return float(costs[linear_sum_assignment(costs)].sum() / y.shape[0])
+
+
+def _matching_costs(y: Any, z: Any, n_clusters: int, block: Block) -> np.ndarray:
+    """Return the divergence between each cluster of ``y`` and each of ``z`` ``(n_clusters, n_clusters)``."""
+    from scipy.special import rel_entr
+
+    first = simplex_rows("y", y, block, n_clusters)[:, :, None]
+    second = simplex_rows("z", z, block, n_clusters)[:, None, :]
+    middle = (first + second) / 2
+    divergence = rel_entr(first, middle) + rel_entr(second, middle)
+    return divergence.sum(axis=0) / (2 * np.log(2))
+
+
+# ---- clusters beside one another
+
+
+def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object = None) -> np.ndarray:
+    """Return the weights of the cluster-overlap graph ``(n_clusters, n_clusters)`` float64.
+
+    ``[a, b]`` is the share of cluster ``a`` that lies in ``b`` too, ``sum_i y_ai y_bi / sum_i y_ai``, after
+    memberships below ``threshold`` are set to zero and the others normalized again (Lourenço et al. 2015,
+    where the printed ``Q_j`` is a typo). Not symmetric; 1 on the diagonal by definition. The row of a cluster
+    without objects is 0 elsewhere.
+
+    Parameters
+    ----------
+    memberships
+        ``(n_objects, n_clusters)``, rows on the simplex, read by rows; or a `Consensus`, whose unlabeled
+        objects are left out and whose memberships are 0 and 1 if it stores labels only.
+    threshold
+        From 0 to 1. An object whose memberships are all below it is left out.
+    client
+        Engine.
+
+    One pass; O(n_objects n_clusters^2).
+    """
+    check_number("threshold", threshold, at_least=0, at_most=1)
+    rows = _MembershipRows(memberships)
+    with open_engine(client) as engine, progress("overlap of clusters", rows.n_objects) as listener:
+        joint, sizes = fold(
+            engine, rows.blocks(), partial(_overlap_of_block, rows, threshold), _add, progress=listener
+        )
+    overlap = np.divide(joint, sizes[:, None], out=np.zeros_like(joint), where=sizes[:, None] > 0)
+    np.fill_diagonal(overlap, 1.0)
+    return overlap
+
+
+def cluster_centroids(features: object, memberships: Any) -> np.ndarray:
+    """Return the mean of the features in each cluster ``(n_clusters, n_features)`` float64.
+
+    ``sum_i y_ki x_i / sum_i y_ki`` (Lourenço et al. 2015); NaN for a cluster without objects.
+
+    ``features`` is whatever `bigcons.stores.features.open_features` takes; ``memberships`` as in
+    `cluster_overlap`. Both are read in one pass, by blocks, in this process; O(n_objects n_clusters
+    n_features) time. Raises InvalidInputError if they have different numbers of objects.
+    """
+    data, rows = open_features(features), _MembershipRows(memberships)
+    if rows.n_objects != data.n_objects:
+        raise InvalidInputError(
+            f"memberships has {rows.n_objects} objects but the features have {data.n_objects}; "
+            "pass one row of memberships per row of the features."
+        )
+    sums, sizes = np.zeros((rows.n_clusters, data.n_features)), np.zeros(rows.n_clusters)
+    with progress("centroids of clusters", data.n_objects) as listener:
+        for block, values in data.iterate():
+            weights = rows.read(block)
+            sums += np.einsum("ia,ib->ab", weights, values)  # not BLAS, whose sums depend on its threads
+            sizes += weights.sum(axis=0)
+            listener.advance(block.n_rows)
+    return np.divide(sums, sizes[:, None], out=np.full_like(sums, np.nan), where=sizes[:, None] > 0)
+
+
+def _overlap_of_block(rows: _MembershipRows, threshold: float, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numerators and denominators of a block's overlaps: joint and single sums of memberships."""
+    weights = rows.read(block)
+    weights[weights < threshold] = 0.0
+    totals = weights.sum(axis=1, keepdims=True)
+    np.divide(weights, totals, out=weights, where=totals > 0)
+    return np.einsum("ia,ib->ab", weights, weights), weights.sum(axis=0)
+
+
+def _add(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+class _MembershipRows:
+    """Memberships read by blocks in float64, zero for objects in no cluster."""
+
+    def __init__(self, memberships: Any) -> None:
+        self._source = (
+            memberships if isinstance(memberships, Consensus) else matrix("memberships", memberships)
+        )
+        if isinstance(self._source, Consensus):
+            self.n_objects, self.n_clusters = self._source.n_objects, self._source.n_clusters
+        else:
+            self.n_objects, self.n_clusters = self._source.shape
+
+    def blocks(self) -> list[Block]:
+        """Return blocks: whole chunks of a store, some megabytes of an array."""
+        if isinstance(self._source, Consensus):
+            return self._source.blocks()
+        return row_blocks(self.n_objects, max(1, BLOCK_BYTES // (8 * self.n_clusters)))
+
+    def read(self, block: Block) -> np.ndarray:
+        """Return the memberships of a block ``(rows, n_clusters)``, a copy; refuse rows off the simplex."""
+        if not isinstance(self._source, Consensus):
+            return simplex_rows("memberships", self._source, block, self.n_clusters)
+        labels = self._source.read_labels(block.start, block.stop)
+        labeled = np.flatnonzero(labels >= 0)
+        rows = np.zeros((block.n_rows, self.n_clusters))
+        if self._source.has_memberships:
+            rows[labeled] = self._source.read_memberships(block.start, block.stop)[labeled]
+        else:
+            rows[labeled, labels[labeled]] = 1.0
+        return rows
+
+
+# ---- the objective of PCC
+
+
+def pcc_objective(
+    x: Any,
+    memberships: Any,
+    *,
+    divergence: str | Divergence = "l2",
+    pairs: str | os.PathLike[str] | PairTable = "all",
+    constant: bool = True,
+    weights: Any = None,
+    client: object = None,
+) -> float:
+    """Return ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` over the pairs (Lourenço et al. 2015, equation 4).
+
+    ``memberships`` are ``(n_objects, n_clusters)``, rows on the simplex. ``pairs`` is "all", a PairTable, or
+    the path of one (``x`` is then not read and may be None).
+
+    With ``constant=False``, for the squared divergence over all pairs only, the term ``sum c_ij^2 / N_ij``,
+    which memberships do not change, is left out. That takes one pass over the labels and memberships, which
+    may be sliced from disk, such as ``Consensus.membership_rows``. It is what
+    ``PCC(pairs="all").objective_`` reports. Only here may partitions have ``weights`` ``(n_partitions,)``,
+    as in PCC. Otherwise all pairs cost O(n^2 (M + K)) time, memberships in memory.
+    """
+    if weights is not None and (constant or not (isinstance(pairs, str) and pairs == "all")):
+        raise InvalidInputError(
+            f"weights with pairs={pairs!r}, constant={constant}; they need pairs='all' and constant=False."
+        )
+    chosen = resolve_divergence(divergence)
+    memberships = matrix("memberships", memberships)
+    if not (isinstance(pairs, str) and pairs == "all"):
+        table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+        _check_rows(memberships, table.n_objects)
+        return _over_table(table, _all_rows(memberships), chosen.compiled)
+    ensemble = as_ensemble(x)
+    _check_rows(memberships, ensemble.n_objects)
+    if not constant:
+        if chosen.label != "l2":
+            raise InvalidInputError(
+                f"constant=False with divergence={chosen.label!r}; only 'l2' has such a constant."
+            )
+        with open_engine(client) as engine:
+            return _factorized(ensemble, memberships, weights, engine)
+    if ensemble.n_objects > MOST_OBJECTS_PAIR_BY_PAIR:
+        n = ensemble.n_objects
+        raise InvalidInputError(
+            f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs to visit; pass constant=False (l2), "
+            "or a sampled PairTable."
+        )
+    with open_engine(client) as engine:
+        return _pair_by_pair(ensemble, _all_rows(memberships), chosen.compiled, engine)
+
+
+def _check_rows(memberships: Any, n_objects: int) -> None:
+    if memberships.shape[0] != n_objects:
+        raise InvalidInputError(
+            f"memberships has {memberships.shape[0]} rows but n_objects={n_objects}; pass one row per object."
+        )
+
+
+def _all_rows(memberships: Any) -> np.ndarray:
+    n_objects, n_clusters = memberships.shape
+    return np.ascontiguousarray(simplex_rows("memberships", memberships, Block(0, 0, n_objects), n_clusters))
+
+
+def _over_table(table: PairTable, rows: np.ndarray, divergence: CompiledDivergence) -> float:
+    from bigcons.kernels.objective import over_pairs
+
+    value, _, _, parameter = divergence
+    i, j, n_agree, n_seen = table.edges()
+    return float(over_pairs(i, j, n_agree, n_seen, rows, value, parameter))
+
+
+def _factorized(ensemble: Ensemble, memberships: Any, weights: Any, engine: Engine) -> float:
+    from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
+
+    counted = None if weights is None else Weights.of(weights, ensemble.offsets)
+
+    def account(block: Block) -> Any:
+        labels = ensemble.read(block.start, block.stop)
+        rows = simplex_rows("memberships", memberships, block, memberships.shape[1])
+        return agreement_sums(labels, ensemble.offsets, rows.astype(np.float32, order="C"), counted)
+
+    return float(fold(engine, ensemble.blocks(), account, add_sums).objective)
+
+
+def _pair_by_pair(
+    ensemble: Ensemble, rows: np.ndarray, divergence: CompiledDivergence, engine: Engine
+) -> float:
+    from bigcons.kernels.objective import over_tile
+
+    value, _, _, parameter = divergence
+    labels = ensemble.read(0, ensemble.n_objects)
+
+    def tile_row(block: Block) -> float:
+        return float(over_tile(labels, rows, block.start, block.stop, TILE_ROWS, value, parameter))
+
+    n = ensemble.n_objects
+    blocks = [Block(b, start, min(start + TILE_ROWS, n)) for b, start in enumerate(range(0, n, TILE_ROWS))]
+    return fold(engine, blocks, tile_row, lambda a, b: a + b)
+
+
+# ---- rows of memberships
+
+
+def matrix(name: str, memberships: Any) -> Any:
+    """Return memberships as something with a shape ``(n_objects, n_clusters)`` whose rows can be sliced."""
+    found = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
+    if len(found.shape) != 2 or 0 in found.shape:
+        raise InvalidInputError(
+            f"{name} has shape {tuple(found.shape)}; pass memberships (n_objects, n_clusters), not empty."
+        )
+    return found
+
+
+def simplex_rows(name: str, memberships: Any, block: Block, n_clusters: int) -> np.ndarray:
+    """Return a block in double precision, padded with empty clusters; refuse rows off the simplex."""
+    rows = np.asarray(memberships[block.start : block.stop])
+    if rows.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} has entries of type {rows.dtype}; pass memberships as real numbers.")
+    rows = rows.astype(np.float64, copy=False)
+    bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= TOLERANCE))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"row {block.start + row} of {name} has sum {rows[row].sum():.6g} and least entry "
+            f"{rows[row].min():.6g}; memberships are >= 0 and sum to 1: normalize them."
+        )
+    return np.pad(rows, [(0, 0), (0, n_clusters - rows.shape[1])])
