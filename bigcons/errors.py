@@ -7,7 +7,6 @@ also an attribute, so that nobody has to parse the text. All errors survive pick
 from __future__ import annotations
 
 import math
-import os
 import sys
 import warnings
 
@@ -50,9 +49,9 @@ class StoreError(BigconsError):
         path: Path or URL of the store, or of the part of it that is at fault, where known.
     """
 
-    def __init__(self, message: str, *, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, message: str, *, path: object = None) -> None:
         super().__init__(message)
-        self.path: str | None = None if path is None else os.fspath(path)
+        self.path: str | None = None if path is None else str(path)
 
 
 class StoreExistsError(StoreError, FileExistsError):

@@ -250,7 +250,9 @@ class DID(ConsensusClusterer):
         if needed > budget:
             raise MemoryBudgetError(
                 f"the increments of {table.n_pairs:,} pairs need {format_size(needed)}, more than the "
-                f"{format_size(budget)} there is for them; raise memory, or sample fewer pairs."
+                f"{format_size(budget)} there is for them; raise memory, or sample fewer pairs.",
+                needed=needed,
+                budget=budget,
             )
 
     def _check(self) -> None:

@@ -233,7 +233,9 @@ class EAC(ConsensusClusterer):
             raise MemoryBudgetError(
                 f"the {what} of {n_rows:,} distinct rows need {format_size(needed)} for linkage="
                 f"{self.linkage!r}, more than the {format_size(budget)} there is for them; "
-                f"raise memory, or {remedy}."
+                f"raise memory, or {remedy}.",
+                needed=needed,
+                budget=budget,
             )
 
     def _check(self) -> None:

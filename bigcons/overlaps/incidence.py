@@ -59,7 +59,8 @@ def check_overlaps_plan(
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
             f"'{enough_for(needed)}' to allow it, or use PCC or, for clusters much finer than the consensus, "
-            "eac-single, whose memory is linear in the base clusters."
+            "eac-single, whose memory is linear in the base clusters.",
+            needed=needed,
         )
     remedy = f" for {of_clusters}, or use PCC or, for fine clusters, eac-single"
     plan.check(name, engine, ensemble, memory, remedy)

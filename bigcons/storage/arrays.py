@@ -78,7 +78,9 @@ def open_array(
     metadata = read_metadata(place)
     names = set(codec_names(metadata.get("codecs", [])))
     if unknown := sorted(names - set(CODECS)) or metadata.get("storage_transformers"):
-        raise CorruptStoreError(f"{place} uses unsupported codecs: {unknown}; rewrite it with zstd.")
+        raise CorruptStoreError(
+            f"{place} uses unsupported codecs: {unknown}; rewrite it with zstd.", path=place
+        )
     try:
         store = place.for_zarr(read_only=read_only)
         if elsewhere:
@@ -90,7 +92,9 @@ def open_array(
     except Exception as error:  # damaged metadata surfaces as an error of almost any type
         raise damaged(place, error) from None
     if int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize > MAX_CHUNK_BYTES:
-        raise CorruptStoreError(f"{place} has chunks of {array.chunks}, above 2 GiB; use smaller chunks.")
+        raise CorruptStoreError(
+            f"{place} has chunks of {array.chunks}, above 2 GiB; use smaller chunks.", path=place
+        )
     return array
 
 
@@ -101,10 +105,11 @@ def open_declared(
     try:
         array = open_array(place)
     except StoreNotFoundError as error:
-        raise CorruptStoreError(f"{place} is missing; {remedy}") from error
+        raise CorruptStoreError(f"{place} is missing; {remedy}", path=place) from error
     if (array.shape, array.dtype) != (shape, np.dtype(dtype)):
         raise CorruptStoreError(
-            f"{place} is {array.dtype} {array.shape} but the manifest says {dtype} {shape}; {remedy}"
+            f"{place} is {array.dtype} {array.shape} but the manifest says {dtype} {shape}; {remedy}",
+            path=place,
         )
     return array
 
@@ -113,15 +118,19 @@ def read_metadata(place: Place) -> dict[str, Any]:
     """Return the metadata of the array or group at ``place``, checked no further than its format."""
     file = place / METADATA
     if place.is_link() or file.is_link():
-        raise CorruptStoreError(f"{place} is a link that may leave the store; replace it with the data.")
+        raise CorruptStoreError(
+            f"{place} is a link that may leave the store; replace it with the data.", path=place
+        )
     try:
         metadata = json.loads(file.read(MAX_METADATA_BYTES))
     except (FileNotFoundError, NotADirectoryError):
-        raise StoreNotFoundError(f"{place} is not a Zarr version 3 array; check the path.") from None
+        raise StoreNotFoundError(
+            f"{place} is not a Zarr version 3 array; check the path.", path=place
+        ) from None
     except (ValueError, RecursionError) as error:
         raise damaged(place, error) from None
     if not isinstance(metadata, dict) or metadata.get("zarr_format") != 3:
-        raise CorruptStoreError(f"{place} is not Zarr version 3; rewrite it with zarr_format=3.")
+        raise CorruptStoreError(f"{place} is not Zarr version 3; rewrite it with zarr_format=3.", path=place)
     return metadata
 
 
@@ -146,7 +155,7 @@ def codec_names(codecs: Any) -> list[str]:
 def damaged(place: Place, error: Exception) -> CorruptStoreError:
     """Return the one-line error for data at ``place`` that cannot be read."""
     reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-    return CorruptStoreError(f"{place} is damaged ({reason}); restore it from a copy.")
+    return CorruptStoreError(f"{place} is damaged ({reason}); restore it from a copy.", path=place)
 
 
 class _SharingStore(WrapperStore[Store]):

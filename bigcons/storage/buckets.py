@@ -231,7 +231,7 @@ def bucket_errors(where: str) -> Iterator[None]:
     except (BaseError, FileNotFoundError) as error:
         if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
             raise
-        raise StoreError(f"{where} {_complaint(error)}") from None
+        raise StoreError(f"{where} {_complaint(error)}", path=where) from None
 
 
 def _complaint(error: Exception) -> str:

@@ -78,7 +78,9 @@ class FileBlocks:
         rows = memoryview(content)[:-_CHECKSUM_BYTES]
         expected = block.n_rows * self.n_columns * self.dtype.itemsize
         if len(rows) != expected or content[-_CHECKSUM_BYTES:] != _checksum(rows):
-            raise CorruptStoreError(f"{place} is damaged; start anew with overwrite=True (--overwrite).")
+            raise CorruptStoreError(
+                f"{place} is damaged; start anew with overwrite=True (--overwrite).", path=place
+            )
         return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns)
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
@@ -160,7 +162,7 @@ class Snapshots:
             head = json.loads(arrays.pop("head").tobytes())
         except Exception as error:
             raise CorruptStoreError(
-                f"{self._file} is damaged; start anew with overwrite=True (--overwrite)."
+                f"{self._file} is damaged; start anew with overwrite=True (--overwrite).", path=self._file
             ) from error
         return arrays, head
 

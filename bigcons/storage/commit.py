@@ -104,7 +104,7 @@ def load_manifest(path: StorePath | Place, kind: str) -> Manifest:
     content = read_manifest(place)
     if content["kind"] != kind:
         found = KINDS.get(content["kind"], "a store of another kind")
-        raise StoreNotFoundError(f"{place} is {found}; {KINDS[kind]} is needed here.")
+        raise StoreNotFoundError(f"{place} is {found}; {KINDS[kind]} is needed here.", path=place)
     data = content.get("data")
     shared = [place / name for name in content.get("shared", [])]
     return Manifest(place if data is None else place / data, content["body"], shared)
@@ -118,22 +118,27 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
         text = file.read(MAX_MANIFEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         what = "is not a bigcons store (no manifest.json)" if place.exists() else "does not exist"
-        raise StoreNotFoundError(f"{place} {what}; check the path.") from None
+        raise StoreNotFoundError(f"{place} {what}; check the path.", path=place) from None
     except ValueError as error:
-        raise CorruptStoreError(f"{file} is too large ({error}); restore the store from a copy.") from None
+        raise CorruptStoreError(
+            f"{file} is too large ({error}); restore the store from a copy.", path=file
+        ) from None
     try:
         content = json.loads(text)
         whole = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
     except (ValueError, RecursionError):
         whole = False
     if not whole or content.get("format") != "bigcons" or not isinstance(content.get("body"), dict):
-        raise CorruptStoreError(f"{file} is damaged or foreign; restore the store from a copy.")
+        raise CorruptStoreError(f"{file} is damaged or foreign; restore the store from a copy.", path=file)
     if content["format_version"] > FORMAT_VERSION:
         raise StoreError(
-            f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons."
+            f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons.",
+            path=place,
         )
     if not all(_is_data_folder(name) for name in _folders_named(content)):
-        raise CorruptStoreError(f"{file} names data outside the store; restore the store from a copy.")
+        raise CorruptStoreError(
+            f"{file} names data outside the store; restore the store from a copy.", path=file
+        )
     return content
 
 
@@ -186,9 +191,11 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
     if not _is_taken(place):
         return
     if not overwrite:
-        raise StoreExistsError(f"{place} exists; pass overwrite=True (--overwrite) or choose another path.")
+        raise StoreExistsError(
+            f"{place} exists; pass overwrite=True (--overwrite) or choose another path.", path=place
+        )
     if not is_store(place):
-        raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.")
+        raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.", path=place)
 
 
 def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
@@ -204,7 +211,7 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
     else:
         same = str(target) == str(read_from)
     if same:
-        raise StoreExistsError(f"{target} is the input and would be lost; choose another path.")
+        raise StoreExistsError(f"{target} is the input and would be lost; choose another path.", path=target)
 
 
 def _is_taken(place: Place) -> bool:
@@ -323,7 +330,9 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     """Return ``path`` as a Path; raise StoreExistsError if no file may be written there."""
     target = local_path(path)
     if target.is_dir():
-        raise StoreExistsError(f"{path} exists and is a folder; choose another path.")
+        raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
     if target.exists() and not overwrite:
-        raise StoreExistsError(f"{path} exists; pass overwrite=True (--overwrite) or choose another path.")
+        raise StoreExistsError(
+            f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
+        )
     return target

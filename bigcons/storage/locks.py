@@ -95,7 +95,7 @@ def _acquire(lock: Path, path: Path) -> int:
             holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
             os.close(descriptor)
             raise StoreLockedError(
-                f"{path} is being written by process {holder or 'unknown'}; wait until it is done."
+                f"{path} is being written by process {holder or 'unknown'}; wait until it is done.", path=path
             ) from None
         if _is_current(descriptor, lock):
             os.truncate(descriptor, 0)
@@ -128,7 +128,8 @@ class Lease:
         if _read_lease(self._object).get("token") != self._owner["token"]:
             raise StoreError(
                 f"{self._place}: the lock was lost to another writer, because its lease of {LEASE_SECONDS:g} "
-                "seconds expired without renewal; write the store again."
+                "seconds expired without renewal; write the store again.",
+                path=self._place,
             )
 
     def release(self) -> None:
@@ -147,7 +148,8 @@ class Lease:
             if left > 0:
                 raise StoreLockedError(
                     f"{self._place} is being written by process {holder.get('process')} on "
-                    f"{holder.get('host')}; wait until it is done, or {left:.0f} seconds if it was killed."
+                    f"{holder.get('host')}; wait until it is done, or {left:.0f} seconds if it was killed.",
+                    path=self._place,
                 )
             if stamp is None:
                 version = self._object.put(self._content(), mode="create")

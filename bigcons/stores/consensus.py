@@ -72,7 +72,9 @@ class Consensus:
             if len(body["checksums"]) != math.ceil(n_objects / chunk_rows):
                 raise ValueError("the number of checksums")
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptStoreError(f"{place} has an inconsistent manifest ({error}); {_RESTORE}") from error
+            raise CorruptStoreError(
+                f"{place} has an inconsistent manifest ({error}); {_RESTORE}", path=place
+            ) from error
         arrays = {
             name: open_declared(data / name, spec.shape_in(body), spec.dtypes[0], _RESTORE)
             for name, spec in _specs(body.get("has_memberships", True)).items()
@@ -309,7 +311,7 @@ class Consensus:
         return rows
 
     def _corrupt(self, start: int, stop: int, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path}: rows {start} to {stop} {what}; {_RESTORE}")
+        return CorruptStoreError(f"{self.path}: rows {start} to {stop} {what}; {_RESTORE}", path=self.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Consensus.open, (self.path,)

@@ -90,7 +90,9 @@ class StoredLabels:
                 body.get("shared"), folders, self.checksums.shape
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CorruptStoreError(f"{path} has an inconsistent manifest ({error}); {_RESTORE}") from None
+            raise CorruptStoreError(
+                f"{path} has an inconsistent manifest ({error}); {_RESTORE}", path=path
+            ) from None
         self._array = self._open_array(body)
 
     def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:
@@ -148,9 +150,13 @@ class StoredLabels:
             for u, found in enumerate(present):
                 found[block[:, u][block[:, u] >= 0]] = True
         if not np.array_equal(n_labeled, header.n_labeled) or not all(found.all() for found in present):
-            raise CorruptStoreError(f"{self.path}: the labels differ from the manifest's counts; {_RESTORE}")
+            raise CorruptStoreError(
+                f"{self.path}: the labels differ from the manifest's counts; {_RESTORE}", path=self.path
+            )
         for link in self.path.links():
-            raise CorruptStoreError(f"{link} is a link that may leave the store; replace it with the data.")
+            raise CorruptStoreError(
+                f"{link} is a link that may leave the store; replace it with the data.", path=link
+            )
         return int(self.checksums.size)
 
     def _check_sizes(self, body: dict[str, Any]) -> None:
@@ -167,26 +173,32 @@ class StoredLabels:
         try:
             array = open_array(path, self.shared.arrays(labels_name))
         except StoreNotFoundError:
-            raise CorruptStoreError(f"{path} is missing; {_RESTORE}") from None
+            raise CorruptStoreError(f"{path} is missing; {_RESTORE}", path=path) from None
         expected = (
             (self.header.n_objects, len(self.header.names)),
             (self.header.chunk_rows, self.chunk_columns),
         )
         if (array.shape, array.chunks) != expected or array.dtype != self.dtype:
-            raise CorruptStoreError(f"{path} has another shape or type than the manifest says; {_RESTORE}")
+            raise CorruptStoreError(
+                f"{path} has another shape or type than the manifest says; {_RESTORE}", path=path
+            )
         if metadata_checksum(path) != body["metadata_checksum"]:
-            raise CorruptStoreError(f"{path} has damaged metadata (its checksum is wrong); {_RESTORE}")
+            raise CorruptStoreError(
+                f"{path} has damaged metadata (its checksum is wrong); {_RESTORE}", path=path
+            )
         return array
 
     def _check_unchanged(self) -> None:
         """Refuse rows of a store that was written to since it was opened: they may be old or new."""
         if _stamp(self.path) != self._stamp:
-            raise StoreError(f"{self.path} has changed since it was opened; open it again.")
+            raise StoreError(f"{self.path} has changed since it was opened; open it again.", path=self.path)
 
     def _broken(self, start: int, stop: int, reason: str) -> StoreError:
         self._check_unchanged()
         reason = reason.splitlines()[0][:120]
-        return CorruptStoreError(f"{self.path} is damaged in rows {start} to {stop} ({reason}); {_RESTORE}")
+        return CorruptStoreError(
+            f"{self.path} is damaged in rows {start} to {stop} ({reason}); {_RESTORE}", path=self.path
+        )
 
 
 def open_labels(path: Place) -> StoredLabels:
@@ -381,7 +393,7 @@ def _link(source: Place, target: Place) -> None:
     try:
         os.link(source.path, target.path)
     except FileNotFoundError:
-        raise CorruptStoreError(f"{source} is missing; {_RESTORE}") from None
+        raise CorruptStoreError(f"{source} is missing; {_RESTORE}", path=source) from None
     except OSError:
         shutil.copyfile(source.path, target.path)
 

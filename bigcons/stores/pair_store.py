@@ -45,10 +45,14 @@ def open_pairs(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
         n_checksums = {name: len(body["checksums"][name]) for name in PAIRS}
         dict(body["provenance"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptStoreError(f"{place} has an inconsistent manifest ({error}); {RESTORE}") from error
+        raise CorruptStoreError(
+            f"{place} has an inconsistent manifest ({error}); {RESTORE}", path=place
+        ) from error
     shapes = {name: spec.shape_in(body) for name, spec in PAIRS.items()}
     if n_checksums != {name: -(-length // chunk_entries) for name, (length,) in shapes.items()}:
-        raise CorruptStoreError(f"{place} has a manifest with missing or extra checksums; {RESTORE}")
+        raise CorruptStoreError(
+            f"{place} has a manifest with missing or extra checksums; {RESTORE}", path=place
+        )
     dtypes = _dtypes(counts)
     return {name: open_declared(data / name, shapes[name], dtypes[name], RESTORE) for name in PAIRS}, body
 
@@ -168,7 +172,7 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
     from pyarrow import parquet
 
     if not local_path(path).is_file():
-        raise StoreNotFoundError(f"{path} is not a file; check the path.")
+        raise StoreNotFoundError(f"{path} is not a file; check the path.", path=path)
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             schema, metadata = file.schema_arrow, file.schema_arrow.metadata or {}
@@ -176,7 +180,7 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
             table = file.read(columns=list(Edges._fields))
     except (pa.ArrowException, OSError) as error:
         raise CorruptStoreError(
-            f"{path} cannot be read as Parquet ({error}); export the pairs again."
+            f"{path} cannot be read as Parquet ({error}); export the pairs again.", path=path
         ) from error
     for name in Edges._fields:
         if table[name].null_count:
@@ -206,7 +210,7 @@ def _facts(
         facts = json.loads(metadata.get(_PARQUET_METADATA, b"{}"))
         stated, provenance = facts.get("n_objects"), dict(facts.get("provenance") or {"source": str(path)})
     except (ValueError, TypeError, AttributeError) as error:
-        raise CorruptStoreError(f"{path} has damaged metadata; export the pairs again.") from error
+        raise CorruptStoreError(f"{path} has damaged metadata; export the pairs again.", path=path) from error
     if n_objects is None and stated is None:
         raise InvalidInputError(f"{path} does not state the number of objects; pass n_objects.")
     if None not in (n_objects, stated) and n_objects != stated:

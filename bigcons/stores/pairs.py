@@ -309,7 +309,7 @@ class PairTable:
         return row_blocks(getattr(self._columns, name).shape[0], self._stored["chunk_entries"])
 
     def _corrupt(self, name: str, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {RESTORE}")
+        return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {RESTORE}", path=self.path)
 
     def __getstate__(self) -> Any:
         """Pickle a stored table as its path."""

@@ -61,7 +61,9 @@ def scan_labels(
         if values_budget is not None and needed > values_budget:
             raise MemoryBudgetError(
                 f"memory cannot hold the distinct labels, which take {format_size(needed)} "
-                f"of the {format_size(values_budget)} set apart for them; raise the budget."
+                f"of the {format_size(values_budget)} set apart for them; raise the budget.",
+                needed=needed,
+                budget=values_budget,
             )
         del columns  # before the table makes the next ones
     if not n_objects or not table.n_columns:

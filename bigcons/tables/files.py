@@ -46,7 +46,7 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
             "copy it to a disk."
         )
     if not place.exists():
-        raise StoreNotFoundError(f"{place} does not exist; check the path.")
+        raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
     path = Path(path)
     name = path.name.lower()
     if name.endswith(".npy"):
@@ -160,7 +160,7 @@ def map_npy(path: Path) -> np.ndarray:
     try:
         mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise StoreNotFoundError(f"{path} does not exist; check the path.") from None
+        raise StoreNotFoundError(f"{path} does not exist; check the path.", path=path) from None
     except (ValueError, EOFError):
         raise InvalidInputError(f"{path} is not a .npy file of numbers; write it with numpy.save.") from None
     return mapped

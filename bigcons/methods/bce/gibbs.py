@@ -183,7 +183,9 @@ class GibbsBCE(ConsensusClusterer):
             raise MemoryBudgetError(
                 f"GibbsBCE holds {format_size(chain * chains)} for {chains} chains at a time, more than "
                 f"{format_size(DEFAULT_MEMORY)}; allow it with memory=, run fewer at a time (client='serial')"
-                f"{remedy}."
+                f"{remedy}.",
+                needed=chain * chains,
+                budget=DEFAULT_MEMORY,
             )
         plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
         plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)

@@ -185,7 +185,9 @@ def _plan_memory(task: int, engine: Engine, memory: int | None) -> None:
         raise MemoryBudgetError(
             f"blocked PCC needs {format_size(needed)} for {engine.n_workers} blocks at work, over the "
             f"{format_size(memory)} left; raise memory=, use fewer workers, or sample the pairs again in "
-            "tiles, with a smaller budget."
+            "tiles, with a smaller budget.",
+            needed=needed,
+            budget=memory,
         )
 
 
