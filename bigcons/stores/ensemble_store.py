@@ -246,7 +246,9 @@ def _stamp(path: Place) -> Hashable:
 def _read_header(body: dict[str, Any]) -> Header:
     n_objects = _positive(body["n_objects"])
     names = [str(name) for name in body["names"]]
-    n_clusters, n_labeled = (np.array(body[key], np.int64) for key in ("n_clusters", "n_labeled"))
+    n_clusters = np.array(body["n_clusters"], np.int64)
+    # early stores spell it in British English
+    n_labeled = np.array(body["n_labelled" if "n_labelled" in body else "n_labeled"], np.int64)
     _require(len(names) > 0 and n_clusters.shape == n_labeled.shape == (len(names),), "the number of names")
     _require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
     _require(bool((n_labeled <= n_objects).all()), "the number of labels")
