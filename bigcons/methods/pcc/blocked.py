@@ -1,17 +1,18 @@
 """PCC on a pair table of any size: Algorithm 1 of Lourenço et al. 2015 inside blocks of objects.
 
-A task reads the pairs of one block and the memberships of the blocks that these pairs lead to, and takes a
-stretch of steps with its own objects; all others stay as they are. Two blocks that share a pair never move
-in the same round (the blocks are colored, a round for each color), so that what one task gains no other
-takes away: block coordinate descent, with no step length to choose. A pair table of tiles has few colors and
-many blocks of each; uniformly drawn pairs join every block to every other, and a round is then one block.
+Block coordinate descent: a task reads the pairs of one block and the memberships of the blocks that these
+pairs lead to, and takes a stretch of steps with its own objects while all others stay fixed. Two blocks that
+share a pair never move in the same round (the blocks are colored, with one round per color), so that no task
+undoes what another gained, and there is no step length to choose. Pairs sampled in tiles need few colors,
+with many blocks of each; uniformly drawn pairs join every block to every other, and a round is then a single
+block.
 
-A pass reads the memberships of one generation and writes the next, every block once and after its last
-reader of the same round: a task may run twice, and a pass that was cut short begins again.
+A pass reads one generation of memberships and writes the next, so that a task may run twice and a pass that
+was cut short can be repeated.
 
-A near-uniform start has no order of clusters yet. Blocks that found one each on their own would not agree, so
-one block begins, and the others join in when a neighbor has moved, within as many passes as the graph of
-blocks is wide.
+In a near-uniform start the clusters have no identity yet, and blocks that moved independently would not agree
+on them. So one block begins, and the others join in once a neighbor has moved, within as many passes as the
+graph of blocks is wide.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ BYTES_PER_END = 28
 
 
 class Borders(NamedTuple):
-    """What blocks know of each other, block by block, and the weights of all pairs."""
+    """Which blocks share pairs, and the weight of all pairs."""
 
     neighbors: list[list[int]]
-    """For each block the other blocks that its pairs lead to, ascending."""
+    """For each block the other blocks that it shares pairs with, ascending."""
     total_weight: float
     task_entries: int
-    """The most ends of pairs in a block."""
+    """The largest number of ends of pairs in a block."""
 
 
 class Neighborhoods(NamedTuple):

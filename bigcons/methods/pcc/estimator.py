@@ -29,8 +29,8 @@ from bigcons.methods.pcc.choices import (
     choose_weights,
     keeps_labels,
     resolve_pairs,
+    warn_of_fine_labels,
 )
-from bigcons.methods.pcc.fine_labels import warn_of_fine_labels
 from bigcons.methods.pcc.pairs import solve_pairs
 from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
 from bigcons.methods.pcc.prototypes import Prototypes

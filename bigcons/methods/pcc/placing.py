@@ -1,4 +1,4 @@
-"""What memberships that any solver found mean to further objects, and objects placed by it."""
+"""Placing further objects given solved ones: new objects, and objects that occur in no sampled pair."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Placing = BySquares | ByPrototypes
 
 
 class Known(NamedTuple):
-    """The objects with memberships that count for others: all but the sorted ``left_out``."""
+    """The solved objects by which others are placed: all but the sorted ``left_out``."""
 
     ensemble: Ensemble
     solution: Solution
