@@ -6,85 +6,50 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _MODULES = {
-    "clusterings": (
-        "adjusted_rand",
-        "consistency_index",
-        "contingency",
-        "matching_accuracy",
-        "micro_precision",
-        "nmi",
-        "purity",
-        "rand_index",
-        "relative_nmi",
-        "van_dongen",
-        "variation_of_information",
-    ),
-    "ensemble": ("anmi", "average_criterion"),
-    "experiments": ("learning_curve", "paired_t_test"),
-    "geometry": ("compactness", "vat_order"),
-    "hierarchy": ("error_roc_auc",),
-    "memberships": ("cluster_centroids", "cluster_overlap", "jensen_shannon", "pcc_objective"),
+    "clusterings": "adjusted_rand consistency_index contingency matching_accuracy micro_precision nmi purity "
+    "rand_index relative_nmi van_dongen variation_of_information",
+    "ensemble": "anmi average_criterion",
+    "experiments": "learning_curve paired_t_test",
+    "geometry": "compactness vat_order",
+    "hierarchy": "error_roc_auc",
+    "memberships": "cluster_centroids cluster_overlap jensen_shannon pcc_objective",
 }
-
-__all__ = [
-    "adjusted_rand",
-    "anmi",
-    "average_criterion",
-    "cluster_centroids",
-    "cluster_overlap",
-    "compactness",
-    "consistency_index",
-    "contingency",
-    "error_roc_auc",
-    "jensen_shannon",
-    "learning_curve",
-    "matching_accuracy",
-    "micro_precision",
-    "nmi",
-    "paired_t_test",
-    "pcc_objective",
-    "purity",
-    "rand_index",
-    "relative_nmi",
-    "van_dongen",
-    "variation_of_information",
-    "vat_order",
-]
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    from bigcons.metrics.clusterings import (
-        adjusted_rand,
-        consistency_index,
-        contingency,
-        matching_accuracy,
-        micro_precision,
-        nmi,
-        purity,
-        rand_index,
-        relative_nmi,
-        van_dongen,
-        variation_of_information,
-    )
-    from bigcons.metrics.ensemble import anmi, average_criterion
-    from bigcons.metrics.experiments import learning_curve, paired_t_test
-    from bigcons.metrics.geometry import compactness, vat_order
-    from bigcons.metrics.hierarchy import error_roc_auc
-    from bigcons.metrics.memberships import (
-        cluster_centroids,
-        cluster_overlap,
-        jensen_shannon,
-        pcc_objective,
-    )
+    from bigcons.metrics.clusterings import adjusted_rand as adjusted_rand
+    from bigcons.metrics.clusterings import consistency_index as consistency_index
+    from bigcons.metrics.clusterings import contingency as contingency
+    from bigcons.metrics.clusterings import matching_accuracy as matching_accuracy
+    from bigcons.metrics.clusterings import micro_precision as micro_precision
+    from bigcons.metrics.clusterings import nmi as nmi
+    from bigcons.metrics.clusterings import purity as purity
+    from bigcons.metrics.clusterings import rand_index as rand_index
+    from bigcons.metrics.clusterings import relative_nmi as relative_nmi
+    from bigcons.metrics.clusterings import van_dongen as van_dongen
+    from bigcons.metrics.clusterings import variation_of_information as variation_of_information
+    from bigcons.metrics.ensemble import anmi as anmi
+    from bigcons.metrics.ensemble import average_criterion as average_criterion
+    from bigcons.metrics.experiments import learning_curve as learning_curve
+    from bigcons.metrics.experiments import paired_t_test as paired_t_test
+    from bigcons.metrics.geometry import compactness as compactness
+    from bigcons.metrics.geometry import vat_order as vat_order
+    from bigcons.metrics.hierarchy import error_roc_auc as error_roc_auc
+    from bigcons.metrics.memberships import cluster_centroids as cluster_centroids
+    from bigcons.metrics.memberships import cluster_overlap as cluster_overlap
+    from bigcons.metrics.memberships import jensen_shannon as jensen_shannon
+    from bigcons.metrics.memberships import pcc_objective as pcc_objective
+else:  # type checkers take the names from the imports above
+    __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"bigcons.metrics.{module}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module 'bigcons.metrics' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bigcons.metrics' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"bigcons.metrics.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_HOMES)

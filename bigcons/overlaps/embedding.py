@@ -124,7 +124,11 @@ def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray
     k = min(n_vectors, B)
     with one_thread():
         if B <= MOST_FOR_DENSE or 10 * k > B:
-            values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(B - k, B - 1))
+            try:
+                values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(B - k, B - 1))
+            except np.linalg.LinAlgError:  # LAPACK's syevr fails on some matrices with repeated eigenvalues
+                values, vectors = scipy.linalg.eigh(matrix, driver="ev")
+                values, vectors = values[B - k :], vectors[:, B - k :]
         else:
             start = np.random.default_rng(0).standard_normal(B)
             values, vectors = scipy.sparse.linalg.eigsh(matrix, k, v0=start)

@@ -255,6 +255,14 @@ def test_leading_eigenvectors__leaves_out_what_is_zero():
     np.testing.assert_allclose(vectors[:, 0], vector / np.sqrt(91.0))
 
 
+def test_leading_eigenvectors__fall_back_where_lapack_finds_no_subset():
+    labels = np.array([[1, 0, 0, 0], [0, -1, 1, -1], [0, -1, -1, 1]])
+    found = bipartite_embedding(Ensemble.from_labels(labels), SerialEngine(), 6)
+    H = counted.incidence(labels)
+    expected = np.linalg.svd(H / np.sqrt(np.outer(H.sum(axis=1), H.sum(axis=0))), compute_uv=False)
+    np.testing.assert_allclose(found.singular_values, expected[expected > 1e-5])
+
+
 # K-means over blocks
 
 
