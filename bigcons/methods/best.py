@@ -61,16 +61,11 @@ class BEST(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32
-        Labels of the winner, 0 to k-1.
-    objective_ : float
-        The average criterion of the winner.
-    best_partition_ : int
-        Index of the winner.
-    scores_ : (n_partitions,) float64
-        The average criterion of every partition, NaN for those with too many clusters.
-    history_ : dict
-        A list per quantity with one entry.
+    labels_ : (n_objects,) int32, labels of the winner, 0 to k-1
+    objective_ : the average criterion of the winner
+    best_partition_ : index of the winner
+    scores_ : (n_partitions,) the average criterion of every partition, NaN for those with too many clusters
+    history_ : a list per quantity with one entry
 
     Notes
     -----
@@ -83,14 +78,7 @@ class BEST(ConsensusClusterer):
     Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*; Nguyen and Caruana (2007).
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Gionis et al. 2007",
-        needs="base-cluster overlaps",
-        soft=False,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Gionis et al. 2007", "base-cluster overlaps")
 
     def __init__(
         self,
@@ -159,7 +147,7 @@ class BEST(ConsensusClusterer):
                 found[missing] = scores.argmax(axis=1)
             return found
 
-        self._publish_labels(ensemble, read, unlabeled, out, engine)
+        self._publish(ensemble, read, unlabeled, out, engine)
 
 
 def average_criteria(

@@ -42,14 +42,7 @@ class Correspondence(ConsensusClusterer):
     partitions in the same meta-cluster.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Boulis and Ostendorf 2004",
-        needs="base-cluster overlaps",
-        soft=True,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Boulis and Ostendorf 2004", "base-cluster overlaps", soft=True)
 
     def __init__(
         self,
@@ -173,21 +166,16 @@ class CCC(Alternating):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32
-        -1 for objects without any label.
-    memberships_ : (n_objects, n_clusters) float32
-        Votes divided by their number.
+    labels_ : (n_objects,) int32, -1 for objects without any label
+    memberships_ : (n_objects, n_clusters) float32, votes divided by their number
     meta_clusters_ : (n_base_clusters,) int64
         The meta-cluster of every base cluster; -1 for those left over where a partition has more than
         ``n_clusters``. These vote, for the most similar meta-cluster, only on objects without other votes.
-    objective_ : float
-        Sum over base clusters of their mean similarity to those of other partitions in their meta-cluster.
-    converged_ : bool
-        Whether a sweep of the best start changed nothing; if none did, its best sweep is kept.
-    start_objectives_ : list of float
-        The objective of every start.
-    history_ : dict
-        The objective, one entry.
+    objective_ : sum over base clusters of their mean similarity to those of other partitions in their
+        meta-cluster
+    converged_ : whether a sweep of the best start changed nothing; if none did, its best sweep is kept
+    start_objectives_ : the objective of every start
+    history_ : the objective, one entry
 
     Notes
     -----
@@ -301,8 +289,7 @@ class CCSVD(Correspondence):
     ----------
     labels_, memberships_, meta_clusters_, objective_, history_
         As for `CCC`.
-    start_objectives_ : list of float
-        The sum of squared distances of every start of k-means, with grouping="kmeans".
+    start_objectives_ : the sum of squared distances of every start of k-means, with grouping="kmeans"
 
     Notes
     -----

@@ -56,16 +56,11 @@ class CSPA(GraphClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32
-        -1 for objects without any label.
-    objective_ : float
-        Spectral: the sum of squared distances of k-means. METIS: the weight of the edges cut.
-    singular_values_ : (at most n_clusters,) float64
-        Singular values of the normalized incidence matrix, for "spectral"; the first is 1.
-    start_objectives_ : list of float
-        Spectral: the sum of squared distances of every start of k-means, on its sample.
-    history_ : dict
-        A list per quantity with an entry per pass.
+    labels_ : (n_objects,) int32, -1 for objects without any label
+    objective_ : spectral: the sum of squared distances of k-means; METIS: the weight of the edges cut
+    singular_values_ : (at most n_clusters,) float64, of the normalized incidence matrix, if "spectral"
+    start_objectives_ : spectral: the sum of squared distances of every start of k-means, on its sample
+    history_ : a list per quantity with an entry per pass
 
     Notes
     -----
@@ -81,12 +76,7 @@ class CSPA(GraphClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Strehl and Ghosh 2002",
-        needs="base-cluster overlaps",
-        soft=False,
-        missing="c/N or c/M",
-        out_of_core=True,
-        distributed=True,
+        "Strehl and Ghosh 2002", "base-cluster overlaps", missing="c/N or c/M"
     )
 
     def __init__(

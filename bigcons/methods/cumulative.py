@@ -69,20 +69,15 @@ class CumulativeVoting(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32
-        -1 for objects without any label.
+    labels_ : (n_objects,) int32, -1 for objects without any label
     memberships_ : (n_objects, n_clusters) float32
         Votes divided by their sum; with ``prior="equal"`` columns are first divided by theirs.
-    reference_ : int
-        Index of the reference partition.
-    votes_ : (n_base_clusters, n_reference_clusters) float64
-        The votes of every base cluster; zeros if it shares no object with what it is mapped to.
-    merged_ : (n_reference_clusters,) int32
-        The consensus cluster that contains each cluster of the reference.
-    objective_ : float
-        Sum of the Jensen-Shannon divergences, in bits, at which clusters of the reference were merged.
-    history_ : dict
-        The number of clusters and the objective, before the first merge and after each.
+    reference_ : index of the reference partition
+    votes_ : (n_base_clusters, n_reference_clusters) float64, the votes of every base cluster; zeros if it
+        shares no object with what it is mapped to
+    merged_ : (n_reference_clusters,) int32, the consensus cluster that contains each reference cluster
+    objective_ : sum of the Jensen-Shannon divergences, in bits, at which reference clusters were merged
+    history_ : the number of clusters and the objective, before the first merge and after each
 
     Notes
     -----
@@ -102,14 +97,7 @@ class CumulativeVoting(ConsensusClusterer):
     clusters*, IEEE Transactions on Pattern Analysis and Machine Intelligence 30.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Ayad and Kamel 2008",
-        needs="base-cluster overlaps",
-        soft=True,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Ayad and Kamel 2008", "base-cluster overlaps", soft=True)
 
     def __init__(
         self,

@@ -103,12 +103,7 @@ class DID(ConsensusClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Aidos and Fred, DID-based probabilistic consensus",
-        needs="features and labels",
-        soft=False,
-        missing="native",
-        out_of_core=False,
-        distributed=True,
+        "Aidos and Fred, DID-based probabilistic consensus", "features and labels", out_of_core=False
     )
 
     def __init__(
@@ -170,7 +165,7 @@ class DID(ConsensusClusterer):
             "n_clusters": [int(found.max()) + 1],
             "objective": [self.objective_],
         }
-        self._publish_labels(ensemble, lambda block: labels[block.start : block.stop], survey.unlabeled, out)
+        self._publish(ensemble, lambda block: labels[block.start : block.stop], survey.unlabeled, out)
 
     def _merge(
         self, model: IncrementModel, labeled: np.ndarray, table: PairTable | None, engine: Engine

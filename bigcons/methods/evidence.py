@@ -112,12 +112,7 @@ class EAC(ConsensusClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Fred and Jain 2005",
-        needs="co-association",
-        soft=False,
-        missing="c/N",
-        out_of_core=False,
-        distributed=False,
+        "Fred and Jain 2005", "co-association", missing="c/N", out_of_core=False, distributed=False
     )
 
     n_clusters: int | None  # type: ignore[assignment]
@@ -172,7 +167,7 @@ class EAC(ConsensusClusterer):
         }
         self.linkage_: np.ndarray = linkage_matrix(merges, rows.weights)
         self.row_of_object_: np.ndarray = rows.row_of_object
-        self._publish_labels(
+        self._publish(
             ensemble,
             lambda block: labels[rows.row_of_object[block.start : block.stop]],
             survey.unlabeled,

@@ -83,14 +83,7 @@ class Furthest(ConsensusClusterer):
     stops by the disagreements.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Nguyen and Caruana 2007",
-        needs="labels",
-        soft=False,
-        missing="c/N",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Nguyen and Caruana 2007", "labels", missing="c/N")
 
     def __init__(
         self,
@@ -142,9 +135,7 @@ class Furthest(ConsensusClusterer):
         self.centers_: np.ndarray = np.array(search.centers[: len(numbers)], np.int64)
         self.objective_: float = objectives[-1]
         self.history_: dict[str, list[Any]] = {"n_clusters": numbers, "objective": objectives}
-        self._publish_labels(
-            ensemble, lambda block: assigned[block.start : block.stop], survey.unlabeled, out
-        )
+        self._publish(ensemble, lambda block: assigned[block.start : block.stop], survey.unlabeled, out)
 
 
 class _Ties(NamedTuple):

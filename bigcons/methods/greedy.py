@@ -87,9 +87,7 @@ class GreedyANMI(ConsensusClusterer):
     Strehl and Ghosh (2002), *Cluster ensembles*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "Strehl and Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=False
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels", distributed=False)
 
     def __init__(
         self,
@@ -143,7 +141,7 @@ class GreedyANMI(ConsensusClusterer):
         self.converged_: bool = not records[-1]["moved"]
         self.n_passes_: int = len(records)
         self.history_: dict[str, list[Any]] = as_history(records)
-        self._publish_labels(ensemble, lambda b: best.codes[b.start : b.stop], survey.unlabeled, out)
+        self._publish(ensemble, lambda b: best.codes[b.start : b.stop], survey.unlabeled, out)
 
     def _temperatures(self) -> np.ndarray:
         """Return the temperatures of the sweeps that have one; falling, above 0."""

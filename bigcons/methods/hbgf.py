@@ -49,16 +49,11 @@ class HBGF(GraphClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32
-        -1 for objects without any label.
-    objective_ : float
-        Spectral: the sum of squared distances of k-means. METIS: the number of edges cut.
-    singular_values_ : (at most n_clusters,) float64
-        Singular values of the normalized incidence matrix, for "spectral"; the first is 1.
-    start_objectives_ : list of float
-        Spectral: the sum of squared distances of every start of k-means, on its sample.
-    history_ : dict
-        A list per quantity with an entry per pass.
+    labels_ : (n_objects,) int32, -1 for objects without any label
+    objective_ : spectral: the sum of squared distances of k-means; METIS: the number of edges cut
+    singular_values_ : (at most n_clusters,) float64, of the normalized incidence matrix, if "spectral"
+    start_objectives_ : spectral: the sum of squared distances of every start of k-means, on its sample
+    history_ : a list per quantity with an entry per pass
 
     Notes
     -----
@@ -74,14 +69,7 @@ class HBGF(GraphClusterer):
     Fern and Brodley (2004), *Solving cluster ensemble problems by bipartite graph partitioning*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Fern and Brodley 2004",
-        needs="base-cluster overlaps",
-        soft=False,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Fern and Brodley 2004", "base-cluster overlaps")
 
     def __init__(
         self,

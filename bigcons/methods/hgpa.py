@@ -58,16 +58,11 @@ class HGPA(GraphClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32
-        -1 for objects without any label.
-    objective_ : float
-        "mtkahypar": the weight of the hyperedges cut. "spectral": the sum of squared distances of k-means.
-    partitioner_ : str
-        The partitioner that was used.
-    start_objectives_ : list of float
-        "spectral": the sum of squared distances of every start of k-means, on its sample.
-    history_ : dict
-        A list per quantity with an entry per pass.
+    labels_ : (n_objects,) int32, -1 for objects without any label
+    objective_ : the weight of the hyperedges cut or, if "spectral", the sum of squared distances of k-means
+    partitioner_ : the partitioner that was used
+    start_objectives_ : "spectral": the sum of squared distances of every start of k-means, on its sample
+    history_ : a list per quantity with an entry per pass
 
     Notes
     -----
@@ -83,14 +78,7 @@ class HGPA(GraphClusterer):
     Zhou, Huang and Schölkopf (2006), *Learning with hypergraphs*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Strehl and Ghosh 2002",
-        needs="base-cluster overlaps",
-        soft=False,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "base-cluster overlaps")
 
     def __init__(
         self,

@@ -88,8 +88,7 @@ class LabelKMeans(AssignmentClusterer):
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -116,14 +115,7 @@ class LabelKMeans(AssignmentClusterer):
     Wang, Shan and Banerjee (2011), *Bayesian cluster ensembles*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "Wang, Shan and Banerjee 2011",
-        "labels",
-        soft=False,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Wang, Shan and Banerjee 2011", "labels")
 
     def __init__(
         self,
@@ -200,4 +192,4 @@ class LabelKMeans(AssignmentClusterer):
         self._set_results([record], objectives, converged=bool(found.n_iter_ < self.max_iter))
         self.n_passes_: int = int(found.n_iter_)
         labels = found.labels_.astype(np.int32)
-        self._publish_labels(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)
+        self._publish(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)

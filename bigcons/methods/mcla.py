@@ -70,16 +70,11 @@ class MCLA(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32
-        -1 for objects without any label.
-    memberships_ : (n_objects, n_clusters) float32
-        Associations divided by their sum.
-    meta_clusters_ : (n_base_clusters,) int64
-        The meta-cluster of every base cluster.
-    objective_ : float
-        The share of all Jaccard similarity that lies within meta-clusters.
-    history_ : dict
-        A list per quantity with one entry.
+    labels_ : (n_objects,) int32, -1 for objects without any label
+    memberships_ : (n_objects, n_clusters) float32, associations divided by their sum
+    meta_clusters_ : (n_base_clusters,) int64, the meta-cluster of every base cluster
+    objective_ : the share of all Jaccard similarity that lies within meta-clusters
+    history_ : a list per quantity with one entry
 
     Notes
     -----
@@ -93,14 +88,7 @@ class MCLA(ConsensusClusterer):
     partitions*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Strehl and Ghosh 2002",
-        needs="base-cluster overlaps",
-        soft=True,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "base-cluster overlaps", soft=True)
 
     def __init__(
         self,

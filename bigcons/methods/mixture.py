@@ -118,7 +118,7 @@ class MixtureModel(SoftPassClusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of clusters; one that is no object's most probable one wins none.
+        Maximum number of clusters; those that are most probable for no object stay empty.
     init : {"partition", "dirichlet"}, default="partition"
         "partition": responsibilities give nine tenths to one base partition (intersected with others until
         there are enough clusters) and spread one tenth evenly. "dirichlet": drawn at random, as in the paper.
@@ -136,8 +136,7 @@ class MixtureModel(SoftPassClusterer):
     tol : float, default=1e-6
         Relative gain of the objective at which to stop.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -168,14 +167,7 @@ class MixtureModel(SoftPassClusterer):
     Topchy, Jain and Punch (2004), *A mixture model for clustering ensembles*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "Topchy, Jain and Punch 2004",
-        "labels",
-        soft=True,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Topchy, Jain and Punch 2004", "labels", soft=True)
 
     def __init__(
         self,

@@ -80,8 +80,7 @@ class QMI(AssignmentClusterer):
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
     n_init : int, default=10
-        Number of starts, each from a base partition drawn at random (intersected with others until there are
-        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -89,8 +88,7 @@ class QMI(AssignmentClusterer):
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -125,14 +123,7 @@ class QMI(AssignmentClusterer):
     models of consensus and weak partitions*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "Topchy, Jain and Punch 2003",
-        "labels",
-        soft=False,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Topchy, Jain and Punch 2003", "labels")
 
     def __init__(
         self,
@@ -176,8 +167,7 @@ class KCC(AssignmentClusterer):
         "uh": entropy (mutual information with the base partitions), by k-means with the Kullback-Leibler
         divergence. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
     n_init : int, default=10
-        Number of starts, each from a base partition drawn at random (intersected with others until there are
-        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -185,8 +175,7 @@ class KCC(AssignmentClusterer):
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None

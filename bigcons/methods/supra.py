@@ -60,9 +60,7 @@ class Supra(ConsensusClusterer):
     Strehl and Ghosh (2002), *Cluster ensembles*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "Strehl and Ghosh 2002", "labels", soft=False, missing="native", out_of_core=True, distributed=True
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels")
 
     def __init__(
         self,
@@ -92,7 +90,7 @@ class Supra(ConsensusClusterer):
         self.best_method_: str = max(self.scores_, key=lambda name: self.scores_[name])
         self.objective_: float = self.scores_[self.best_method_]
         self.history_: dict[str, list[Any]] = {"objective": list(self.scores_.values())}
-        self._publish_labels(ensemble, lambda b: best[b.start : b.stop], survey.unlabeled, out)
+        self._publish(ensemble, lambda b: best[b.start : b.stop], survey.unlabeled, out)
 
     def _names(self) -> list[str]:
         from bigcons.methods import METHODS

@@ -21,8 +21,7 @@ from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
-_PAPER = "Nguyen and Caruana 2007"
-_INFO = MethodInfo(_PAPER, "labels", soft=False, missing="native", out_of_core=True, distributed=True)
+_INFO = MethodInfo("Nguyen and Caruana 2007", "labels")
 
 
 class Disagreement(TableProblem):
@@ -76,8 +75,7 @@ class IVC(AssignmentClusterer):
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
     n_init : int, default=10
-        Number of starts, each from a base partition drawn at random (intersected with others until there are
-        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -85,8 +83,7 @@ class IVC(AssignmentClusterer):
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -159,8 +156,7 @@ class IPVC(AssignmentClusterer):
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
     n_init : int, default=10
-        Number of starts, each from a base partition drawn at random (intersected with others until there are
-        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -168,8 +164,7 @@ class IPVC(AssignmentClusterer):
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -243,8 +238,7 @@ class IPC(AssignmentClusterer):
         is computed pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. The two are the same
         without missing labels.
     n_init : int, default=10
-        Number of starts, each from a base partition drawn at random (intersected with others until there are
-        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects.
+        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -252,8 +246,7 @@ class IPC(AssignmentClusterer):
     tol : float, default=1e-6
         Share of the objects that may still move in the last pass.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -339,7 +332,7 @@ class IPC(AssignmentClusterer):
             engine=engine,
         )
         self._set_results(records, start_objectives, converged=converged)
-        self._publish_labels(ensemble, lambda b: assigned[b.start : b.stop], survey.unlabeled, out)
+        self._publish(ensemble, lambda b: assigned[b.start : b.stop], survey.unlabeled, out)
 
 
 def solve_pairwise(

@@ -93,7 +93,7 @@ class GraphClusterer(ConsensusClusterer):
         def read(block: Block) -> np.ndarray:
             return found.labels_of(ensemble.read(block.start, block.stop))
 
-        self._publish_labels(ensemble, read, survey.unlabeled, out, engine)
+        self._publish(ensemble, read, survey.unlabeled, out, engine)
 
     def _check_graph_memory(self, ensemble: Ensemble, engine: Engine, n_bytes: int) -> None:
         """Refuse a budget that cannot hold a graph of ``n_bytes``."""
@@ -112,7 +112,7 @@ class GraphClusterer(ConsensusClusterer):
         def read(block: Block) -> np.ndarray:
             return parts[block.start : block.stop]
 
-        self._publish_labels(ensemble, read, survey.unlabeled, out)
+        self._publish(ensemble, read, survey.unlabeled, out)
 
 
 def refuse_unused(model: ConsensusClusterer, partitioner: str, names: tuple[str, ...]) -> None:

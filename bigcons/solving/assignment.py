@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.execution.engine import Engine, fold
+from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, assign, count_assigned, padded
 from bigcons.memory import Block
-from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.estimator import Output
 from bigcons.solving.pass_clusterer import PassClusterer
@@ -87,10 +86,9 @@ class TableProblem(ABC):
 
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
         """Return the clusters of a block."""
-        if carried is not None:
-            return carried[:, 0]
-        _, assigned = self.visit(state, labels, None)
-        return assigned[:, 0]
+        if carried is None:
+            _, carried = self.visit(state, labels, None)
+        return clusters_of(carried[:, 0])
 
     def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((self.offsets[-1], padded(self.n_clusters))), np.zeros(self.n_clusters)
@@ -107,45 +105,32 @@ def shares(T: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 class AssignmentClusterer(PassClusterer):
     """Base of the methods that assign objects in batches.
 
-    Between clusters of equal score an object stays where it was. A new object takes the one of lowest number,
+    Between clusters of equal score an object stays where it is. A new object joins the one of lowest number,
     unless it has the labels of a fitted object, whose cluster it then joins.
     """
 
     def _publish_winner(
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
-        super()._publish_winner(ensemble, engine, winner, survey, out)
-        problem, state = self._problem, self._state
+        def read(block: Block) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+            labels, carried = ensemble.read(block.start, block.stop), winner.carried(block)
+            clusters = clusters_of(carried[:, 0])
+            stayed = np.flatnonzero(carried[:, 0] < -1)
+            keys, first = np.unique(row_keys(labels[stayed]), return_index=True)
+            return clusters, (keys, clusters[stayed[first]])
 
-        def tied_rows(block: Block) -> tuple[np.ndarray, np.ndarray]:
-            labels = ensemble.read(block.start, block.stop)
-            stayed = problem.results(state, labels, winner.carried(block))
-            elsewhere = np.flatnonzero(stayed != problem.results(state, labels, None))
-            keys, first = np.unique(row_keys(labels[elsewhere]), return_index=True)
-            return keys, stayed[elsewhere][first]
-
-        with progress("ties", ensemble.n_objects) as listener:
-            keys, clusters = fold(
-                engine,
-                ensemble.blocks(),
-                tied_rows,
-                lambda a, b: (np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])),
-                progress=listener,
-            )
-        keys, first = np.unique(keys, return_index=True)
-        self._ties = Ties(keys, clusters[first], ensemble.dtype)
+        ties = self._publish(ensemble, read, survey.unlabeled, out, engine)
+        keys, first = np.unique(np.concatenate([keys for keys, _ in ties]), return_index=True)
+        clusters = np.concatenate([clusters for _, clusters in ties])[first]
+        self._ties = Ties(keys, clusters, ensemble.dtype)
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         place, ties = super()._placer(), self._ties
-
-        def place_with_ties(labels: np.ndarray) -> np.ndarray:
-            return ties.settle(labels, place(labels))
-
-        return place_with_ties
+        return lambda labels: ties.settle(labels, place(labels))
 
 
 class Ties(NamedTuple):
-    """The label rows of fitted objects that stayed in another cluster than the first of the best."""
+    """The label rows of fitted objects that stayed although a cluster of lower number scores the same."""
 
     keys: np.ndarray
     """(n_rows,) sorted, see `row_keys`."""
@@ -161,6 +146,11 @@ class Ties(NamedTuple):
         keys = row_keys(labels.astype(self.dtype))
         at = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
         return np.where(self.keys[at] == keys, self.clusters[at], found)
+
+
+def clusters_of(carried: np.ndarray) -> np.ndarray:
+    """Return the clusters of objects from what they carry, where -2 - k marks a tie: see `assign`."""
+    return np.where(carried < -1, -2 - carried, carried)
 
 
 def row_keys(labels: np.ndarray) -> np.ndarray:

@@ -50,12 +50,12 @@ class MethodInfo(NamedTuple):
     paper: str
     needs: str
     """What it works from: "labels", "base-cluster overlaps", "co-association", "features and labels"."""
-    soft: bool
+    soft: bool = False
     """Whether it sets ``memberships_``."""
-    missing: str
+    missing: str = "native"
     """How it treats missing labels, in a word or two: "native", "c/N", "c/N or c/M"."""
-    out_of_core: bool
-    distributed: bool
+    out_of_core: bool = True
+    distributed: bool = True
 
 
 class ConsensusClusterer(ClusterMixin, BaseEstimator):
@@ -173,57 +173,40 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _publish(
         self,
         ensemble: Ensemble,
-        read: Callable[[Block], np.ndarray],
-        unlabeled: np.ndarray,
-        out: Output | None,
-        engine: Engine | None = None,
-    ) -> None:
-        """Set labels, memberships and the number of clusters from memberships by block, stored at ``out``.
-
-        ``unlabeled`` are the sorted indices of the objects that get label -1 and uniform memberships.
-        ``read`` is mapped on ``engine``, by default in this thread.
-        """
-        self._take_results(
-            Results(ensemble, unlabeled, self.n_clusters, True, read, engine or SerialEngine()), out
-        )
-
-    def _publish_labels(
-        self,
-        ensemble: Ensemble,
-        read: Callable[[Block], np.ndarray],
+        read: Callable[[Block], Any],
         unlabeled: np.ndarray,
         out: Output | None,
         engine: Engine | None = None,
         n_clusters: int | None = None,
-    ) -> None:
-        """Set labels and the number of clusters from labels by block, for a method without memberships.
+    ) -> list[Any]:
+        """Set labels, number of clusters and, if the method is soft, memberships; store them at ``out``.
 
-        ``unlabeled`` and ``engine`` as in `_publish`; a label of -1 stays. Labels are below ``n_clusters``,
-        by default the parameter of that name.
+        ``read`` gives the memberships of a block or, if the method is not soft, its labels; -1 stays.
+        It is mapped on ``engine``, by default in this thread, and may return a pair; the list of the second
+        items is returned. ``unlabeled`` are the sorted indices of the objects that get label -1 and uniform
+        memberships. Labels are below ``n_clusters``, by default the parameter of that name.
         """
-        most = n_clusters or self.n_clusters
-        self._take_results(Results(ensemble, unlabeled, most, False, read, engine or SerialEngine()), out)
-
-    def _take_results(self, results: Results, out: Output | None) -> None:
-        """Set labels, memberships and the number of clusters; of a stored result, from its Consensus."""
+        results = Results(
+            ensemble, unlabeled, n_clusters or self.n_clusters, self.info.soft, read, engine or SerialEngine()
+        )
         if out is None:
-            self.labels_, soft = results.hold()
+            self.labels_, self._memberships = results.hold()
             self.n_clusters_: int = int(np.unique(self.labels_[self.labels_ >= 0]).size)
-            self._memberships = soft
-            return
+            return results.extras
         with Consensus.create(
             out.path,
-            n_objects=results.ensemble.n_objects,
+            n_objects=ensemble.n_objects,
             n_clusters=results.n_clusters,
-            chunk_rows=results.ensemble.chunk_rows,
+            chunk_rows=ensemble.chunk_rows,
             overwrite=out.overwrite,
             memberships=results.soft,
         ) as writer:
             self.n_clusters_ = results.write(writer)
-            self._describe(writer, results.ensemble, out)
+            self._describe(writer, ensemble, out)
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels
         self._memberships = consensus if results.soft else None
+        return results.extras
 
     @property
     def memberships_(self) -> Any:

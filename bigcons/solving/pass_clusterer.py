@@ -91,8 +91,7 @@ class PassClusterer(PredictingClusterer):
     def _publish_winner(
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
-        publish = self._publish if self.info.soft else self._publish_labels
-        publish(ensemble, WinnerResults(self._problem, ensemble, winner), survey.unlabeled, out, engine)
+        self._publish(ensemble, WinnerResults(self._problem, ensemble, winner), survey.unlabeled, out, engine)
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         """Set what the starts and the records of the passes tell."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from bigcons.stores.ensemble import Ensemble
 Use = TypeVar("Use")
 
 
-class Results(NamedTuple):
+@dataclass
+class Results:
     """The results of all blocks, read and finished by tasks on an engine."""
 
     ensemble: Ensemble
@@ -26,9 +28,11 @@ class Results(NamedTuple):
     """The maximum number of clusters."""
     soft: bool
     """Whether memberships are read, of which the largest is the label; else labels, where -1 stays."""
-    read: Callable[[Block], np.ndarray]
-    """Memberships (rows, n_clusters) or labels (rows,) of a block."""
+    read: Callable[[Block], Any]
+    """Memberships (rows, n_clusters) or labels (rows,) of a block, or a pair of these and anything else."""
     engine: Engine
+    extras: list[Any] = field(default_factory=list)
+    """The second items of such pairs, in the order of the blocks."""
 
     def hold(self) -> tuple[np.ndarray, np.ndarray | None]:
         """Return labels (n_objects,) int32 and, if soft, memberships (n_objects, n_clusters) float32."""
@@ -42,7 +46,7 @@ class Results(NamedTuple):
         return found, soft
 
     def write(self, writer: ConsensusWriter) -> int:
-        """Write the rows of a consensus, where they are finished; return how many clusters win objects."""
+        """Write the rows of a consensus in the tasks; return how many clusters win objects."""
         wins = np.zeros(self.n_clusters, bool)
         store = writer.rows
 
@@ -58,22 +62,22 @@ class Results(NamedTuple):
         """Yield every block, in order, with ``use(block, labels, memberships)``, part of its task."""
         read, finish = self.read, _finish_memberships if self.soft else _finish_labels
 
-        def task(part: _Part) -> Use:
-            return use(part.block, *finish(read(part.block), part.unlabeled - part.block.start))
+        def task(part: tuple[Block, np.ndarray]) -> tuple[Use, list[Any]]:
+            block, unlabeled = part
+            found = read(block)
+            rows, *extra = found if isinstance(found, tuple) else (found,)
+            return use(block, *finish(rows, unlabeled)), extra
 
-        with closing(self.engine.map(task, list(map(self._part, self.ensemble.blocks())))) as used:
-            yield from zip(self.ensemble.blocks(), used, strict=True)
-
-    def _part(self, block: Block) -> _Part:
-        first, last = np.searchsorted(self.unlabeled, (block.start, block.stop))
-        return _Part(block, self.unlabeled[first:last])
-
-
-class _Part(NamedTuple):
-    """A block and the indices of the unlabeled objects in it."""
-
-    block: Block
-    unlabeled: np.ndarray
+        blocks = self.ensemble.blocks()
+        ends = [np.searchsorted(self.unlabeled, (block.start, block.stop)) for block in blocks]
+        parts = [
+            (block, self.unlabeled[first:last] - block.start)
+            for block, (first, last) in zip(blocks, ends, strict=True)
+        ]
+        with closing(self.engine.map(task, parts)) as done:
+            for block, (used, extra) in zip(blocks, done, strict=True):
+                self.extras += extra
+                yield block, used
 
 
 def _finish_memberships(rows: np.ndarray, unlabeled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

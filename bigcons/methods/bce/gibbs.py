@@ -97,12 +97,7 @@ class GibbsBCE(ConsensusClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        "Wang, Shan and Banerjee 2009",
-        "labels",
-        soft=True,
-        missing="native",
-        out_of_core=False,
-        distributed=True,
+        "Wang, Shan and Banerjee 2009", "labels", soft=True, out_of_core=False
     )
 
     def __init__(

@@ -54,7 +54,7 @@ class BCE(SoftPassClusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of clusters; one that is no object's most probable one wins none.
+        Maximum number of clusters; those that are most probable for no object stay empty.
     n_init : int, default=20
         Number of starts on a sample of 4,096 objects, of which the highest bound is kept. Of six planted
         clusters of unequal sizes, between a third and a half of the starts find all; hence 20.
@@ -74,8 +74,7 @@ class BCE(SoftPassClusterer):
     tol : float, default=1e-6
         Relative gain of the objective at which to stop.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -107,14 +106,7 @@ class BCE(SoftPassClusterer):
     Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Wang, Shan and Banerjee 2009",
-        needs="labels",
-        soft=True,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Wang, Shan and Banerjee 2009", "labels", soft=True)
 
     def __init__(
         self,
