@@ -28,7 +28,7 @@ DISTANCES = ("van_dongen", "variation_of_information")
 """The criteria that are minimized."""
 
 CELLS = 1 << 20
-"""Cells of contingency tables that are looked at together, about: 8 MB, and a few times that for logs."""
+"""Approximate number of cells of contingency tables in a batch: 8 MB, and a few times that for logarithms."""
 
 
 class BEST(ConsensusClusterer):
@@ -46,10 +46,10 @@ class BEST(ConsensusClusterer):
         the average is then the ANMI. False: all count the same.
     unlabeled : {"missing", "nearest"}, default="missing"
         What happens to objects that other partitions label but the winner does not: "missing" leaves them -1,
-        "nearest" assigns them to the cluster of nearest center, over the partitions that label them. The
+        "nearest" assigns them to the nearest cluster center, over the partitions that label them. The
         center of a cluster holds the share of its objects in every base cluster.
     ties : {"lowest", "random"}, default="lowest"
-        Which of equally good partitions wins: "lowest", or "random".
+        How to break ties between partitions: by the lowest index, or at random.
     random_state : int, RandomState, Generator or None, default=None
         Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
@@ -110,7 +110,7 @@ class BEST(ConsensusClusterer):
                 f"n_clusters={self.n_clusters} but every partition has at least "
                 f"{ensemble.n_clusters.min()} clusters; allow as many."
             )
-        check_overlaps_plan("BEST", ensemble, engine, columns=1, memory=self.memory, in_memory=False)
+        check_overlaps_plan(self, ensemble, engine, columns=1, in_memory=False)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = fold_overlaps(ensemble, engine)
         self.scores_: np.ndarray = average_criteria(
@@ -158,7 +158,7 @@ def average_criteria(
     n_clusters, of_tables = np.diff(offsets), OF_TWO_CLUSTERINGS[criterion]
     for k in np.unique(n_clusters[candidates]):
         alike = candidates[n_clusters[candidates] == k]
-        # none alone: numpy would add in another order, and equal partitions must score the same
+        # no batch of one: numpy would sum in another order, and equal partitions must score the same
         n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // CELLS))
         for some in np.array_split(alike, n_parts):
             scores[some] = _averages(overlaps, offsets, some, of_tables, weighted=weighted)
@@ -170,7 +170,7 @@ def _averages(
 ) -> np.ndarray:
     """Return the averages (some,) of partitions ``some`` that have the same number of clusters.
 
-    Their tables with all partitions of one other number are a stack, which the criterion takes at once.
+    Their tables with all partitions of the same number of clusters form a stack for the criterion.
     """
     n_clusters = np.diff(offsets)
     own = offsets[some] + np.arange(n_clusters[some[0]])[:, None]
@@ -179,7 +179,7 @@ def _averages(
         other = offsets[:-1][n_clusters == k] + np.arange(k)[:, None]
         cells = overlaps[own[:, None, :, None], other[:, None, :]]  # tables last, for sums over many at once
         sizes = cells.sum(axis=(0, 1))
-        cells[0, 0][sizes == 0] = 1.0  # no table without an object; its value does not count
+        cells[0, 0][sizes == 0] = 1.0  # avoids a table without objects; its weight is 0
         weights = sizes if weighted else sizes > 0
         values = criterion(np.moveaxis(cells, (0, 1), (-2, -1)))
         total += (values * weights).sum(axis=1)

@@ -1,4 +1,4 @@
-"""CCC, CCU and CCSVD: find which clusters of different partitions correspond, then let them vote.
+"""CCC, CCU and CCSVD: match the clusters of different partitions, then let them vote.
 
 Boulis and Ostendorf, "Combining multiple clustering systems", PKDD 2004: reconstructions from the abstract
 and from descriptions by others; the docstrings say what was filled in.
@@ -59,10 +59,7 @@ class Correspondence(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
-        name = type(self).__name__
-        check_overlaps_plan(
-            name, ensemble, engine, columns=self.n_clusters, memory=self.memory, in_memory=out is None
-        )
+        check_overlaps_plan(self, ensemble, engine, columns=self.n_clusters, in_memory=out is None)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = fold_overlaps(ensemble, engine)
         similarity = cosines(overlaps, ensemble.offsets)
@@ -74,7 +71,8 @@ class Correspondence(ConsensusClusterer):
         self.converged_: bool = found.is_settled
         if not found.is_settled:
             warn_user(
-                f"{name} stopped at max_iter while base clusters still changed groups; raise max_iter.",
+                f"{type(self).__name__} stopped at max_iter while base clusters still changed groups; "
+                "raise max_iter.",
                 ConvergenceWarning,
             )
         if objectives:
@@ -116,10 +114,25 @@ class Correspondence(ConsensusClusterer):
 
 
 class Alternating(Correspondence):
-    """Base of CCC and CCU: from the clusters of one partition, regroup those of the others in turns."""
+    """Base of CCC and CCU: from the clusters of one partition, regroup those of the others in turn."""
 
-    max_iter: int
     _one_to_one: ClassVar[bool]
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        max_iter: int = 100,
+        n_init: int = 10,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
+        )
+        self.max_iter = max_iter
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)
@@ -179,7 +192,7 @@ class CCC(Alternating):
 
     Notes
     -----
-    A reconstruction from the paper's abstract. Partitions are matched in turns by the Hungarian method, each
+    A reconstruction from the paper's abstract. Partitions are matched in turn by the Hungarian method, each
     against the latest groups of the others. A missing label is in no base cluster and casts no vote. Three
     passes; O(n M^2 + n M K) time and O(B^2 K) a sweep for B base clusters, O(B^2) memory.
 
@@ -189,22 +202,6 @@ class CCC(Alternating):
     """
 
     _one_to_one = True
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        max_iter: int = 100,
-        n_init: int = 10,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
-        )
-        self.max_iter = max_iter
 
 
 class CCU(Alternating):
@@ -219,8 +216,7 @@ class CCU(Alternating):
     max_iter : int, default=100
         Maximum number of sweeps over the partitions in a start.
     n_init : int, default=10
-        Number of starts, each from the clusters of one partition: those of ``n_clusters`` clusters first,
-        then of more, then of fewer, in random order. The best objective is kept.
+        Number of starts, as for `CCC`; the best objective is kept.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the order of the starts.
     memory : str, int or None, default=None
@@ -245,22 +241,6 @@ class CCU(Alternating):
     """
 
     _one_to_one = False
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        max_iter: int = 100,
-        n_init: int = 10,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
-        )
-        self.max_iter = max_iter
 
 
 class CCSVD(Correspondence):
@@ -412,9 +392,7 @@ def _sweep(
     from scipy.optimize import linear_sum_assignment
 
     table = one_hot(groups, n_groups)
-    sizes = table.sum(
-        axis=0
-    )  # kept up to date with the groups: cheaper than forming both for every partition
+    sizes = table.sum(axis=0)  # updated with the groups, which is cheaper than recomputing both
     for first, last in pairwise(offsets):
         own = slice(first, last)
         sizes -= table[own].sum(axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
-from bigcons.overlaps.embedding import Embedding, cut_embedding
+from bigcons.overlaps.embedding import cut_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, graph_of, partition_graph
 from bigcons.seeding import SeedLike
@@ -96,6 +97,7 @@ class CSPA(GraphClusterer):
     ) -> None:
         super().__init__(
             n_clusters,
+            partitioner=partitioner,
             imbalance=imbalance,
             n_init=n_init,
             max_iter=max_iter,
@@ -105,28 +107,20 @@ class CSPA(GraphClusterer):
             out=out,
             client=client,
         )
-        self.partitioner = partitioner
         self.normalize = normalize
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))
         check_choice("normalize", self.normalize, ("observed", "all"))
         imbalance = self._checked_imbalance(self.partitioner)
-        if self.partitioner == "metis":
-            self._solve_metis(ensemble, engine, seed, out, imbalance)
+        observed = self.normalize == "observed"
+        if self.partitioner == "spectral":
+            embed = partial(cut_embedding, ensemble, engine, self.n_clusters, observed=observed)
+            self._solve_spectral(ensemble, engine, seed, out, embed)
             return
-
-        def make_embedding() -> Embedding:
-            return cut_embedding(ensemble, engine, self.n_clusters, observed=self.normalize == "observed")
-
-        self._solve_spectral(ensemble, engine, seed, out, make_embedding)
-
-    def _solve_metis(
-        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, imbalance: float
-    ) -> None:
         self._check_graph_memory(ensemble, engine, BYTES_PER_ENTRY * ensemble.n_objects**2)
         survey = take_survey(ensemble, engine, seed, 0)
-        similarity = similarity_matrix(ensemble, engine, observed=self.normalize == "observed")
+        similarity = similarity_matrix(ensemble, engine, observed=observed)
         if not similarity.any():
             raise InvalidInputError(
                 "no two objects share a cluster in any partition: there is no graph to cut; use other labels."

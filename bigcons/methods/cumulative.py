@@ -31,7 +31,7 @@ from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
-# Decimals by which entropies and divergences differ: rounding errors must not break ties.
+# Entropies and divergences are rounded to so many decimals, so that rounding errors do not break ties.
 DECIMALS = 10
 
 
@@ -59,7 +59,7 @@ class CumulativeVoting(ConsensusClusterer):
         index with "sizes" was 0.87 to 0.94 for "rcv", 0.18 to 0.36 for "acv" and 0.64 to 0.75 for "urcv";
         with "equal" it was 0.94 to 0.97 for all three (``benchmarks/methods.py --planted``).
     random_state : int, RandomState, Generator or None, default=None
-        Not used: nothing is random, and the first of partitions of equal entropy comes first.
+        Not used: nothing is random; of partitions of equal entropy the first comes first.
     memory : str, int or None, default=None
         Memory budget such as "2GB"; a fit that would need more is refused before it starts.
     out : path-like or None, default=None
@@ -117,15 +117,9 @@ class CumulativeVoting(ConsensusClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("variant", self.variant, ("rcv", "acv", "urcv"))
         check_choice("prior", self.prior, ("sizes", "equal"))
-        check_overlaps_plan(
-            "CumulativeVoting",
-            ensemble,
-            engine,
-            columns=max(self.n_clusters, int(ensemble.n_clusters.max())),
-            memory=self.memory,
-            in_memory=False,
-            held=8 * ensemble.n_objects * self.n_clusters if out is None else 0,
-        )
+        columns = max(self.n_clusters, int(ensemble.n_clusters.max()))
+        held = 8 * ensemble.n_objects * self.n_clusters if out is None else 0
+        check_overlaps_plan(self, ensemble, engine, columns=columns, in_memory=False, held=held)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
         sizes = np.diag(overlaps)
@@ -144,7 +138,7 @@ class CumulativeVoting(ConsensusClusterer):
         self._publish(ensemble, read, survey.unlabeled, out, engine)
 
     def _merge_columns(self, ensemble: Ensemble, engine: Engine) -> None:
-        """Set which clusters of the reference become one, and what merging them cost."""
+        """Set which clusters of the reference are merged, and the cost of merging them."""
         k, heights = self.votes_.shape[1], np.empty(0)
         self.n_passes_: int = 1
         self.merged_: np.ndarray = np.arange(k, dtype=np.int32)
@@ -179,7 +173,7 @@ def row_shares(counts: np.ndarray) -> np.ndarray:
 
 
 def column_shares(table: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return a table of votes (B, K) with columns divided by their sums over all objects; of zeros stay."""
+    """Return a table of votes (B, K) with columns divided by their sums over all objects; zeros stay."""
     totals = sizes @ table
     return np.divide(table, totals, out=np.zeros_like(table), where=totals > 0)
 
@@ -234,7 +228,7 @@ def fold_divergences(ensemble: Ensemble, engine: Engine, table: np.ndarray) -> n
 
 
 def pair_sums(memberships: np.ndarray) -> np.ndarray:
-    """Return the summed ``x log x`` of every two columns' sums (k, k), of a column alone on the diagonal.
+    """Return the summed ``x log x`` of the sum of any two columns (k, k), of each column on the diagonal.
 
     memberships (rows, k) float64; what is below the diagonal stays zero.
     """

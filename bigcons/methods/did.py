@@ -34,19 +34,18 @@ from bigcons.validation import check_choice, check_flag
 SYMMETRIES = ("mean", "max")
 LINKAGES = ("average", "single", "spectral")
 
-
-# Bytes of a pair of objects: the matrix and condensed distances, or what eigenvectors take besides.
+# Bytes of a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors too.
 LINKAGE_BYTES, SPECTRAL_BYTES = 12, 32
 
-# Bytes of a pair of a table: its ends, distance, two similarities, and the edges while they are sorted.
+# Bytes of a pair in a table: its objects, distance, two similarities, and the edges while they are sorted.
 TABLE_BYTES = 120
 
 
 class DID(ConsensusClusterer):
     """Consensus by dissimilarity increments, PCC_DID (Aidos and Fred).
 
-    As in evidence accumulation, objects are similar if partitions put them together, but each partition
-    counts by how likely their distance is under the distribution of dissimilarity increments of their
+    As in evidence accumulation, objects are similar if partitions put them together, but each partition is
+    weighted by the likelihood of their distance under the distribution of dissimilarity increments of their
     cluster: see `bigcons.coassociation.did_matrix`. The similarity is made symmetric and clustered.
 
     Parameters
@@ -74,9 +73,9 @@ class DID(ConsensusClusterer):
     weights : array of shape (n_partitions,) or None, default=None
         As for `bigcons.coassociation.did_matrix`.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the eigenvectors' start for linkage="spectral"; nothing else is random.
+        Seed of the eigensolver for linkage="spectral"; nothing else is random.
     memory : str, int or None, default=None
-        Budget, 4 GB by default: refused with the size that would do if the matrix does not fit.
+        Memory budget, 4 GB by default; a matrix that does not fit is refused.
     out : path-like or None, default=None
         Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
     client : str, distributed.Client or None, default=None
@@ -245,7 +244,7 @@ class DID(ConsensusClusterer):
         if needed > budget:
             raise MemoryBudgetError(
                 f"the increments of {table.n_pairs:,} pairs need {format_size(needed)}, more than the "
-                f"{format_size(budget)} there is for them; raise memory, or sample fewer pairs.",
+                f"{format_size(budget)} available; raise memory, or sample fewer pairs.",
                 needed=needed,
                 budget=budget,
             )

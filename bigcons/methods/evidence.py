@@ -72,17 +72,16 @@ class EAC(ConsensusClusterer):
         For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
         distance 1. Not in the paper.
     lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime", which of equal lifetimes is chosen: that of "more" clusters, as in the
-        reference implementation, or of "fewer".
+        For criterion="lifetime", how to break ties: "more" clusters, as in the reference implementation, or
+        "fewer".
     ties : {"lowest", "random"}, default="lowest"
-        Which of the pairs at equal distance merges first: "lowest", that of the first rows (as far as the
-        linkage visits rows in order), or "random", with the rows in random order. Distances take few values,
-        so ties are the rule; several seeds show how much depends on them.
+        How to break ties: "lowest" merges the pair of the first rows (as far as the linkage visits rows in
+        order); "random" puts the rows in random order first. Distances take few values, so ties are common;
+        several seeds show how much depends on them.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the random orders of ``neighbors`` and of random ties.
     memory : str, int or None, default=None
-        Budget, 4 GB by default: refused with the size that would do if the distinct label rows, or their
-        distances where these are needed, do not fit.
+        Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
         Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
     client : str, distributed.Client or None, default=None
@@ -99,12 +98,12 @@ class EAC(ConsensusClusterer):
 
     Notes
     -----
-    Works on the U distinct rows, weighted: the same dendrogram as that of all objects up to the order of
-    ties, since no other row is nearer to an object than one equal to its own. Two passes over the labels.
-    Single link: O(U^2 M) time on one core and O(U M) memory; with q neighbors O(q U (M + log U)) time. The
-    others: 4 U^2 bytes and O(U^2 M) time, pairs counted on all workers; centroid link takes O(U^3) in the
-    worst case. With missing labels and normalize="all", equal rows might not be the first to merge under
-    centroid link; they are merged first all the same.
+    Works on the U distinct rows, weighted by their objects: this gives the dendrogram of all objects, up to
+    the order of ties, since no row is nearer to an object than one equal to its own. Two passes over the
+    labels. Single linkage: O(U^2 M) time on one core and O(U M) memory; with q neighbors O(q U (M + log U))
+    time. The others: 4 U^2 bytes and O(U^2 M) time, pairs counted on all workers; centroid linkage takes
+    O(U^3) in the worst case. With missing labels and normalize="all", equal rows might not be the first to
+    merge under centroid linkage; here they are merged first all the same.
 
     References
     ----------
@@ -186,7 +185,7 @@ class EAC(ConsensusClusterer):
     def _merge_in_order(
         self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int
     ) -> Merges:
-        """Return the merges of the rows, taken in the order in which ties are broken."""
+        """Return the merges of the rows, which are visited in the order that breaks ties."""
         if self.ties == "lowest":
             return self._merge(rows, within, budget, engine, seed)
         order = generator(seed, "eac.ties").permutation(len(rows.labels))
@@ -201,7 +200,7 @@ class EAC(ConsensusClusterer):
             needed = held + len(rows.labels) * BYTES_PER_ROW + 2 * rows.labels.nbytes
             self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
             return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
-        if self.linkage == "single":  # also for as many neighbors as there are rows: it is faster then
+        if self.linkage == "single":  # faster, too, if neighbors are all rows
             return _tree_merges(rows.labels, self.normalize)
         needed = held + condensed_bytes(len(rows.labels), engine)
         self._refuse_above(budget, needed, len(rows.labels), "distances", "use eac-single or pcc")
@@ -227,7 +226,7 @@ class EAC(ConsensusClusterer):
         if needed > budget:
             raise MemoryBudgetError(
                 f"the {what} of {n_rows:,} distinct rows need {format_size(needed)} for linkage="
-                f"{self.linkage!r}, more than the {format_size(budget)} there is for them; "
+                f"{self.linkage!r}, more than the {format_size(budget)} available; "
                 f"raise memory, or {remedy}.",
                 needed=needed,
                 budget=budget,
@@ -268,36 +267,28 @@ class EAC(ConsensusClusterer):
 
 
 class EACSingle(EAC):
-    """Evidence accumulation with single link, EAC-SL: `EAC` with linkage="single", which has the details.
+    """Evidence accumulation with single linkage, EAC-SL: see `EAC` for the details.
 
     Parameters
     ----------
     n_clusters : int or None, default=8
-        Number of clusters; for criterion="lifetime" the maximum, None for any number. Objects of equal label
-        rows always stay together, so there are no more clusters than distinct rows.
+        Number of clusters; for criterion="lifetime" the maximum, None for any number.
     neighbors : int or "all", default="all"
         "all", or the number of likely neighbors with which each distinct row is compared, as for `EAC`.
     normalize : {"observed", "all"}, default="observed"
-        Denominator of the co-association. "observed": the partitions that label both objects; without any the
-        similarity is 0. "all": all partitions.
+        Denominator of the co-association: the partitions that label both objects, or all partitions.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
-        "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
-        the same over the widest range of heights.
+        "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
     allow_single_cluster : bool, default=False
-        For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
-        distance 1. Not in the paper.
+        For criterion="lifetime", whether a single cluster is considered, as for `EAC`.
     lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime", which of equal lifetimes is chosen: that of "more" clusters, as in the
-        reference implementation, or of "fewer".
+        For criterion="lifetime", whether ties go to "more" or to "fewer" clusters.
     ties : {"lowest", "random"}, default="lowest"
-        Which of the pairs at equal distance merges first: "lowest", that of the first rows (as far as the
-        linkage visits rows in order), or "random", with the rows in random order. Distances take few values,
-        so ties are the rule; several seeds show how much depends on them.
+        How to break ties between pairs at equal distance, as for `EAC`.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the random orders of ``neighbors`` and of random ties.
     memory : str, int or None, default=None
-        Budget, 4 GB by default: refused with the size that would do if the distinct label rows, or their
-        distances where these are needed, do not fit.
+        Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
         Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
     client : str, distributed.Client or None, default=None
@@ -350,34 +341,26 @@ class EACSingle(EAC):
 
 
 class EACAverage(EAC):
-    """Evidence accumulation with average link, EAC-AL: `EAC` with linkage="average", which has the details.
+    """Evidence accumulation with average linkage, EAC-AL: see `EAC` for the details.
 
     Parameters
     ----------
     n_clusters : int or None, default=8
-        Number of clusters; for criterion="lifetime" the maximum, None for any number. Objects of equal label
-        rows always stay together, so there are no more clusters than distinct rows.
+        Number of clusters; for criterion="lifetime" the maximum, None for any number.
     normalize : {"observed", "all"}, default="observed"
-        Denominator of the co-association. "observed": the partitions that label both objects; without any the
-        similarity is 0. "all": all partitions.
+        Denominator of the co-association: the partitions that label both objects, or all partitions.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
-        "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
-        the same over the widest range of heights.
+        "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
     allow_single_cluster : bool, default=False
-        For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
-        distance 1. Not in the paper.
+        For criterion="lifetime", whether a single cluster is considered, as for `EAC`.
     lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime", which of equal lifetimes is chosen: that of "more" clusters, as in the
-        reference implementation, or of "fewer".
+        For criterion="lifetime", whether ties go to "more" or to "fewer" clusters.
     ties : {"lowest", "random"}, default="lowest"
-        Which of the pairs at equal distance merges first: "lowest", that of the first rows (as far as the
-        linkage visits rows in order), or "random", with the rows in random order. Distances take few values,
-        so ties are the rule; several seeds show how much depends on them.
+        How to break ties between pairs at equal distance, as for `EAC`.
     random_state : int, RandomState, Generator or None, default=None
         Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
-        Budget, 4 GB by default: refused with the size that would do if the distinct label rows, or their
-        distances where these are needed, do not fit.
+        Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
         Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
     client : str, distributed.Client or None, default=None
@@ -433,7 +416,7 @@ def _within(rows: UniqueRows, normalize: str) -> np.ndarray:
 
 
 def _tree_merges(rows: np.ndarray, normalize: str) -> Merges:
-    """Return the single-link merges of label rows, from their spanning tree of greatest similarity."""
+    """Return the single-linkage merges of label rows, from their maximum spanning tree of similarities."""
     from bigcons.kernels.linkage import spanning_tree
 
     n = len(rows)

@@ -24,9 +24,8 @@ from bigcons.validation import check_choice
 STARTS = ("exact", "sampled")
 CRITERIA = ("fixed", "disagreement")
 
-
-# Objects among which init="sampled" finds the first pair: two million pairs (arbitrary).
-SAMPLE_SIZE = 2048
+# Sample in which init="sampled" searches for the first pair: two million pairs (arbitrary).
+PAIR_SAMPLE = 2048
 
 TILE_ROWS = 1024
 
@@ -48,11 +47,11 @@ class Furthest(ConsensusClusterer):
         The first pair: "exact", the least similar of all distinct label rows, or "sampled", of 2,048 objects.
     criterion : {"fixed", "disagreement"}, default="fixed"
         "fixed", or "disagreement": add centers as long as the disagreements fall, beginning with one cluster.
-        A disagreement is a pair of objects that the consensus joins and a partition separates, or the other
-        way round, over all partitions and the pairs that each labels.
+        A disagreement is a pair of objects that the consensus joins and a partition separates, or vice versa,
+        summed over all partitions and the pairs that each labels.
     ties : {"lowest", "random"}, default="lowest"
-        Which of equally dissimilar pairs and objects become centers, and which of equally similar centers an
-        object joins: "lowest", or "random". Ties are the rule, because many pairs have similarity 0.
+        How to break ties between equally dissimilar pairs and objects for the centers, and between equally
+        similar centers that an object may join. Ties are common, because many pairs have similarity 0.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the sample and of random ties.
     memory : str, int or None, default=None
@@ -72,8 +71,8 @@ class Furthest(ConsensusClusterer):
 
     Notes
     -----
-    The lowest is the pair of the lowest first object, then of the lowest second; the lowest object; the
-    earliest center. With random ties, objects of equal labels may join different centers. One pass a center,
+    "lowest" compares pairs by their first object, then by their second, and centers by age. With random ties,
+    objects of equal labels may join different centers. One pass per center,
     each O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct rows and
     init="exact", O(U^2 M) time on all workers. Counting the disagreements of k centers takes O(B k) memory.
 
@@ -139,19 +138,19 @@ class Furthest(ConsensusClusterer):
 
 
 class _Ties(NamedTuple):
-    """The order among equals: the lowest first, or random under a seed."""
+    """The order among ties: the lowest first, or at random from a seed."""
 
     seed: int | None
 
     def order(self, n: int) -> np.ndarray:
-        """Return the order (n,) in which rows are looked at for the first pair."""
+        """Return the order (n,) in which the search for the first pair visits the rows."""
         return np.arange(n) if self.seed is None else generator(self.seed, "furthest.ties").permutation(n)
 
     def ranks(self, objects: np.ndarray, centers: np.ndarray) -> np.ndarray:
-        """Return a number for each object and center, the lowest of which comes first among equals.
+        """Return a rank for each object and center; among ties the lowest comes first.
 
-        At random it is a hash, which tells what was drawn for the center that an object has joined before.
-        For center -1, that of an object that might become one.
+        Random ranks are hashes, so that the rank of the center that an object has joined can be recomputed.
+        Center -1 stands for an object as a candidate for a center.
         """
         if self.seed is None:
             return np.where(centers < 0, objects, centers).astype(np.uint64)
@@ -162,14 +161,14 @@ class _Ties(NamedTuple):
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """Return random-looking numbers for different ones, uint64 (the finish of SplitMix64)."""
+    """Return hashes uint64 of numbers (the finalizer of SplitMix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 class _Visit(NamedTuple):
-    """What a pass hands to a block, and gets back."""
+    """A block and the state of its objects before a pass."""
 
     block: Block
     similarity: np.ndarray
@@ -179,7 +178,7 @@ class _Visit(NamedTuple):
 
 
 class _Search:
-    """Centers so far, and the similarity of every object to the nearest of them."""
+    """The centers so far, and the similarity of every object to the nearest one."""
 
     def __init__(self, ensemble: Ensemble, engine: Engine, pair: tuple[int, int], ties: _Ties) -> None:
         self.ensemble = ensemble
@@ -210,7 +209,7 @@ class _Search:
                 if candidate < least:
                     least, furthest = candidate, at
         self._furthest = furthest
-        if number == 0 and self._similarity[self.pair[1]] < 1.0:  # else the sample held nothing different
+        if number == 0 and self._similarity[self.pair[1]] < 1.0:  # else all objects of the sample are alike
             self._furthest = self.pair[1]
         self.is_exhausted = least[0] >= 1.0
         return _disagreements(table, self.ensemble.offsets)
@@ -223,9 +222,9 @@ class _Search:
 def _visit_block(
     ensemble: Ensemble, ties: _Ties, center: np.ndarray, number: int, visit: _Visit
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, int], int]:
-    """Offer a block a new center (1, M): similarities, centers, contingency, and its furthest object.
+    """Offer a new center (1, M) to a block: similarities, centers, contingency table, and furthest object.
 
-    That comes with its similarity and rank, or infinity if the block has no object with labels.
+    The latter with its similarity and rank; infinity if the block has no labeled object.
     """
     from bigcons.kernels.label_rows import add_contingency
 
@@ -260,7 +259,7 @@ def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _first_pair(ensemble: Ensemble, engine: Engine, budget: int, ties: _Ties) -> tuple[int, int]:
-    """Return the least similar pair of all objects, the first of equals."""
+    """Return the least similar pair of all objects, the first on ties."""
     remedy = "raise memory, or use init='sampled'"
     rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
     objects = np.flatnonzero(rows.row_of_object >= 0)
@@ -272,17 +271,17 @@ def _first_pair(ensemble: Ensemble, engine: Engine, budget: int, ties: _Ties) ->
 def _sampled_pair(
     ensemble: Ensemble, unlabeled: np.ndarray, engine: Engine, seed: int, ties: _Ties
 ) -> tuple[int, int]:
-    """Return the least similar pair of objects drawn uniformly, the first of equals."""
+    """Return the least similar pair of objects drawn uniformly, the first on ties."""
     labeled = np.setdiff1d(np.arange(ensemble.n_objects), unlabeled, assume_unique=True)
     draw = generator(seed, "furthest.sample")
-    if len(labeled) > SAMPLE_SIZE:
-        labeled = np.sort(draw.choice(labeled, SAMPLE_SIZE, replace=False, shuffle=False))
+    if len(labeled) > PAIR_SAMPLE:
+        labeled = np.sort(draw.choice(labeled, PAIR_SAMPLE, replace=False, shuffle=False))
     a, b = _least_similar(ensemble.read_rows(labeled), engine, ties)
     return int(labeled[a]), int(labeled[b])
 
 
 def _least_similar(rows: np.ndarray, engine: Engine, ties: _Ties) -> tuple[int, int]:
-    """Return the least similar pair of rows, the first of equals; (0, 0) for a single row."""
+    """Return the least similar pair of rows, the first on ties; (0, 0) for a single row."""
     order = ties.order(len(rows))
     if ties.seed is not None:
         rows = rows[order]
@@ -306,7 +305,7 @@ def _least_of_tile(rows: np.ndarray, tile: tuple[Block, Block]) -> tuple[float, 
 
 
 def _disagreements(table: np.ndarray, offsets: np.ndarray) -> float:
-    """Return how often the clusters (rows) and a partition's join and separate a pair it sees, in all."""
+    """Return the number of pairs that exactly one of the clusters (rows) and a partition joins, in total."""
     joined_by_both = _n_pairs(table).sum()
     joined_by_partitions = _n_pairs(table.sum(axis=0)).sum()
     seen = np.add.reduceat(table, offsets[:-1], axis=1)

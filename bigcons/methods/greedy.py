@@ -1,4 +1,4 @@
-"""Greedy optimization of the ANMI, and the exact search that verifies it on a handful of objects."""
+"""Greedy optimization of the ANMI, and the exact search that verifies it on a few objects."""
 
 from __future__ import annotations
 
@@ -116,9 +116,7 @@ class GreedyANMI(ConsensusClusterer):
         temperatures = self._temperatures()
         n = ensemble.n_objects
         held = 4 * n * self.n_init + 8 * n
-        check_overlaps_plan(
-            "Greedy ANMI", ensemble, engine, columns=1, memory=self.memory, in_memory=False, held=held
-        )
+        check_overlaps_plan(self, ensemble, engine, columns=1, in_memory=False, held=held)
         survey = take_survey(ensemble, engine, seed, 0)
         starts = [self._given(ensemble)] if not isinstance(self.init, str) else self._starts(ensemble, engine)
         labeled = np.ones(n, bool)
@@ -144,7 +142,7 @@ class GreedyANMI(ConsensusClusterer):
         self._publish(ensemble, lambda b: best.codes[b.start : b.stop], survey.unlabeled, out)
 
     def _temperatures(self) -> np.ndarray:
-        """Return the temperatures of the sweeps that have one; falling, above 0."""
+        """Return the temperatures of the annealed sweeps, decreasing and above 0."""
         start = check_number("temperature", self.temperature, at_least=0.0)
         if start == 0.0:
             if self.n_annealed is not None:
@@ -197,7 +195,7 @@ class GreedyANMI(ConsensusClusterer):
         return codes.astype(np.int32)
 
     def _starts(self, ensemble: Ensemble, engine: Engine) -> list[np.ndarray]:
-        """Return the codes of the base partitions of highest ANMI, undecided objects in the nearest."""
+        """Return the base partitions of highest ANMI as codes, undecided objects in the nearest cluster."""
         if self.init != "best":
             raise InvalidInputError(f"init={self.init!r} is unknown; pass 'best' or labels (n_objects,).")
         overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
@@ -263,7 +261,7 @@ class _Search:
 
     @property
     def anmi(self) -> float:
-        """The ANMI of the codes as they are."""
+        """The ANMI of the current codes."""
         self.refresh()
         parts = zip(self.A, self.B, self.C, self.n_seen, strict=True)
         return float(sum(weighted_nmi(a, b, c, n, self.F) for a, b, c, n in parts) / self.n_seen.sum())
@@ -300,7 +298,7 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
 
     Enumerates all of them, for tests and teaching: their number, a Stirling number of the second kind, is
     refused above a million. ``criterion`` is one of `bigcons.metrics` of two clusterings, weighted by known
-    labels: "nmi" makes the average the ANMI (Strehl and Ghosh 2002). Of equal ones the first is returned,
+    labels: "nmi" makes the average the ANMI (Strehl and Ghosh 2002). Of ties the first is returned,
     with clusters numbered in order of appearance.
     """
     check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))

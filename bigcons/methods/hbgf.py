@@ -1,17 +1,16 @@
-"""HBGF: objects and base clusters as the two sides of one graph, cut together."""
+"""HBGF: objects and base clusters as the two sides of a bipartite graph, cut together."""
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from bigcons.execution.engine import Engine
-from bigcons.overlaps.embedding import Embedding, bipartite_embedding
+from bigcons.overlaps.embedding import bipartite_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, Graph, partition_graph
-from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
@@ -71,48 +70,13 @@ class HBGF(GraphClusterer):
 
     info: ClassVar[MethodInfo] = MethodInfo("Fern and Brodley 2004", "base-cluster overlaps")
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        partitioner: str = "spectral",
-        imbalance: float | None = None,
-        n_init: int = 10,
-        max_iter: int = 100,
-        tol: float = 0.0001,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            imbalance=imbalance,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
-        self.partitioner = partitioner
-
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))
         imbalance = self._checked_imbalance(self.partitioner)
-        if self.partitioner == "metis":
-            self._solve_metis(ensemble, engine, seed, out, imbalance)
+        if self.partitioner == "spectral":
+            embed = partial(bipartite_embedding, ensemble, engine, self.n_clusters)
+            self._solve_spectral(ensemble, engine, seed, out, embed, with_base_clusters=True)
             return
-
-        def make_embedding() -> Embedding:
-            return bipartite_embedding(ensemble, engine, self.n_clusters)
-
-        self._solve_spectral(ensemble, engine, seed, out, make_embedding, with_base_clusters=True)
-
-    def _solve_metis(
-        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, imbalance: float
-    ) -> None:
         n_entries = 2 * ensemble.n_objects * ensemble.n_partitions
         self._check_graph_memory(ensemble, engine, BYTES_PER_ENTRY * n_entries)
         survey = take_survey(ensemble, engine, seed, 0)

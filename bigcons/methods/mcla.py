@@ -31,12 +31,12 @@ from bigcons.validation import check_choice
 # Starts of the k-means of base clusters.
 KMEANS_STARTS = 10
 
-# In place of the degree of a base cluster that overlaps with none.
+# The degree of a base cluster that overlaps with no other.
 SMALLEST_DEGREE = 1e-12
 
 
 class MCLA(ConsensusClusterer):
-    """Group base clusters by their Jaccard similarity; objects join the group they are in most.
+    """Group base clusters by their Jaccard similarity; objects join the group they are most associated with.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class MCLA(ConsensusClusterer):
         The denominator of the Jaccard measure. "all" counts every object of both base clusters, as in the
         paper; "observed" only those that both partitions label, our reading for many missing labels.
     ties : {"lowest", "random"}, default="lowest"
-        Which of the meta-clusters with equal association an object joins: "lowest", or "random" as in the
-        paper; its membership is then one rounding step above the others.
+        How to break ties between meta-clusters of equal association: "lowest", or "random" as in the paper,
+        where the membership of the chosen one is one rounding step above the others.
     imbalance : float or None, default=None
         With "metis", the share by which the largest meta-cluster may exceed its equal share of the base
         clusters; None is 0.05.
@@ -116,14 +116,7 @@ class MCLA(ConsensusClusterer):
         if self.partitioner != "metis":
             refuse_unused(self, self.partitioner, ("imbalance",))
         imbalance = checked_imbalance(self.imbalance)
-        check_overlaps_plan(
-            "MCLA",
-            ensemble,
-            engine,
-            columns=self.n_clusters,
-            memory=self.memory,
-            in_memory=out is None,
-        )
+        check_overlaps_plan(self, ensemble, engine, columns=self.n_clusters, in_memory=out is None)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = fold_overlaps(ensemble, engine)
         jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=self.union == "observed")

@@ -16,7 +16,7 @@ from bigcons.kernels.cluster_tables import (
     responsibilities,
 )
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import first_partition
+from bigcons.solving.assignment import CERTAINTY, first_partition
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
@@ -25,9 +25,6 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
 SMOOTHING = 1e-6
-
-# The weight of a base partition in the responsibilities of a start; the rest is spread over all clusters.
-_CERTAINTY = 0.9
 
 # The share of the objects in the background of a start.
 _FIRST_BACKGROUND = 0.1
@@ -58,8 +55,8 @@ class MixtureProblem:
         K = self.n_clusters
         if self.init == "partition":
             assigned = first_partition(labels, K, seed, number)
-            r = np.full((len(labels), K), (1 - _CERTAINTY) / K)
-            r[assigned >= 0, assigned[assigned >= 0]] += _CERTAINTY
+            r = np.full((len(labels), K), (1 - CERTAINTY) / K)
+            r[assigned >= 0, assigned[assigned >= 0]] += CERTAINTY
         else:
             r = generator(seed, "mixture.start", number).dirichlet(np.ones(K), len(labels))
         T, sizes = self._zeros()

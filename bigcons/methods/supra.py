@@ -45,14 +45,14 @@ class Supra(ConsensusClusterer):
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     objective_ : the ANMI of the winner, weighted by known labels
     scores_ : the ANMI by method
-    best_method_ : the name of the winner; of equal ones the first
+    best_method_ : the name of the winner; the first on ties
     history_ : one entry a method
     n_clusters_
 
     Notes
     -----
-    Costs the methods, one after another, and a pass for each to score it. If a method refuses the ensemble
-    (for its size, say), so does this one, rather than silently leave it out; the authors' code drops CSPA
+    Costs the sum of the methods, and a pass for each to score it. If a method refuses the ensemble (for its
+    size, say), so does this one, rather than silently leave it out; the authors' code drops CSPA
     above 1,000 objects, which the spectral CSPA here makes unnecessary.
 
     References

@@ -114,33 +114,6 @@ class IVC(AssignmentClusterer):
 
     info: ClassVar[MethodInfo] = _INFO
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 10,
-        n_finalists: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        resume: bool = True,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            n_finalists=n_finalists,
-            max_iter=max_iter,
-            tol=tol,
-            resume=resume,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
-
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return MajorityLabels("IVC", ensemble.offsets, self.n_clusters)
 
@@ -191,33 +164,6 @@ class IPVC(AssignmentClusterer):
     """
 
     info: ClassVar[MethodInfo] = _INFO
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 10,
-        n_finalists: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        resume: bool = True,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            n_finalists=n_finalists,
-            max_iter=max_iter,
-            tol=tol,
-            resume=resume,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         return LabelFrequencies("IPVC", ensemble.offsets, self.n_clusters)

@@ -26,8 +26,8 @@ from bigcons.solving.starts import best_start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
-# Objects in the sample on which k-means begins; if there are no more, it ends there.
-SAMPLE = 20_000
+# Size of the sample that scikit-learn's k-means clusters; all there is to do if it holds all objects.
+KMEANS_SAMPLE = 20_000
 
 # Above this many base clusters the leading eigenvectors are found by Lanczos iterations.
 MOST_FOR_DENSE = 2_000
@@ -35,7 +35,7 @@ MOST_FOR_DENSE = 2_000
 # Eigenvalues below this share of the largest are rounding errors of zero.
 NEGLIGIBLE = 1e-10
 
-# Decimals by which rows of unit length are told apart.
+# Rows of unit length are distinguished by so many decimals.
 DECIMALS = 8
 
 
@@ -148,7 +148,7 @@ def group_rows(rows: np.ndarray, n_groups: int, n_init: int, seed: int) -> tuple
     rows = np.array(rows, order="C")
     normalize_rows(rows)
     draw = int(generator(seed, "base_clusters.kmeans").integers(2**31))
-    model, objectives = best_kmeans(rows, min(n_groups, n_different_rows(rows)), n_init, draw)
+    model, objectives = best_kmeans(rows, min(n_groups, n_distinct_rows(rows)), n_init, draw)
     return np.asarray(model.labels_, np.int64), objectives
 
 
@@ -177,8 +177,8 @@ def best_kmeans(
         return best_start(map(start, range(n_init)), lambda model: model.inertia_)
 
 
-def n_different_rows(rows: np.ndarray) -> int:
-    """Return how many rows differ by more than rounding errors: k-means can find no more clusters."""
+def n_distinct_rows(rows: np.ndarray) -> int:
+    """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
     return len(np.unique(rows.round(DECIMALS), axis=0))
 
 
@@ -208,7 +208,7 @@ class KMeansSettings(NamedTuple):
 
 
 class Centers(NamedTuple):
-    """Centers of k-means in an embedding, and how they were found."""
+    """The result of k-means in an embedding."""
 
     embedding: Embedding
     centers: np.ndarray
@@ -255,7 +255,7 @@ def find_centers(
     weights = np.repeat([share, 1.0], [len(rows) - len(extra), len(extra)])
     first, objectives = best_kmeans(
         rows,
-        min(settings.n_clusters, n_different_rows(rows)),
+        min(settings.n_clusters, n_distinct_rows(rows)),
         settings.n_init,
         int(generator(seed, "embedding.kmeans").integers(2**31)),
         weights,
@@ -266,11 +266,11 @@ def find_centers(
         history = {"pass": [first.n_iter_], "objective": [first.inertia_]}
         return Centers(embedding, first.cluster_centers_, float(first.inertia_), history, 0, objectives)
     threshold = settings.tol * float(np.var(rows, axis=0).mean())
-    found = _pass_on(embedding, ensemble, extra, first.cluster_centers_, threshold, settings, engine)
+    found = _lloyd_passes(embedding, ensemble, extra, first.cluster_centers_, threshold, settings, engine)
     return found._replace(start_objectives=objectives)
 
 
-def _pass_on(
+def _lloyd_passes(
     embedding: Embedding,
     ensemble: Ensemble,
     extra: np.ndarray,

@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.embedding import SAMPLE, Embedding, KMeansSettings, find_centers
+from bigcons.overlaps.embedding import KMEANS_SAMPLE, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, Output
@@ -34,6 +34,7 @@ class GraphClusterer(ConsensusClusterer):
         self,
         n_clusters: int = 8,
         *,
+        partitioner: str = "spectral",
         imbalance: float | None = None,
         n_init: int = 10,
         max_iter: int = 100,
@@ -44,14 +45,11 @@ class GraphClusterer(ConsensusClusterer):
         client: object = None,
     ) -> None:
         super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.partitioner = partitioner
         self.imbalance = imbalance
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
-
-    @property
-    def _kmeans(self) -> KMeansSettings:
-        return KMeansSettings(self.n_clusters, self.n_init, self.max_iter, self.tol)
 
     def _checked_imbalance(self, partitioner: str) -> float:
         """Return the imbalance allowed; refuse parameters that do not apply to ``partitioner``."""
@@ -65,25 +63,19 @@ class GraphClusterer(ConsensusClusterer):
         engine: Engine,
         seed: int,
         out: Output | None,
-        make_embedding: Callable[[], Embedding],
+        embed: Callable[[], Embedding],
         *,
         with_base_clusters: bool = False,
     ) -> None:
-        """Publish the clusters of k-means in an embedding of the objects, or of base clusters as well."""
-        check_overlaps_plan(
-            type(self).__name__,
-            ensemble,
-            engine,
-            columns=self.n_clusters,
-            memory=self.memory,
-            in_memory=False,
-            held=SAMPLE * (8 * self.n_clusters + ensemble.n_partitions * ensemble.dtype.itemsize),
-        )
-        self._kmeans.check()
-        survey = take_survey(ensemble, engine, seed, SAMPLE)
-        embedding = make_embedding()
+        """Publish the clusters of k-means in an embedding of the objects, if asked with the base clusters."""
+        held = KMEANS_SAMPLE * (8 * self.n_clusters + ensemble.n_partitions * ensemble.dtype.itemsize)
+        check_overlaps_plan(self, ensemble, engine, columns=self.n_clusters, in_memory=False, held=held)
+        settings = KMeansSettings(self.n_clusters, self.n_init, self.max_iter, self.tol)
+        settings.check()
+        survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE)
+        embedding = embed()
         extra = embedding.rows_of_base_clusters() if with_base_clusters else embedding.table[:0]
-        found = find_centers(embedding, ensemble, survey.sample, extra, self._kmeans, seed, engine)
+        found = find_centers(embedding, ensemble, survey.sample, extra, settings, seed, engine)
         self.objective_: float = found.objective
         self.history_: dict[str, list[Any]] = found.history
         self.start_objectives_: list[float] = found.start_objectives
@@ -108,11 +100,7 @@ class GraphClusterer(ConsensusClusterer):
         self.objective_ = cut
         self.n_passes_ = 1
         self.history_ = {"pass": [1], "objective": [cut]}
-
-        def read(block: Block) -> np.ndarray:
-            return parts[block.start : block.stop]
-
-        self._publish(ensemble, read, survey.unlabeled, out)
+        self._publish(ensemble, lambda block: parts[block.start : block.stop], survey.unlabeled, out)
 
 
 def refuse_unused(model: ConsensusClusterer, partitioner: str, names: tuple[str, ...]) -> None:
@@ -127,5 +115,5 @@ def refuse_unused(model: ConsensusClusterer, partitioner: str, names: tuple[str,
 
 
 def checked_imbalance(imbalance: float | None) -> float:
-    """Return by which share the largest part may exceed its equal share."""
+    """Return the share by which the largest part may exceed its equal share."""
     return DEFAULT_IMBALANCE if imbalance is None else check_number("imbalance", imbalance, above=0.0)

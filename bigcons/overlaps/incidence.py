@@ -2,7 +2,7 @@
 
 One fold over row blocks sums the overlaps ``H^T W H`` of base clusters; in another, every observed label of
 an object votes by the row of its base cluster in a table, ``H T``. The methods that use this are these two,
-with a problem of the size of the number of base clusters between them.
+with a problem on the base clusters between them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
+from bigcons.solving.estimator import ConsensusClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.stores.ensemble import Ensemble
 
-# Tables (B, B) float64 that a solve holds at most: the overlaps, similarities, and those of eigenvectors or
+# The most tables (B, B) float64 that a solve holds: overlaps, similarities, and those of eigenvectors or
 # linkage.
 TABLES_HELD = 4
 
@@ -35,18 +36,17 @@ Weigh = Callable[[np.ndarray], np.ndarray]
 
 
 def check_overlaps_plan(
-    name: str,
+    model: ConsensusClusterer,
     ensemble: Ensemble,
     engine: Engine,
     *,
     columns: int,
-    memory: str | float | None,
     in_memory: bool,
     held: int = 0,
 ) -> None:
     """Log the memory of a method that works from overlaps, and refuse a budget that cannot hold it.
 
-    ``columns`` is the width of what a pass makes of every object; ``held`` is added to what is held.
+    ``columns`` is the number of values a pass computes for every object; ``held`` is added to the bytes held.
     """
     table, of_clusters = 8 * ensemble.n_base_clusters**2, f"n_base_clusters={ensemble.n_base_clusters}"
     n, rows = ensemble.n_objects, ensemble.chunk_rows
@@ -54,7 +54,8 @@ def check_overlaps_plan(
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
     per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
     plan = MemoryPlan(held, per_block, per_result)
-    if memory is None and table > LARGEST_TABLE:
+    name = type(model).__name__
+    if model.memory is None and table > LARGEST_TABLE:
         needed = plan.n_bytes(engine, ensemble)
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
@@ -63,7 +64,7 @@ def check_overlaps_plan(
             needed=needed,
         )
     remedy = f" for {of_clusters}, or use PCC or, for fine clusters, eac-single"
-    plan.check(name, engine, ensemble, memory, remedy)
+    plan.check(name, engine, ensemble, model.memory, remedy)
 
 
 def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:
@@ -173,7 +174,7 @@ def shares(scores: np.ndarray) -> np.ndarray:
 
 
 def _common_value(weights: np.ndarray) -> float | None:
-    """Return the weight of all objects, None if they differ."""
+    """Return the weight that all objects have, None if they differ."""
     if not weights.size:
         return 0.0
     return float(weights[0]) if (weights == weights[0]).all() else None

@@ -18,6 +18,9 @@ from bigcons.solving.passes import Record, State, Stats, Winner
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 
+CERTAINTY = 0.9
+"""The weight of the base partition in a start of probabilities; the rest is spread over all clusters."""
+
 
 class TableProblem(ABC):
     """Batch assignment: a pass moves every object to its best cluster under tables that stay as they are.
@@ -157,6 +160,28 @@ def row_keys(labels: np.ndarray) -> np.ndarray:
     """Return the bytes of each row of labels (rows, M) as one sortable item, (rows,)."""
     labels = np.ascontiguousarray(labels)
     return labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
+
+
+def counts_of(
+    labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many objects of each base cluster are in each cluster, (B, K), and the sizes (K,)."""
+    counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
+    count_assigned(labels, offsets, clusters, counts, sizes)
+    return counts, sizes
+
+
+def expected_counts(
+    labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `counts_of` with nine tenths of every object in its cluster and the rest in all alike.
+
+    Objects of cluster -1 are spread over all clusters evenly. The sizes are those of ``clusters``.
+    """
+    counts, sizes = counts_of(labels, offsets, clusters, n_clusters)
+    everyone, _ = counts_of(labels, offsets, np.zeros_like(clusters), 1)
+    certain = CERTAINTY * counts
+    return certain + (everyone - certain.sum(axis=1, keepdims=True)) / n_clusters, sizes
 
 
 def first_partition(labels: np.ndarray, n_clusters: int, seed: int, number: int) -> np.ndarray:

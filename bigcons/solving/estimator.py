@@ -1,4 +1,4 @@
-"""The estimator contract that every consensus method keeps."""
+"""The estimator contract of all consensus methods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bigcons.solving.survey import labeled_objects
 from bigcons.solving.workspace import finished_run, refuse_other_run, seed_kept, telling_what_is_kept
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
-from bigcons.stores.consensus import Consensus, ConsensusWriter, fit_results
+from bigcons.stores.consensus import Consensus, fit_results
 from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
@@ -33,7 +33,7 @@ logger: logging.Logger = logging.getLogger("bigcons")
 
 
 class Output(NamedTuple):
-    """Where a result goes, and what identifies its run."""
+    """Where a result is stored, and what identifies its run."""
 
     path: str | os.PathLike[str]
     overwrite: bool
@@ -70,7 +70,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
     Blocks, random draws and sums do not depend on the number of workers: one seed gives the same bits on any
     engine. ``memory`` bounds this process and, of the machine with most of them, the Dask workers; what is
-    held and the blocks at work must fit. ``client="threads"`` uses all cores of this machine.
+    held and the blocks being processed must fit. ``client="threads"`` uses all cores of this machine.
     """
 
     info: ClassVar[MethodInfo]
@@ -137,9 +137,9 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _take_finished(self, finished: Consensus, output: Output) -> None:
         """Set what a finished run with the same parameters and labels has stored; refuse that of another."""
         asked = self._provenance(output)["run"]
-        if told := differences(finished.provenance.get("run", {}), asked):
+        if difference := differences(finished.provenance.get("run", {}), asked):
             raise StoreExistsError(
-                f"{output.path} exists and was made with {told}; "
+                f"{output.path} exists and was made with {difference}; "
                 "pass overwrite=True (--overwrite) or choose another path.",
                 path=output.path,
             )
@@ -202,7 +202,12 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             memberships=results.soft,
         ) as writer:
             self.n_clusters_ = results.write(writer)
-            self._describe(writer, ensemble, out)
+            writer.describe(
+                history=getattr(self, "history_", None),
+                parameters={"method": type(self).__name__, **self.get_params(deep=False)},
+                results=fit_results(self),
+                provenance={"ensemble": ensemble.path or "in memory", **self._provenance(out)},
+            )
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels
         self._memberships = consensus if results.soft else None
@@ -219,12 +224,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             raise AttributeError(
                 f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted."
             )
-        if not isinstance(found, Consensus):
-            return found
-        return found.dask_memberships()
+        return found.dask_memberships() if isinstance(found, Consensus) else found
 
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
-        """Return what a resumed solve must share with the one it continues."""
+        """Return what a resumed solve must share with the interrupted one."""
         free = ("max_iter", "memory", "client", "out", "resume", "random_state")
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in free}
         return {
@@ -238,14 +241,6 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         """Return what a stored result depends on, with the seed listed separately."""
         run = {**output.fingerprint, "max_iter": repr(getattr(self, "max_iter", None))}
         return {"seed": run["seed"], "run": run}
-
-    def _describe(self, writer: ConsensusWriter, ensemble: Ensemble, output: Output) -> None:
-        writer.describe(
-            history=getattr(self, "history_", None),
-            parameters={"method": type(self).__name__, **self.get_params(deep=False)},
-            results=fit_results(self),
-            provenance={"ensemble": ensemble.path or "in memory", **self._provenance(output)},
-        )
 
     def _repr_html_(self) -> str:
         """Show the parameters and, once fitted, the results."""
@@ -324,7 +319,7 @@ class PredictingClusterer(ConsensusClusterer):
         """
         if self._found_at is not None:
             raise InvalidInputError(
-                f"the result was found at {self._found_at}, which does not store what predict needs; "
+                f"the result was read from {self._found_at}, which does not store what predict needs; "
                 "fit with overwrite=True, or without out."
             )
         tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,11 @@ from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import Output, PredictingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.passes import (
-    SUBSAMPLE,
+    START_SAMPLE,
     BestOfStarts,
     Problem,
     Record,
     Run,
-    State,
     Winner,
     as_history,
     run_passes,
@@ -68,7 +66,7 @@ class PassClusterer(PredictingClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         self.__dict__.pop("_problem", None)
-        survey = take_survey(ensemble, engine, seed, SUBSAMPLE)
+        survey = take_survey(ensemble, engine, seed, START_SAMPLE)
         self._solve_surveyed(ensemble, engine, seed, out, survey)
 
     def _solve_surveyed(
@@ -91,10 +89,16 @@ class PassClusterer(PredictingClusterer):
     def _publish_winner(
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
-        self._publish(ensemble, WinnerResults(self._problem, ensemble, winner), survey.unlabeled, out, engine)
+        problem = self._problem
+
+        def read(block: Block) -> np.ndarray:
+            labels = ensemble.read(block.start, block.stop)
+            return problem.results(winner.state, labels, winner.carried(block))
+
+        self._publish(ensemble, read, survey.unlabeled, out, engine)
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
-        """Set what the starts and the records of the passes tell."""
+        """Set the fitted attributes that follow from the starts and the records of the passes."""
         if not converged:
             warn_user(
                 f"{type(self).__name__} stopped at max_iter={self.max_iter} before it settled; "
@@ -112,10 +116,11 @@ class PassClusterer(PredictingClusterer):
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if not hasattr(self, "_problem"):
             raise InvalidInputError(
-                f"{type(self).__name__} was solved pair by pair here and keeps nothing to place new objects "
-                "by; predict with another method."
+                f"{type(self).__name__} was solved from the co-association and cannot place new objects; "
+                "predict with another method."
             )
-        return NewObjects(self._problem, self._state)
+        problem, state = self._problem, self._state
+        return lambda labels: problem.results(state, labels, None)
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)
@@ -128,7 +133,7 @@ class PassClusterer(PredictingClusterer):
         carried = problem.n_carried * np.dtype(problem.carried_dtype).itemsize * self.n_finalists
         results = 4 * K if self.info.soft else 0
         state = 8 * ensemble.n_base_clusters * (K + 8) * self.n_finalists
-        sample = label_bytes(ensemble, min(SUBSAMPLE, n))
+        sample = label_bytes(ensemble, min(START_SAMPLE, n))
         plan = MemoryPlan(
             held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
@@ -140,29 +145,3 @@ class PassClusterer(PredictingClusterer):
 
 class SoftPassClusterer(PassClusterer, SoftPredictingClusterer):
     """Base of the methods of passes that give every object memberships."""
-
-
-@dataclass(frozen=True)
-class WinnerResults:
-    """A task: the memberships or clusters of a block as the best finalist has them."""
-
-    problem: Problem
-    ensemble: Ensemble
-    winner: Winner
-
-    def __call__(self, block: Block) -> np.ndarray:
-        """Return memberships (rows, K) or clusters (rows,)."""
-        labels = self.ensemble.read(block.start, block.stop)
-        return self.problem.results(self.winner.state, labels, self.winner.carried(block))
-
-
-@dataclass(frozen=True)
-class NewObjects:
-    """Places objects that no pass has seen."""
-
-    problem: Problem
-    state: State
-
-    def __call__(self, labels: np.ndarray) -> np.ndarray:
-        """Return memberships (rows, K) or clusters (rows,) of labels (rows, M)."""
-        return self.problem.results(self.state, labels, None)

@@ -243,7 +243,8 @@ def as_history(records: list[Record]) -> History:
 
 # Methods with several starts
 
-SUBSAMPLE = 4096
+# Size of the sample on which all starts run.
+START_SAMPLE = 4096
 
 # Passes after which three of four starts on the sample are given up: which of them leads where has shown by
 # then, and most methods have settled anyway.

@@ -123,7 +123,7 @@ def test_sampled__equals_exact_if_the_sample_holds_every_object():
 
 
 def test_sampled__depends_on_the_seed_alone(monkeypatch):
-    monkeypatch.setattr(furthest, "SAMPLE_SIZE", 6)
+    monkeypatch.setattr(furthest, "PAIR_SAMPLE", 6)
     _, labels = planted()
     centers = [
         tuple(Furthest(2, init="sampled", random_state=s).fit(labels).centers_) for s in (0, 0, 1, 2, 3)

@@ -272,7 +272,7 @@ def test_passes__find_what_kmeans_of_everything_finds(method, chunk_rows, plante
     _, labels = planted
     expected = METHODS[method](n_clusters=5, random_state=0).fit(labels)
     assert expected.n_passes_ == 1
-    monkeypatch.setattr(graph_clusterer, "SAMPLE", 400)
+    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
     stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=chunk_rows)
     found = METHODS[method](n_clusters=5, random_state=0, tol=0.0).fit(stored)
     assert found.n_passes_ > 2
@@ -284,7 +284,7 @@ def test_passes__find_what_kmeans_of_everything_finds(method, chunk_rows, plante
 
 def test_passes__end_where_scikit_learn_would_stay(planted, monkeypatch):
     _, labels = planted
-    monkeypatch.setattr(graph_clusterer, "SAMPLE", 400)
+    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
     ensemble, codes = dense_codes(labels)
     model = HBGF(5, random_state=0, tol=0.0).fit(ensemble)
     embedding = bipartite_embedding(ensemble, SERIAL, 5)
@@ -297,7 +297,7 @@ def test_passes__end_where_scikit_learn_would_stay(planted, monkeypatch):
 
 
 def test_passes__that_reach_max_iter_warn(planted, monkeypatch):
-    monkeypatch.setattr(graph_clusterer, "SAMPLE", 100)
+    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 100)
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         CSPA(5, max_iter=1, tol=0.0, random_state=0).fit(planted[1])
 
@@ -424,7 +424,7 @@ class Listening:
 
 
 def test_progress__tells_every_pass_over_the_objects(planted, monkeypatch):
-    monkeypatch.setattr(graph_clusterer, "SAMPLE", 300)
+    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 300)
     monkeypatch.setattr(Listening, "heard", [])
     with report_progress_to(Listening):
         model = CSPA(5, random_state=0, client="serial").fit(planted[1])

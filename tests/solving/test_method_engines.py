@@ -61,9 +61,9 @@ def cluster():
 @pytest.fixture(autouse=True)
 def _small_samples(monkeypatch):
     """Let the starts see a part of the objects, so that there is something left for passes."""
-    monkeypatch.setattr(pass_clusterer, "SUBSAMPLE", 400)
-    monkeypatch.setattr(graph_clusterer, "SAMPLE", 400)
-    monkeypatch.setattr(furthest, "SAMPLE_SIZE", 400)
+    monkeypatch.setattr(pass_clusterer, "START_SAMPLE", 400)
+    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
+    monkeypatch.setattr(furthest, "PAIR_SAMPLE", 400)
 
 
 def fit(solve, stored, client, out=None):

@@ -33,7 +33,7 @@ def documented_in(cls):
 
 
 def test_constructor__takes_the_number_of_clusters_by_position_and_the_rest_by_keyword(method):
-    assert "__init__" in vars(method)
+    assert method.__init__.__module__.startswith("bigcons.")
     first, *others = inspect.signature(method).parameters.values()
     assert (first.name, first.kind) == ("n_clusters", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     assert {p.kind for p in others} == {inspect.Parameter.KEYWORD_ONLY}

@@ -1,4 +1,4 @@
-"""EM among sites that keep their labels to themselves: of different objects, or of different partitions.
+"""Distributed EM in which sites do not share labels: they hold different objects or different partitions.
 
 Row-distributed: sites hold different objects. What the M-step needs of the objects are sums over them, so
 this works for every `Problem` of passes, such as V-BCE and the mixture of multinomials. (On a Dask cluster
@@ -32,19 +32,18 @@ from bigcons.methods.bce.model import (
     log_normalizer,
 )
 from bigcons.methods.bce.variational import (
-    CERTAINTY,
     E_STEP_TOL,
     E_STEPS,
     SMOOTHING,
     START_ALPHA,
 )
-from bigcons.solving.assignment import first_partition
+from bigcons.solving.assignment import CERTAINTY, first_partition
 from bigcons.solving.passes import Problem, Record, State, Stats, add_all, gains_little
 from bigcons.validation import check_int
 
 
 class RowSite(Protocol):
-    """What the others see of a site."""
+    """What the coordinator needs of a site."""
 
     def begin(self) -> None:
         """Forget what the objects carried in an earlier run."""
@@ -83,7 +82,7 @@ class Site:
 
 
 class RowSolution(NamedTuple):
-    """The state that the sites arrived at."""
+    """The final state of EM among sites."""
 
     state: State
     records: list[Record]
@@ -144,7 +143,7 @@ def relative_change(before: State, after: State) -> float:
 
 def _begin(sites: Sequence[RowSite]) -> None:
     if not sites:
-        raise InvalidInputError("there are no sites; give at least one.")
+        raise InvalidInputError("sites is empty; pass at least one.")
     for site in sites:
         site.begin()
 
@@ -211,10 +210,10 @@ class ColumnClient:
 
 
 class ColumnServer(Protocol):
-    """The model's part: what lies between the clients' messages and their answers."""
+    """The part of the model between the clients' messages and their answers."""
 
     relaxation: float
-    """How far the clients go towards the label probabilities of an answer, see `further_probabilities`."""
+    """The clients' step toward the label probabilities of an answer, see `further_probabilities`."""
 
     def respond(self, messages: Sequence[Message]) -> tuple[list[np.ndarray], Record]:
         """Return the answer to each client, and the record of the parameters that the messages are of."""

@@ -29,7 +29,7 @@ STARTS = ("partition", "random")
 # The cluster of a label is stored in a byte.
 MOST_CLUSTERS = 256
 
-# Bytes that all chains run at a time may hold without a budget.
+# Without memory=, the most bytes that chains running at the same time may hold.
 DEFAULT_MEMORY = 4_000_000_000
 
 
@@ -42,20 +42,18 @@ class GibbsBCE(ConsensusClusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-        Clusters of the consensus, at most 256.
+        Number of clusters, at most 256.
     n_init : int, default=4
         Number of chains, of which the most likely is kept. Samples are averaged within a chain only: two
         chains number their clusters differently.
     burn_in : int, default=100
-        Sweeps before the first sample, and sweeps that are samples.
+        Number of sweeps before the first sample.
     n_samples : int, default=100
-        Sweeps before the first sample, and sweeps that are samples.
+        Number of sweeps after them, each of which is a sample.
     alpha : float, default=1.0
-        Parameters of the Dirichlet priors of the proportions and of the label probabilities. The paper states
-        no values; 1 is the uniform prior.
+        Parameter of the Dirichlet prior of the proportions. The paper gives no value; 1 is uniform.
     omega : float, default=1.0
-        Parameters of the Dirichlet priors of the proportions and of the label probabilities. The paper states
-        no values; 1 is the uniform prior.
+        Parameter of the Dirichlet prior of the label probabilities. The paper gives no value; 1 is uniform.
     init : {"partition", "random"}, default="partition"
         "partition": all labels of an object begin in its cluster in one base partition (intersected with
         others until there are enough clusters). "random": every label begins in a random cluster.
@@ -69,8 +67,7 @@ class GibbsBCE(ConsensusClusterer):
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
-        Memory budget such as "10GB". Labels, clusters and samples are held in memory; without a budget, no
-        more than 4 GB.
+        Budget for labels, clusters and samples, all of them held in memory; 4 GB by default.
     out : path-like or None, default=None
         Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
     client : str, distributed.Client or None, default=None
@@ -151,11 +148,7 @@ class GibbsBCE(ConsensusClusterer):
             "sweep": [float(number) for number in range(1, len(best.log_likelihoods) + 1)],
             "objective": best.log_likelihoods,
         }
-
-        def read(block: Block) -> np.ndarray:
-            return best.memberships[block.start : block.stop]
-
-        self._publish(ensemble, read, survey.unlabeled, out)
+        self._publish(ensemble, lambda b: best.memberships[b.start : b.stop], survey.unlabeled, out)
 
     def _sampler(self, seed: int) -> Sampler:
         check_int("n_init", self.n_init)
@@ -187,7 +180,7 @@ class GibbsBCE(ConsensusClusterer):
 
 
 class Chain(NamedTuple):
-    """What a chain leaves behind."""
+    """The result of a chain."""
 
     log_likelihoods: list[float]
     """Of labels and their clusters, after every sweep."""
@@ -299,21 +292,15 @@ class BlockSweeps:
         A block follows its own changes of the counts, and all changes are added after the sweep.
         """
         task = partial(_sweep_block, self.offsets, by_label.copy(), by_partition.copy(), self.priors, keep)
-        with closing(self.engine.map(task, self._parts(labels, z))) as results:
-            for block, random, done in zip(self.blocks, self._random, results, strict=True):
-                rows = slice(block.start, block.stop)
+        own_rows = [slice(block.start, block.stop) for block in self.blocks]
+        parts = ((labels[rows], z[rows], random) for rows, random in zip(own_rows, self._random, strict=True))
+        with closing(self.engine.map(task, parts)) as results:
+            for rows, random, done in zip(own_rows, self._random, results, strict=True):
                 z[rows] = done.z
                 sums[rows] += done.sums
                 by_label += done.by_label
                 by_partition += done.by_partition
                 random[:] = done.random
-
-    def _parts(
-        self, labels: np.ndarray, z: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        for block, random in zip(self.blocks, self._random, strict=True):
-            rows = slice(block.start, block.stop)
-            yield labels[rows], z[rows], random
 
 
 def _best_chain(
@@ -331,7 +318,7 @@ def _best_chain(
 
 
 class _Swept(NamedTuple):
-    """What a block hands back: its clusters, how many of each if kept, and the changes of the counts."""
+    """The result of a block: its clusters, how many of each if kept, and the changes of the counts."""
 
     z: np.ndarray
     sums: np.ndarray

@@ -13,23 +13,23 @@ import numpy as np
 
 from bigcons.kernels import bce as kernel
 
-# On clean ensembles alpha runs towards zero and the model degenerates to a mixture of multinomials.
+# On clean ensembles alpha tends to zero, and the model degenerates to a mixture of multinomials.
 ALPHA_FLOOR = 1e-3
 
-# How far a step of the parameters goes, in multiples of the way, in logarithms, to the maximum of its M-step.
-# Up to 2 it still gains where the maximum is quadratic; 1 is plain EM.
+# Over-relaxation: the step in log parameters as a multiple of that to the maximum of the M-step. 1 is plain
+# EM; near a quadratic maximum any step up to 2 gains.
 RELAXATION = 1.7
 
-# No probability is lowered to less than this share of the best one for going further.
+# Over-relaxation lowers no probability below this share of its maximizer.
 LEAST_SHARE = 1e-3
 
 NEWTON_STEPS = 100
-# Newton stops when what it can still gain is below this share of the number of objects.
+# Newton stops when its predicted gain is below this share of the number of objects.
 NEWTON_GAIN = 1e-12
 
 
 class Parameters(NamedTuple):
-    """What all objects share."""
+    """The parameters that all objects share."""
 
     alpha: np.ndarray
     """(K,) float64."""
@@ -49,10 +49,9 @@ def m_step(
 ) -> Parameters:
     """Return parameters that raise bound + ``smoothing`` * sum log beta for fixed gamma and phi.
 
-    counts (B, K) are the summed ``phi``, log_means (K,) the summed expectations of log theta. The paper's
-    Newton iterations for alpha need nothing else of the objects.
-    The paper takes the maximum; this oversteps it where the bound still rises (over-relaxed, hence
-    generalized, EM), which saves passes once a start continues on all objects.
+    counts (B, K) are the summed ``phi``, log_means (K,) the summed expectations of log theta: all that the
+    paper's Newton iterations for alpha need. The paper takes the maximum; this oversteps it where the bound
+    still rises (over-relaxed, hence generalized, EM), which saves passes over all objects.
     """
     alpha, beta = parameters
     if update_alpha:
@@ -65,7 +64,7 @@ def further_probabilities(
 ) -> np.ndarray:
     """Return `label_probabilities` of ``counts``, overstepped to ``relaxation`` times the way from ``beta``.
 
-    Each cluster and partition by itself; where ``sum counts log beta`` would fall, it keeps the best ones.
+    Separately for each cluster and partition; where ``sum counts log beta`` would fall, the best ones stay.
     """
     best = label_probabilities(counts, offsets)
     beyond = best * np.maximum((best / beta) ** (relaxation - 1.0), LEAST_SHARE)
@@ -108,8 +107,8 @@ def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float 
 
     It maximizes ``n (lgamma(sum alpha) - sum lgamma(alpha)) + sum (alpha - 1) log_means``, a concave function
     whose Hessian is diagonal plus a constant, hence Newton in O(K) a step (Blei, Ng and Jordan
-    2003). Entries at the floor that want to go lower are left there; a step that gains nothing is halved.
-    Where a single cluster leaves nothing to choose, alpha stays.
+    2003). Entries at the floor whose gradient is negative stay there; a step that gains nothing is halved.
+    With a single cluster alpha stays.
     """
     if alpha.size == 1:
         return alpha

@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.kernels import bce as kernel
-from bigcons.kernels.cluster_tables import count_assigned
 from bigcons.methods.bce.model import (
     ALPHA_FLOOR,
     Parameters,
@@ -18,7 +17,7 @@ from bigcons.methods.bce.model import (
     sums_by_partition,
 )
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import first_partition
+from bigcons.solving.assignment import counts_of, expected_counts, first_partition
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
@@ -26,18 +25,18 @@ from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_number
 
-# The fixed point of an object ends when a step changes gamma by less than this share of its sum, or after so
-# many steps. gamma is carried on: what one pass leaves undone the next one continues.
+# The fixed-point iteration of an object stops when a step changes gamma by less than this share of its sum,
+# or after so many steps; the next pass continues from there.
 E_STEP_TOL, E_STEPS = 1e-4, 100
 
 # The same for new objects, which have no next pass.
 LAST_E_STEP_TOL, LAST_E_STEPS = 1e-6, 500
 
-# A start from base partitions: the weight it gives them, its smoothing, and its alpha.
-CERTAINTY, SMOOTHING, START_ALPHA = 0.9, 0.1, 0.5
+# The smoothing and the alpha of a start from base partitions.
+SMOOTHING, START_ALPHA = 0.1, 0.5
 
-# The share of each cluster's label probabilities that is spread evenly over all labels when a start goes from
-# the sample on to all objects: those that the sample has driven to zero take many passes to come back.
+# The share of each cluster's label probabilities that is spread evenly over all labels before a start
+# continues on all objects: those that the sample has driven to zero would take many passes to recover.
 UNSEEN = 0.1
 
 # Keeps the draws of a random start off zero.
@@ -246,10 +245,8 @@ def partition_start(
     Objects give nine tenths to their cluster of `first_partition`; undecided ones are spread evenly.
     """
     clusters = first_partition(labels, n_clusters, seed, number)
-    together = CERTAINTY * _counts(labels, offsets, clusters, n_clusters)
-    alone = _counts(labels, offsets, np.zeros_like(clusters), 1)
-    spread = (alone - together.sum(axis=1, keepdims=True)) / n_clusters
-    beta = label_probabilities(together + spread + SMOOTHING, offsets)
+    expected, _ = expected_counts(labels, offsets, clusters, n_clusters)
+    beta = label_probabilities(expected + SMOOTHING, offsets)
     return {"alpha": np.full(n_clusters, START_ALPHA), "beta": beta}
 
 
@@ -259,14 +256,7 @@ def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed:
     """
     draw = generator(seed, "bce.start", number)
     alpha = np.diff(np.sort(draw.random(n_clusters - 1)), prepend=0.0, append=1.0)
-    sizes = _counts(labels, offsets, np.zeros(labels.shape[0], np.int32), 1)
+    sizes, _ = counts_of(labels, offsets, np.zeros(labels.shape[0], np.int32), 1)
     frequencies = label_probabilities(sizes + LEAST_PROBABILITY, offsets)
     beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + LEAST_PROBABILITY
     return {"alpha": np.maximum(alpha, ALPHA_FLOOR), "beta": label_probabilities(beta, offsets)}
-
-
-def _counts(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Return how many objects of each base cluster are in each cluster (B, K)."""
-    counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
-    count_assigned(labels, offsets, clusters, counts, sizes)
-    return counts
