@@ -38,8 +38,7 @@ class CSPA(GraphClusterer):
         form replaces the former by ``m_i m_j / M``, its expectation when labels are missing independently,
         because the exact ratio does not factorize. The two are the same without missing labels.
     imbalance : float or None, default=None
-        With a balanced cut, share by which the largest cluster may exceed ``n_objects / n_clusters``; None is
-        0.05.
+        With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
     n_init : int, default=10
         With the spectral embedding, restarts of k-means on a sample of 20,000 objects.
     max_iter : int, default=100
@@ -72,8 +71,7 @@ class CSPA(GraphClusterer):
 
     References
     ----------
-    Strehl and Ghosh (2002), *Cluster ensembles: a knowledge reuse framework for combining multiple
-    partitions*.
+    Strehl and Ghosh (2002), *Cluster ensembles*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(

@@ -29,8 +29,7 @@ class HBGF(GraphClusterer):
         "metis" (needs pymetis): a balanced cut of the graph, which is held in memory; it splits clusters of
         uneven sizes.
     imbalance : float or None, default=None
-        With "metis", the share by which the largest part may exceed its equal share of the objects and base
-        clusters; None is 0.05.
+        With "metis", the share by which parts may exceed their equal share of the graph; None is 0.05.
     n_init : int, default=10
         With the spectral embedding, restarts of k-means on a sample of 20,000 objects.
     max_iter : int, default=100

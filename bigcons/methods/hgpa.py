@@ -40,8 +40,7 @@ class HGPA(GraphClusterer):
         "unit": all hyperedges count the same, as in the paper's text. "size": each counts by its number of
         objects, as in the authors' code.
     imbalance : float or None, default=None
-        With a balanced cut, share by which the largest cluster may exceed ``n_objects / n_clusters``; None is
-        0.05.
+        With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
     n_init : int, default=10
         With the spectral embedding, restarts of k-means on a sample of 20,000 objects.
     max_iter : int, default=100
@@ -74,8 +73,7 @@ class HGPA(GraphClusterer):
 
     References
     ----------
-    Strehl and Ghosh (2002), *Cluster ensembles: a knowledge reuse framework for combining multiple
-    partitions*.
+    Strehl and Ghosh (2002), *Cluster ensembles*.
     Zhou, Huang and Schölkopf (2006), *Learning with hypergraphs*.
     """
 

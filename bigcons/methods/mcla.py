@@ -57,8 +57,7 @@ class MCLA(ConsensusClusterer):
         How to break ties between meta-clusters of equal association: "lowest", or "random" as in the paper,
         where the membership of the chosen one is one rounding step above the others.
     imbalance : float or None, default=None
-        With "metis", the share by which the largest meta-cluster may exceed its equal share of the base
-        clusters; None is 0.05.
+        With "metis", the share by which meta-clusters may exceed their equal share; None is 0.05.
     random_state : int, RandomState, Generator or None, default=None
         Seed of METIS, of k-means and of random ties.
     memory : str, int or None, default=None
@@ -84,8 +83,7 @@ class MCLA(ConsensusClusterer):
 
     References
     ----------
-    Strehl and Ghosh (2002), *Cluster ensembles: a knowledge reuse framework for combining multiple
-    partitions*.
+    Strehl and Ghosh (2002), *Cluster ensembles*.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "base-cluster overlaps", soft=True)

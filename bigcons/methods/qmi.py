@@ -105,10 +105,11 @@ class QMI(AssignmentClusterer):
 
     Notes
     -----
-    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: frequencies are those of the
-    observed members and distances go over the observed labels. This is k-means-based consensus with the
-    utility U_c (see `KCC`). Standardizing the columns, which the papers mention, means centering, which does
-    not change k-means; dividing by the standard deviation would change the objective.
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. A start from a partition of too few clusters
+    intersects it with others. Missing labels: frequencies are those of the observed members and distances go
+    over the observed labels. This is k-means-based consensus with the utility U_c (see `KCC`). Standardizing
+    the columns, which the papers mention, means centering, which does not change k-means; dividing by the
+    standard deviation would change the objective.
 
     Every partition counts the same, however noisy; where partitions differ much in noise, the optimum can be
     far from the planted classes. On a planted ensemble of 120,000 objects and 100 partitions with half the

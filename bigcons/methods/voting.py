@@ -102,10 +102,11 @@ class IVC(AssignmentClusterer):
 
     Notes
     -----
-    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels: the majority is that of the
-    observed members, only observed labels count as differences, and a center that no member was observed for
-    differs from every label. On a tie objects stay, and labels and clusters of lower number win; ``predict``
-    gives new objects that are tied the cluster of fitted ones with the same labels, else the lowest.
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. A start from a partition of too few clusters
+    intersects it with others. Missing labels: the majority is that of the observed members, only observed
+    labels count as differences, and a center that no member was observed for differs from every label. On a
+    tie objects stay, and labels and clusters of lower number win; ``predict`` gives new objects that are
+    tied the cluster of fitted ones with the same labels, else the lowest.
 
     References
     ----------

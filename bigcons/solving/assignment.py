@@ -116,9 +116,8 @@ class AssignmentClusterer(PassClusterer):
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
         def read(block: Block) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-            labels, carried = ensemble.read(block.start, block.stop), winner.carried(block)
-            clusters = clusters_of(carried[:, 0])
-            stayed = np.flatnonzero(carried[:, 0] < -1)
+            labels, carried = ensemble.read(block.start, block.stop), np.asarray(winner.carried(block))[:, 0]
+            clusters, stayed = clusters_of(carried), np.flatnonzero(carried < -1)
             keys, first = np.unique(row_keys(labels[stayed]), return_index=True)
             return clusters, (keys, clusters[stayed[first]])
 
