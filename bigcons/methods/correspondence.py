@@ -182,8 +182,8 @@ class CCC(Alternating):
     labels_ : (n_objects,) int32, -1 for objects without any label
     memberships_ : (n_objects, n_clusters) float32, votes divided by their number
     meta_clusters_ : (n_base_clusters,) int64
-        The meta-cluster of every base cluster; -1 for those left over where a partition has more than
-        ``n_clusters``. These vote, for the most similar meta-cluster, only on objects without other votes.
+        The meta-cluster of every base cluster; -1 for those unmatched because their partition has more than
+        ``n_clusters``. These vote, for the most similar meta-cluster, only for objects without other votes.
     objective_ : sum over base clusters of their mean similarity to those of other partitions in their
         meta-cluster
     converged_ : whether a sweep of the best start changed nothing; if none did, its best sweep is kept
@@ -229,7 +229,7 @@ class CCU(Alternating):
     Attributes
     ----------
     labels_, memberships_, meta_clusters_, objective_, start_objectives_, converged_, history_
-        As for `CCC`; no base cluster is left over, but a meta-cluster may become empty.
+        As for `CCC`; no base cluster is unmatched, but a meta-cluster may become empty.
 
     Notes
     -----
@@ -322,7 +322,7 @@ class Grouping(NamedTuple):
     """(B,) int64, -1 for a base cluster that is in none."""
     objective: float
     is_settled: bool = True
-    """Whether regrouping changes nothing."""
+    """Whether another sweep changes nothing."""
 
 
 def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -346,7 +346,7 @@ def first_groups(
 ) -> np.ndarray:
     """Return groups (B,) of one base cluster each: the largest of partition ``start``, -1 elsewhere.
 
-    If they are too few, the base clusters least similar to any chosen one follow, the lowest on a tie.
+    If these are too few, add the base clusters least similar to any chosen one, the lowest on a tie.
     """
     own = np.arange(offsets[start], offsets[start + 1])
     chosen = own[np.sort(np.argsort(-sizes[own], kind="stable")[:n_clusters])].tolist()
@@ -373,16 +373,16 @@ def alternate(
 
     If none of ``max_iter`` sweeps settles (a sweep need not raise the objective), the best one is kept.
     """
-    course = [groups]
+    sweeps = [groups]
     for _ in range(max_iter):
         groups = groups.copy()
         _sweep(similarity, offsets, groups, n_groups, one_to_one=one_to_one)
-        if (groups == course[-1]).all():
+        if (groups == sweeps[-1]).all():
             return Grouping(groups, mean_similarity(similarity, offsets, groups, n_groups))
-        course.append(groups)
-    objectives = [mean_similarity(similarity, offsets, groups, n_groups) for groups in course[1:]]
+        sweeps.append(groups)
+    objectives = [mean_similarity(similarity, offsets, groups, n_groups) for groups in sweeps[1:]]
     best = int(np.argmax(objectives))
-    return Grouping(course[1 + best], objectives[best], is_settled=False)
+    return Grouping(sweeps[1 + best], objectives[best], is_settled=False)
 
 
 def _sweep(

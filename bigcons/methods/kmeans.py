@@ -36,7 +36,7 @@ class IntegerLabels(TableProblem):
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
         """Return ``-(l - mean_kj)^2`` for label ``l`` of partition ``j``.
 
-        The mean is that of the members observed, for a cluster without any that of all objects.
+        Means are over the observed members or, for a cluster without any, over all observed objects.
         """
         sums = np.add.reduceat(self.numbers * T, self.offsets[:-1], axis=0)
         n_seen = np.add.reduceat(T, self.offsets[:-1], axis=0)
@@ -44,11 +44,11 @@ class IntegerLabels(TableProblem):
         return self._distances(np.where(n_seen > 0, sums / np.maximum(n_seen, 1.0), overall))
 
     def objective(self, stats: Stats) -> float:
-        """Return the squared distances of the objects to the means they were assigned by."""
+        """Return the summed squared distances of the objects to their centers."""
         return float(-stats["totals"][SCORE])
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
-        """Return the state of centers by k-means++, a missing label taken for the mean of its partition."""
+        """Return the state of k-means++ centers, missing labels replaced by the mean of their partition."""
         from sklearn.cluster import kmeans_plusplus
 
         draw = generator(seed, "start.kmeans", number)
@@ -67,14 +67,14 @@ class IntegerLabels(TableProblem):
 
 
 class LabelKMeans(AssignmentClusterer):
-    """k-means on the label matrix; a baseline that takes the numbers of labels at face value.
+    """k-means on the label matrix: a baseline that treats labels as numbers.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
     encode : {"integer", "onehot", "coassoc"}, default="integer"
-        "integer": labels as numbers, which is what the published figures suggest. "onehot": a column for
+        "integer": labels as numbers, as the published figures suggest. "onehot": a column for
         every base cluster, the same as `QMI`. "coassoc": the rows of the co-association matrix c/N (Kuncheva
         and Vetrov 2006), in O(n^2) memory and with scikit-learn's meaning of ``tol``; ``n_finalists`` is
         then 1 and an interrupted run starts anew.
@@ -177,7 +177,7 @@ class LabelKMeans(AssignmentClusterer):
         n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
         shares = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
         labeled = np.ones(ensemble.n_objects)
-        labeled[survey.unlabeled] = 0.0  # alike in having no labels, they would make a cluster
+        labeled[survey.unlabeled] = 0.0  # otherwise they would form a cluster of their own
         draw = generator(seed, "start.kmeans")
         found, objectives = best_kmeans(
             shares,

@@ -26,7 +26,7 @@ from bigcons.validation import check_choice, check_flag
 
 SMOOTHING = 1e-6
 
-# The share of the objects in the background of a start.
+# The initial share of the background.
 _FIRST_BACKGROUND = 0.1
 
 
@@ -51,7 +51,7 @@ class MixtureProblem:
         self.n_columns: int = n_clusters + background
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
-        """Return the state that follows from responsibilities of a base partition, or drawn at random."""
+        """Return the state that follows from responsibilities from a base partition or drawn at random."""
         K = self.n_clusters
         if self.init == "partition":
             assigned = first_partition(labels, K, seed, number)
@@ -83,7 +83,7 @@ class MixtureProblem:
         return self.state(stats["T"], stats["sizes"]), record
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
-        """Stop once the log-likelihood gains less than a share ``tol`` of itself."""
+        """Return whether the log-likelihood gained less than a share ``tol`` of itself."""
         return gains_little(previous, record, tol)
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> State:
@@ -99,7 +99,7 @@ class MixtureProblem:
         return {"table": table, "bias": bias}
 
     def results(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> np.ndarray:
-        """Return the responsibilities of the clusters, given that an object is not of the background."""
+        """Return the responsibilities of the clusters, given that the object is not in the background."""
         K = self.n_clusters
         memberships = np.empty((labels.shape[0], K), np.float32)
         responsibilities(labels, self.offsets, state["table"], state["bias"][:K], memberships)
@@ -146,8 +146,8 @@ class MixtureModel(SoftPassClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
-    memberships_ : (n_objects, n_clusters) float32, posterior probabilities of the clusters, given that an
-        object is not of the background
+    memberships_ : (n_objects, n_clusters) float32, posterior probabilities of the clusters, given that
+        the object is not in the background
     background_share_ : share of the objects in the background, with ``background``
     objective_ : log-likelihood; no pass lowers it, except by the smoothing of 1e-6
     start_objectives_ : the objective of every start on its sample, when the best was chosen

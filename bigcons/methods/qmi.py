@@ -58,7 +58,7 @@ class EntropyUtility(TableProblem):
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state of a base partition of weight nine tenths, with all objects undecided.
 
-        Against frequencies of 0 and 1 in the starting partition, the others may be too few to move an object.
+        Against frequencies of 0 and 1 in that partition, a few others could never move an object.
         """
         assigned = first_partition(labels, self.n_clusters, seed, number)
         state = self.state(*expected_counts(labels, self.offsets, assigned, self.n_clusters))

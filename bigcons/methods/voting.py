@@ -56,7 +56,7 @@ class MeanSimilarity(TableProblem):
     lower_is_better = False
 
     def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Return what one label adds to the mean of c/M over the members of a cluster."""
+        """Return the contribution of a label to the mean of c/M over the members of a cluster."""
         return T / (np.maximum(sizes, 1.0) * (self.offsets.size - 1))
 
     def objective(self, stats: Stats) -> float:
@@ -213,7 +213,7 @@ class IPC(AssignmentClusterer):
     Notes
     -----
     O(n M K) time a pass for c/M and complete ensembles, where it equals `IPVC` and needs no matrix of pairs
-    (the paper charges O(n^2) space); O(n^2) time and 4 n^2 bytes for c/N.
+    (the paper needs O(n^2) space); O(n^2) time and 4 n^2 bytes for c/N.
 
     References
     ----------
@@ -292,9 +292,9 @@ def solve_pairwise(
     seed: int,
     engine: Engine,
 ) -> tuple[np.ndarray, list[Record], bool, list[float]]:
-    """Solve IPC with the similarity c/N of an incomplete ensemble, which is no sum over partitions.
+    """Solve IPC with the similarity c/N of an incomplete ensemble, which is not a sum over partitions.
 
-    Returns clusters (n,) int32, the records of the passes and whether they settled, of the best start, and
+    Returns for the best start clusters (n,) int32, the records of its passes and whether it converged, and
     the objectives of all starts. O(n^2 K) time a pass. Batch moves; objects stay on a tie and get -1 without
     any label.
     """

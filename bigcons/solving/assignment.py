@@ -23,7 +23,7 @@ CERTAINTY = 0.9
 
 
 class TableProblem(ABC):
-    """Batch assignment: a pass moves every object to its best cluster under tables that stay as they are.
+    """Batch assignment: a pass moves every object to its best cluster under fixed tables.
 
     The tables of the next pass follow from ``T`` (B, K), the number of objects of base cluster ``b`` in
     cluster ``k``, and the sizes (K,). A subclass defines how, and the objective.
@@ -44,10 +44,10 @@ class TableProblem(ABC):
 
     @abstractmethod
     def objective(self, stats: Stats) -> float:
-        """Return the objective of the assignment that a pass has made."""
+        """Return the objective of the assignment made by a pass."""
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> State:
-        """Return the state that follows from counts: padded tables, and which clusters may win objects."""
+        """Return the state from counts: padded tables, and biases that exclude empty clusters."""
         table = np.zeros((self.offsets[-1], padded(self.n_clusters)))
         table[:, : self.n_clusters] = self.table(T[:, : self.n_clusters], sizes)
         return {"table": table, "bias": np.where(sizes > 0, 0.0, -np.inf)}
@@ -74,7 +74,7 @@ class TableProblem(ABC):
         return {"T": T, "sizes": sizes, "totals": totals}, assigned[:, None]
 
     def finish(self, _state: State, stats: Stats) -> tuple[State, Record]:
-        """Return the tables of the clusters as they are now, and what these cost."""
+        """Return the tables of the new clusters, and their objective."""
         totals = stats["totals"]
         record = {
             "objective": self.objective(stats),
@@ -84,7 +84,7 @@ class TableProblem(ABC):
         return self.state(stats["T"], stats["sizes"]), record
 
     def is_settled(self, _previous: Record | None, record: Record, tol: float) -> bool:
-        """Stop once no more than a share ``tol`` of the objects moved."""
+        """Return whether at most a share ``tol`` of the objects moved."""
         return record["moved_share"] <= tol
 
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
@@ -173,7 +173,7 @@ def counts_of(
 def expected_counts(
     labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `counts_of` with nine tenths of every object in its cluster and the rest in all alike.
+    """Return `counts_of` with nine tenths of every object in its cluster and the rest spread evenly.
 
     Objects of cluster -1 are spread over all clusters evenly. The sizes are those of ``clusters``.
     """

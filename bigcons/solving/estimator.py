@@ -45,15 +45,15 @@ class Output(NamedTuple):
 
 
 class MethodInfo(NamedTuple):
-    """What `bigcons methods` and the documentation say about a method."""
+    """Facts about a method for `bigcons methods` and the documentation; the defaults hold for most."""
 
     paper: str
     needs: str
-    """What it works from: "labels", "base-cluster overlaps", "co-association", "features and labels"."""
+    """Its input: "labels", "base-cluster overlaps", "co-association", "features and labels"."""
     soft: bool = False
     """Whether it sets ``memberships_``."""
     missing: str = "native"
-    """How it treats missing labels, in a word or two: "native", "c/N", "c/N or c/M"."""
+    """Its treatment of missing labels: "native", "c/N", "c/N or c/M"."""
     out_of_core: bool = True
     distributed: bool = True
 
@@ -62,15 +62,15 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     """Base of the methods that combine an ensemble into one clustering.
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
-    columns partitions, so scikit-learn's checks that feed real-valued features do not apply.
+    columns partitions, so scikit-learn's checks, which pass real-valued features, do not apply.
     A method sets ``labels_`` (n_objects,) int32 with -1 for objects that no partition labeled,
     ``objective_``, ``history_`` and ``n_clusters_``, the number of clusters that win objects; if it is soft,
     ``memberships_`` (n_objects, n_clusters) float32; if it has starts, ``start_objectives_``, the objective
     of every start when the best was chosen (on a sample of the objects if starts run on one).
 
     Blocks, random draws and sums do not depend on the number of workers: one seed gives the same bits on any
-    engine. ``memory`` bounds this process and, of the machine with most of them, the Dask workers; what is
-    held and the blocks being processed must fit. ``client="threads"`` uses all cores of this machine.
+    engine. ``memory`` bounds this process or, on the machine with the most of them, the Dask workers; the
+    data held and the blocks being processed must fit. ``client="threads"`` uses all cores of this machine.
     """
 
     info: ClassVar[MethodInfo]
@@ -135,7 +135,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         return self
 
     def _take_finished(self, finished: Consensus, output: Output) -> None:
-        """Set what a finished run with the same parameters and labels has stored; refuse that of another."""
+        """Set the stored results of a finished run of the same parameters and labels; refuse any other."""
         asked = self._provenance(output)["run"]
         if difference := differences(finished.provenance.get("run", {}), asked):
             raise StoreExistsError(
@@ -143,7 +143,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 "pass overwrite=True (--overwrite) or choose another path.",
                 path=output.path,
             )
-        logger.info("%s holds the finished result of this run: nothing is left to solve", output.path)
+        logger.info("%s holds the finished result of this run: nothing to solve", output.path)
         self.labels_: np.ndarray = finished.labels
         self.history_: dict[str, list[Any]] = finished.history
         self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None
@@ -259,7 +259,7 @@ class PredictingClusterer(ConsensusClusterer):
     """Base of the methods that predict new objects and can resume an interrupted solve.
 
     With ``out``, every pass is committed to ``<out>.partial``, from which the same call continues after an
-    interrupt; ``resume=False`` discards what is there.
+    interrupt; ``resume=False`` discards it.
     """
 
     def __init__(

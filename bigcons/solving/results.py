@@ -1,4 +1,4 @@
-"""The results of a solve, block by block: finished in tasks, then kept in memory or written to a store."""
+"""The results of a solve, computed block by block in tasks and kept in memory or written to a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Use = TypeVar("Use")
 
 @dataclass
 class Results:
-    """The results of all blocks, read and finished by tasks on an engine."""
+    """The results of all blocks, computed by tasks on an engine."""
 
     ensemble: Ensemble
     unlabeled: np.ndarray
@@ -27,7 +27,7 @@ class Results:
     n_clusters: int
     """The maximum number of clusters."""
     soft: bool
-    """Whether memberships are read, of which the largest is the label; else labels, where -1 stays."""
+    """Whether ``read`` gives memberships, whose largest is the label; otherwise labels, where -1 stays."""
     read: Callable[[Block], Any]
     """Memberships (rows, n_clusters) or labels (rows,) of a block, or a pair of these and anything else."""
     engine: Engine

@@ -128,7 +128,7 @@ def test_fit_rows__begins_anew(planted):
 
 
 def test_fit_rows__refuses_no_sites(planted):
-    with pytest.raises(InvalidInputError, match="no sites"):
+    with pytest.raises(InvalidInputError, match="sites is empty"):
         fit_rows(bce(planted[0]), [], {})
 
 

@@ -55,10 +55,10 @@ class RowSite(Protocol):
 
 
 class Site:
-    """A site with its labels in memory. It hands out sums over its objects, and nothing else.
+    """A site with its labels in memory. It shares sums over its objects, and nothing else.
 
-    The messages do not grow with the number of objects. Of V-BCE: a state of ``K B + K`` numbers comes in;
-    counts ``K B``, summed expectations ``K``, and two scalars for the bound go out.
+    The messages do not grow with the number of objects. Of V-BCE: the site receives a state of ``K B + K``
+    numbers and sends counts ``K B``, summed expectations ``K``, and two scalars for the bound.
     """
 
     def __init__(self, problem: Problem, labels: np.ndarray) -> None:
@@ -114,9 +114,9 @@ def fit_rows(
 def fit_rows_in_turn(
     problem: Problem, sites: Sequence[RowSite], state: State, *, max_cycles: int = 10, tol: float = 0.01
 ) -> RowSolution:
-    """Hand ``state`` from site to site, each of which takes one EM step on its own objects alone.
+    """Pass ``state`` from site to site; each takes one EM step on its own objects alone.
 
-    The heuristic of the paper's experiments: fewer messages, no guarantee of convergence. It has converged
+    The heuristic of the paper's experiments: fewer messages, no guarantee of convergence. It converges
     when a cycle changes the state by at most ``tol`` of its absolute sum. (The authors' code looks at beta
     alone, which is most of the state of V-BCE.) The objective of a record sums what each site saw when the
     state reached it.
@@ -157,7 +157,7 @@ def _summed(state: State, sites: Sequence[RowSite]) -> Stats:
 
 
 class Message(NamedTuple):
-    """What a client sends."""
+    """The message of a client."""
 
     log_likelihoods: np.ndarray
     """(n, own partitions, K) float64: ``log beta`` of each object's label, NaN where that is missing."""
@@ -186,7 +186,7 @@ class ColumnClient:
         return first_partition(self._labels, n_clusters, seed, number)
 
     def send(self) -> Message:
-        """Return what the server needs of this client."""
+        """Return the message of this client to the server."""
         if self.beta is None:
             raise InvalidInputError("the client has no beta yet; set it, or begin with start_columns.")
         log_beta = np.log(self.beta)
@@ -321,7 +321,7 @@ class ColumnSolution(NamedTuple):
 def start_columns(clients: Sequence[ColumnClient], n_clusters: int, seed: int, number: int) -> np.ndarray:
     """Give all clients a first beta from the partitions of one of them; return the alpha to start from.
 
-    Client ``number`` modulo their number proposes clusters, of which all are certain to nine tenths.
+    Client ``number`` modulo their number proposes clusters; all clients give them nine tenths of the weight.
     """
     clusters = clients[number % len(clients)].propose(n_clusters, seed, number)
     known = np.flatnonzero(clusters >= 0)

@@ -44,7 +44,7 @@ class GibbsBCE(ConsensusClusterer):
     n_clusters : int, default=8
         Number of clusters, at most 256.
     n_init : int, default=4
-        Number of chains, of which the most likely is kept. Samples are averaged within a chain only: two
+        Number of chains, of which the most likely is kept. Samples are averaged within a chain only, since
         chains number their clusters differently.
     burn_in : int, default=100
         Number of sweeps before the first sample.
@@ -204,7 +204,7 @@ class Sampler(NamedTuple):
     def run(
         self, labels: np.ndarray, offsets: np.ndarray, number: int, sweeps: BlockSweeps | None = None
     ) -> Chain:
-        """Run chain ``number`` on labels (n, M), by exact sweeps if there are none in blocks."""
+        """Run chain ``number`` on labels (n, M): exact sweeps unless block ``sweeps`` are given."""
         draw = generator(self.seed, "bce.gibbs", number)
         K, (n, M) = self.n_clusters, labels.shape
         z = self.start(labels, draw, number)
@@ -306,7 +306,7 @@ class BlockSweeps:
 def _best_chain(
     chains: Generator[Chain, None, None], n_chains: int, n_objects: int
 ) -> tuple[Chain, list[float]]:
-    """Return the most likely chain, the first of equals, and the objectives of all chains."""
+    """Return the most likely chain, the first on ties, and the objectives of all chains."""
     with progress("GibbsBCE", n_chains * n_objects) as listener, closing(chains):
 
         def counted() -> Iterator[Chain]:
@@ -335,7 +335,7 @@ def _sweep_block(
     keep: bool,
     part: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> _Swept:
-    labels, z, random = part[0], part[1].copy(), part[2].copy()  # what a worker was sent may be read-only
+    labels, z, random = part[0], part[1].copy(), part[2].copy()  # arrays sent to a worker may be read-only
     own_label, own_partition = by_label.copy(), by_partition.copy()
     sums = np.zeros((len(labels), by_label.shape[1]), np.float32)
     kernel.sweep(labels, offsets, z, own_label, own_partition, *priors, sums, keep, random)

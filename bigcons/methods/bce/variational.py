@@ -39,7 +39,7 @@ SMOOTHING, START_ALPHA = 0.1, 0.5
 # continues on all objects: those that the sample has driven to zero would take many passes to recover.
 UNSEEN = 0.1
 
-# Keeps the draws of a random start off zero.
+# Keeps the draws of a random start above zero.
 LEAST_PROBABILITY = 1e-6
 
 
@@ -55,8 +55,8 @@ class BCE(SoftPassClusterer):
     n_clusters : int, default=8
         Maximum number of clusters; those that are most probable for no object stay empty.
     n_init : int, default=20
-        Number of starts on a sample of 4,096 objects, of which the highest bound is kept. Of six planted
-        clusters of unequal sizes, between a third and a half of the starts find all; hence 20.
+        Number of starts on a sample of 4,096 objects, of which the highest bound is kept. On six planted
+        clusters of unequal sizes, a third to a half of the starts find all of them; hence 20.
     init : {"partition", "random"}, default="partition"
         "partition": responsibilities give nine tenths to one base partition (intersected with others until
         there are enough clusters) and spread one tenth evenly; alpha is 0.5. "random": alpha and beta are
@@ -96,7 +96,7 @@ class BCE(SoftPassClusterer):
     -----
     O(n M K) time for every step of the fixed point of gamma, up to 100 of them a pass but few once gamma has
     settled; memory O(B K), and 8 n K bytes for gamma, which is carried from pass to pass. The authors
-    initialize gamma in every pass, with which the bound can fall. The M-step oversteps its maximum where the
+    reinitialize gamma in every pass, which can lower the bound. The M-step oversteps its maximum where the
     bound still rises (over-relaxed EM), which saves passes. A start that has settled on the sample continues
     on all objects with a tenth of its label probabilities spread evenly over the labels.
 
@@ -219,7 +219,7 @@ class VariationalBCE:
 
 
 def first_gamma(labels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Return the gamma (rows, K) float32 that prefers no cluster: ``alpha + m_i / K`` (the authors')."""
+    """Return the gamma (rows, K) float32 that favors no cluster: ``alpha + m_i / K`` (as the authors do)."""
     seen = (labels >= 0).sum(axis=1, keepdims=True)
     return (alpha + seen / alpha.size).astype(np.float32)
 
@@ -240,9 +240,9 @@ def memberships_of(
 def partition_start(
     labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int
 ) -> State:
-    """Return a state from base partitions chosen at random; it leads to higher bounds than the authors'.
+    """Return a state from random base partitions, which leads to higher bounds than the authors' start.
 
-    Objects give nine tenths to their cluster of `first_partition`; undecided ones are spread evenly.
+    An object gives nine tenths to its cluster in `first_partition`; undecided ones are spread evenly.
     """
     clusters = first_partition(labels, n_clusters, seed, number)
     expected, _ = expected_counts(labels, offsets, clusters, n_clusters)
