@@ -110,7 +110,7 @@ class BEST(ConsensusClusterer):
                 f"n_clusters={self.n_clusters} but every partition has at least "
                 f"{ensemble.n_clusters.min()} clusters; allow as many."
             )
-        check_overlaps_plan(self, ensemble, engine, columns=1, in_memory=False)
+        check_overlaps_plan("BEST", ensemble, engine, self.memory, columns=1, in_memory=False)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = fold_overlaps(ensemble, engine)
         self.scores_: np.ndarray = average_criteria(

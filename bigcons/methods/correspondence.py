@@ -59,7 +59,8 @@ class Correspondence(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
-        check_overlaps_plan(self, ensemble, engine, columns=self.n_clusters, in_memory=out is None)
+        name, K = type(self).__name__, self.n_clusters
+        check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=out is None)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = fold_overlaps(ensemble, engine)
         similarity = cosines(overlaps, ensemble.offsets)
@@ -71,8 +72,7 @@ class Correspondence(ConsensusClusterer):
         self.converged_: bool = found.is_settled
         if not found.is_settled:
             warn_user(
-                f"{type(self).__name__} stopped at max_iter while base clusters still changed groups; "
-                "raise max_iter.",
+                f"{name} stopped at max_iter while base clusters still changed groups; raise max_iter.",
                 ConvergenceWarning,
             )
         if objectives:

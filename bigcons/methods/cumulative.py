@@ -119,7 +119,9 @@ class CumulativeVoting(ConsensusClusterer):
         check_choice("prior", self.prior, ("sizes", "equal"))
         columns = max(self.n_clusters, int(ensemble.n_clusters.max()))
         held = 8 * ensemble.n_objects * self.n_clusters if out is None else 0
-        check_overlaps_plan(self, ensemble, engine, columns=columns, in_memory=False, held=held)
+        check_overlaps_plan(
+            "CumulativeVoting", ensemble, engine, self.memory, columns=columns, in_memory=False, held=held
+        )
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
         sizes = np.diag(overlaps)

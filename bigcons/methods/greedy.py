@@ -116,7 +116,9 @@ class GreedyANMI(ConsensusClusterer):
         temperatures = self._temperatures()
         n = ensemble.n_objects
         held = 4 * n * self.n_init + 8 * n
-        check_overlaps_plan(self, ensemble, engine, columns=1, in_memory=False, held=held)
+        check_overlaps_plan(
+            "GreedyANMI", ensemble, engine, self.memory, columns=1, in_memory=False, held=held
+        )
         survey = take_survey(ensemble, engine, seed, 0)
         starts = [self._given(ensemble)] if not isinstance(self.init, str) else self._starts(ensemble, engine)
         labeled = np.ones(n, bool)

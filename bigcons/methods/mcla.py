@@ -114,7 +114,9 @@ class MCLA(ConsensusClusterer):
         if self.partitioner != "metis":
             refuse_unused(self, self.partitioner, ("imbalance",))
         imbalance = checked_imbalance(self.imbalance)
-        check_overlaps_plan(self, ensemble, engine, columns=self.n_clusters, in_memory=out is None)
+        check_overlaps_plan(
+            "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None
+        )
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = fold_overlaps(ensemble, engine)
         jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=self.union == "observed")

@@ -68,9 +68,10 @@ class GraphClusterer(ConsensusClusterer):
         with_base_clusters: bool = False,
     ) -> None:
         """Publish the clusters of k-means in an embedding of the objects, if asked with the base clusters."""
-        held = KMEANS_SAMPLE * (8 * self.n_clusters + ensemble.n_partitions * ensemble.dtype.itemsize)
-        check_overlaps_plan(self, ensemble, engine, columns=self.n_clusters, in_memory=False, held=held)
-        settings = KMeansSettings(self.n_clusters, self.n_init, self.max_iter, self.tol)
+        name, K = type(self).__name__, self.n_clusters
+        held = KMEANS_SAMPLE * (8 * K + ensemble.n_partitions * ensemble.dtype.itemsize)
+        check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False, held=held)
+        settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
         settings.check()
         survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE)
         embedding = embed()

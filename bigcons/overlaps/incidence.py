@@ -17,7 +17,6 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
-from bigcons.solving.estimator import ConsensusClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.stores.ensemble import Ensemble
 
@@ -36,9 +35,10 @@ Weigh = Callable[[np.ndarray], np.ndarray]
 
 
 def check_overlaps_plan(
-    model: ConsensusClusterer,
+    name: str,
     ensemble: Ensemble,
     engine: Engine,
+    memory: str | float | None,
     *,
     columns: int,
     in_memory: bool,
@@ -54,8 +54,7 @@ def check_overlaps_plan(
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
     per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
     plan = MemoryPlan(held, per_block, per_result)
-    name = type(model).__name__
-    if model.memory is None and table > LARGEST_TABLE:
+    if memory is None and table > LARGEST_TABLE:
         needed = plan.n_bytes(engine, ensemble)
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
@@ -64,7 +63,7 @@ def check_overlaps_plan(
             needed=needed,
         )
     remedy = f" for {of_clusters}, or use PCC or, for fine clusters, eac-single"
-    plan.check(name, engine, ensemble, model.memory, remedy)
+    plan.check(name, engine, ensemble, memory, remedy)
 
 
 def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:
