@@ -20,8 +20,8 @@ from bigcons.cli.output import emit_ensemble, reporting
 def command(labels: str, out: str, chunk_rows: int | None, memory: str, overwrite: bool) -> None:
     """Store a table of LABELS as an ensemble.
 
-    LABELS is a .parquet, .csv, .npy, .npz or .zarr with one row per object and one column per partition;
-    missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it contains a
+    LABELS is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with one row per object and one column per
+    partition; missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it contains a
     number; then it is the first object. The table is streamed and need not fit in memory.
     """
     from bigcons.stores.ensemble import import_labels

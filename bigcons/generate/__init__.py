@@ -1,4 +1,4 @@
-"""Base clusterings: from features, a soft partition or a clustering to an ensemble."""
+"""Generate ensembles from features, a soft partition or a clustering."""
 
 from bigcons.generate.diverse import diverse
 from bigcons.generate.kmeans import kmeans, weighted_kmeans

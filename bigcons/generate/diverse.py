@@ -32,7 +32,7 @@ Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.
 
 _MAX_ITER = 100
 _IMBALANCE = 0.05
-"""by how much a part of a graph may be above its share: 5 % in the paper"""
+"""Allowed excess of a part of a graph over its share: 5 % in the paper."""
 _SCALE_NEIGHBOR = 10
 
 
@@ -55,8 +55,8 @@ def diverse(
     features
         As in `kmeans`; held in memory as float64.
     n_clusters
-        Number of clusters, or a range (low, high), ends included, every number of which each algorithm
-        is run for. The papers' tables are lost; the default is ours.
+        Number of clusters, or an inclusive range (low, high); each algorithm runs once for every number
+        in it. The papers' tables are lost; the default is ours.
     algorithms
         Names, or the name of a set:
 
@@ -66,35 +66,34 @@ def diverse(
         "rcc" (robust centralised clustering of Strehl and Ghosh 2002): k-means by four distances,
         "kmeans", "kmeans-cosine", "kmeans-correlation", "kmeans-jaccard", and balanced graph
         partitioning by four similarities, "graph-euclidean", "graph-cosine", "graph-correlation",
-        "graph-jaccard". Two of their ten algorithms are left out, for no well-kept library has them:
-        the self-organizing map and hypergraph partitioning.
+        "graph-jaccard". Two of their ten algorithms, the self-organizing map and hypergraph
+        partitioning, are omitted because no maintained library provides them;
 
-        Beside these "random", their baseline of random labels.
+        and "random", their baseline of random labels.
     out
-        Path of the store to write; without it the ensemble stays in memory.
+        Path of the store to write; if None, the ensemble is in memory.
     standardize
-        Give every column mean 0 and variance 1; else columns are used as they are. Constant columns
-        are always dropped. Cosine and Jaccard similarities below 0, of which only centered data
-        have many, are not edges of a graph.
+        Scale every column to mean 0 and variance 1; otherwise columns are unchanged. Constant columns
+        are always dropped. Negative cosine and Jaccard similarities, common only in centered data, are
+        not edges of a graph.
     memory
-        Bound on what is held at a time.
+        Memory budget.
     random_state
-        Seed. What an algorithm makes depends on the seed, its name and ``n_clusters``, not on the
-        other algorithms or on workers.
+        Seed. The partitions of an algorithm depend on the seed, its name and ``n_clusters``, not on the
+        other algorithms or the workers.
     overwrite
-        Replace the store at ``out``. Without it the same call again finds its result, and one with other
-        parameters or features is refused.
+        Replace the store at ``out``. Otherwise, repeating a finished call returns its result, and a call
+        with other parameters or features raises StoreExistsError.
     client
-        Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
-        client or its address, or an Engine. The engine that runs is logged. Every algorithm is one task.
+        As in `kmeans`. Every algorithm is one task.
 
     Partitions are named after algorithm and number of clusters, such as "ward-3".
 
-    Raises MemoryBudgetError, with the size that would do, if an algorithm that looks at all pairs does
-    not fit (beyond 10,000 objects for linkage within 1 GB); InvalidInputError, StoreExistsError,
-    and MissingDependencyError for graph partitioning without pymetis. Cost: the linkages, spectral
-    clustering and graph partitioning take at least ``n_objects ** 2`` time, and 8, 36 and 48 bytes for
-    every (ordered) pair of objects.
+    Raises MemoryBudgetError, with the required size, if an algorithm on all pairs does not fit (beyond
+    10,000 objects for linkage within 1 GB); InvalidInputError, StoreExistsError, and
+    MissingDependencyError for graph partitioning without pymetis. Cost: linkage, spectral clustering and
+    graph partitioning take at least ``n_objects ** 2`` time, and 8, 36 and 48 bytes per ordered pair of
+    objects.
     """
     from bigcons.stores.ensemble import ensemble_of
     from bigcons.tables.memory import ColumnsTable
@@ -116,7 +115,7 @@ def diverse(
     data = open_features(features)
     if high >= data.n_objects:
         raise InvalidInputError(
-            f"n_clusters={high} but there are {data.n_objects} objects; ask for fewer clusters than objects."
+            f"n_clusters={high} but there are {data.n_objects} objects; use fewer clusters than objects."
         )
     with open_logged_engine(client, "diverse") as engine:
         n_tasks = _n_tasks(data, names, budget, matrix_copies(engine))
@@ -125,7 +124,7 @@ def diverse(
         if finished is not None:
             return take_finished(finished, {"features_checksum": scaling.checksum})
         task = _Task(_matrix(data, scaling, standardize=standardize), numbers, seed)
-        columns: list[np.ndarray] = []  # those of one algorithm after those of another
+        columns: list[np.ndarray] = []  # by algorithm, then by number of clusters
         with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
             for partitions in map_within(engine, n_tasks, task, names):
                 columns += partitions
@@ -154,17 +153,17 @@ def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
         algorithms = SETS.get(algorithms, (algorithms,))
     if not isinstance(algorithms, (list, tuple)):
         raise InvalidInputError(
-            f"algorithms has type {type(algorithms).__name__}; give 'pcc', 'rcc', or names of algorithms."
+            f"algorithms has type {type(algorithms).__name__}; pass 'pcc', 'rcc', or names of algorithms."
         )
     names = list(algorithms)
     for name in names:
         check_choice("algorithms", name, (*SETS, *CLUSTERERS))
         if name in SETS:
             raise InvalidInputError(
-                f"algorithms={names} has the set {name!r} among names; give one or the other."
+                f"algorithms={names} mixes the set {name!r} with names; pass one or the other."
             )
     if not names or len(set(names)) < len(names):
-        raise InvalidInputError(f"algorithms={names} is empty or names one twice; name each once.")
+        raise InvalidInputError(f"algorithms={names} is empty or has duplicates; name each once.")
     graphs = [name for name in names if name.startswith("graph")]
     if graphs and importlib.util.find_spec("pymetis") is None:
         raise MissingDependencyError(
@@ -175,7 +174,7 @@ def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
 
 
 def _n_tasks(data: Features, names: list[str], budget: int, copies: int) -> int:
-    """How many algorithms fit into memory at a time; raises MemoryBudgetError if one does not."""
+    """Return how many algorithms fit in memory at a time; raises MemoryBudgetError if none does."""
     points = 8 * data.n_objects * data.n_features
     held = copies * points
     needs = {name: 3 * points + CLUSTERERS[name].pair_bytes * data.n_objects**2 for name in names}
@@ -183,8 +182,8 @@ def _n_tasks(data: Features, names: list[str], budget: int, copies: int) -> int:
     if budget < held + needs[largest]:
         raise MemoryBudgetError(
             f"memory={format_size(budget)} cannot hold {largest!r} on n_objects={data.n_objects}, which "
-            f"needs {format_size(held + needs[largest])}; raise the budget to that, take a sample of the "
-            "objects, or use generate.kmeans.",
+            f"needs {format_size(held + needs[largest])}; raise the budget to that, sample the objects, or "
+            "use generate.kmeans.",
             needed=held + needs[largest],
             budget=budget,
         )
@@ -192,7 +191,7 @@ def _n_tasks(data: Features, names: list[str], budget: int, copies: int) -> int:
 
 
 def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarray:
-    """All features that vary, float64; not centered unless they are standardized, for angles notice."""
+    """Return the varying features as float64, centered only if standardized, because angles depend on it."""
     matrix = np.empty((data.n_objects, len(scaling.kept)))
     for block, values in data.iterate():
         matrix[block.start : block.stop] = values[:, scaling.kept]
@@ -206,11 +205,11 @@ def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarra
 
 
 class Clusterer(NamedTuple):
-    """An algorithm: ``make(points, numbers of clusters, generator)``, and what it holds in memory."""
+    """An algorithm, ``make(points, numbers of clusters, generator)``, and its memory."""
 
     make: Partitions
     pair_bytes: int = 0
-    """for every ordered pair of objects"""
+    """Bytes per ordered pair of objects."""
 
 
 def linkage(
@@ -219,7 +218,7 @@ def linkage(
     numbers: Sequence[int],
     rng: np.random.Generator,  # noqa: ARG001 - nothing is drawn
 ) -> list[np.ndarray]:
-    """Agglomerate by ``method`` and stop at each number of clusters."""
+    """Cut the dendrogram of ``method`` at each number of clusters."""
     from scipy.cluster import hierarchy
 
     tree = hierarchy.linkage(points, method)
@@ -229,7 +228,7 @@ def linkage(
 def after_merges(tree: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarray:
     """Return the clusters after the first ``n_objects - n_clusters`` merges of a linkage.
 
-    By the order of the merges and not by a height, for those of centroid linkage may fall.
+    Cuts by the order of merges, not by height, because centroid linkage has inversions.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -249,7 +248,7 @@ def k_means(
     numbers: Sequence[int],
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Run k-means on ``prepare(points)`` once from random starts, for each number of clusters."""
+    """Run k-means on ``prepare(points)`` once from a random start, for each number of clusters."""
     prepared = prepare(points)
     return [_k_means(prepared, k, rng, n_init=1) for k in numbers]
 
@@ -263,10 +262,10 @@ def _k_means(points: np.ndarray, k: int, rng: np.random.Generator, *, n_init: in
 
 
 def jaccard_k_means(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
-    """Assign every point to the mean it is most similar to and recompute the means, until nothing moves.
+    """Run Lloyd's algorithm with the extended Jaccard similarity, for each number of clusters.
 
-    No scaling of the points turns the extended Jaccard similarity into a distance between them and
-    means, so scikit-learn has no part in it. That the loop ends before its 100 passes is not assured.
+    No scaling of the points turns this similarity into a Euclidean distance, so scikit-learn does not apply.
+    Convergence within the 100 iterations is not guaranteed.
     """
     return [_jaccard_k_means(points, k, rng) for k in numbers]
 
@@ -287,10 +286,10 @@ def _jaccard_k_means(points: np.ndarray, k: int, rng: np.random.Generator) -> np
 
 
 def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
-    """Cluster by Ng, Jordan and Weiss 2002: k-means on the rows, of length one, of k eigenvectors.
+    """Spectral clustering of Ng, Jordan and Weiss 2002: k-means on the normalized rows of k eigenvectors.
 
-    The affinity is ``exp(-d^2 / (2 s^2))`` without its diagonal; s is the median distance to the tenth
-    neighbor, which neither they nor Lourenço et al. fix.
+    The affinity is ``exp(-d^2 / (2 s^2))`` with a zero diagonal; s, which neither they nor Lourenço et al.
+    specify, is the median distance to the tenth neighbor.
     """
     from scipy.sparse.linalg import eigsh
 
@@ -319,17 +318,17 @@ def _affinity(points: np.ndarray) -> np.ndarray:
 def graph_partition(
     similarity: Similarity, points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Cut the graph of all similarities into parts of about equal size by METIS.
+    """Partition the graph of all similarities into parts of about equal size by METIS.
 
-    Its weights are whole numbers, so similarities are rounded to a 10,000th of the largest, or more coarsely
-    if their sum would not fit; those that are not positive are not edges.
+    METIS takes integer weights, so similarities are rounded to a 10,000th of the largest, or more coarsely
+    if their sum would overflow. Nonpositive similarities are not edges.
     """
     graph = graph_of(similarity(points, points))
     return [partition_graph(graph, k, _IMBALANCE, int(rng.integers(2**31)))[0] for k in numbers]
 
 
 def random_labels(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
-    """Draw every label uniformly: what an algorithm that sees nothing would do."""
+    """Draw every label uniformly at random."""
     return [rng.integers(k, size=len(points)) for k in numbers]
 
 
@@ -373,7 +372,7 @@ def unit_rows(points: np.ndarray) -> np.ndarray:
 
 
 def centered_rows(points: np.ndarray) -> np.ndarray:
-    """Return ``points`` with the mean of its features taken from each."""
+    """Return ``points`` minus the mean of their features."""
     return points - points.mean(axis=1, keepdims=True)
 
 
@@ -397,4 +396,4 @@ SETS = {
     "pcc": (*LINKAGES, "kmeans", "spectral"),
     "rcc": tuple(name for name in CLUSTERERS if name.startswith(("kmeans", "graph"))),
 }
-"""Algorithms under one name."""
+"""Sets of algorithms by name."""

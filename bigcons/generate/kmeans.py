@@ -1,4 +1,4 @@
-"""k-means ensembles, in memory or out of core: of random subsets of the objects, or under random weights."""
+"""k-means ensembles, in memory or out of core: random subsets of objects, random weights of features."""
 
 from __future__ import annotations
 
@@ -37,59 +37,59 @@ def kmeans(
     """Return an ensemble of k-means partitions, each of a random subset of the objects.
 
     The ensembles of Lourenço et al. 2015 (large scale: 100 partitions of random halves into 2 to 10
-    clusters, random starts). With ``sample=1`` and one number of clusters they are the restarts of
-    Wang et al. 2009 and of Nguyen and Caruana 2007: all objects, another start for each partition.
+    clusters, random starts). With ``sample=1`` and one number of clusters, the random restarts of
+    Wang et al. 2009 and of Nguyen and Caruana 2007: all objects, a new start for each partition.
 
     Parameters
     ----------
     features
-        Whatever `bigcons.stores.features.open_features` takes: array, table, dask collection, path.
+        Any source of `bigcons.stores.features.open_features`: array, table, dask collection, path.
     n_partitions
         Number of partitions.
     n_clusters
-        Number of clusters, or a range (low, high), ends included, to draw it from uniformly, or
-        "split": the range that splits n objects into micro-blocks, ``max(sqrt(n) / 2, n / 50)`` to 20
-        more, where n is the number of objects a partition sees (Aidos and Fred's DID paper, with
-        ``sample=1``; the rule of evidence accumulation).
+        Number of clusters, or an inclusive range (low, high) to draw it from uniformly, or "split":
+        the range from ``max(sqrt(n) / 2, n / 50)`` to 20 more, which splits n objects into
+        micro-blocks, where n is the number of objects a partition sees (Aidos and Fred's DID paper,
+        with ``sample=1``; the rule of evidence accumulation).
     sample
         Share of the objects that each partition sees; the others have no label (-1) in it.
     out
-        Path of the store to write; without it the ensemble stays in memory.
+        Path of the store to write; if None, the ensemble is in memory.
     standardize
-        Give every column mean 0 and variance 1 over all objects. Constant columns are always dropped.
+        Scale every column to mean 0 and variance 1 over all objects. Constant columns are always dropped.
     algorithm
         "lloyd": scikit-learn's KMeans, with the subset in memory. "minibatch": Lloyd's algorithm on
         up to 2 million values of the subset, one pass of MiniBatchKMeans over the rest, and a pass
-        that assigns the labels. "auto": "lloyd" if ``memory`` holds a subset, else "minibatch"; the
-        choice is logged and kept in the provenance.
+        that assigns the labels. "auto": "lloyd" if a subset fits in ``memory``, else "minibatch"; the
+        choice is logged and recorded in the provenance.
     init, n_init, max_iter, tol
         As in scikit-learn's KMeans; ``init`` is "random" or "k-means++".
     memory
-        Bound on the memory the call holds at a time, beside the labels it returns when there is no
-        ``out``. Data that do not fit are kept, scaled, as one float32 file in a scratch directory:
-        ``n_objects * n_features * 4`` bytes beside ``out``, or in the temporary directory.
+        Memory budget, not counting the labels returned if ``out`` is None. Data that do not fit are
+        scaled and written to a float32 file of ``n_objects * n_features * 4`` bytes next to ``out``, or
+        in the temporary directory.
     random_state
         Seed. Partition ``u`` depends on the seed and on ``u``, not on the number of partitions or
-        workers, nor on the budget except as it chooses the algorithm.
+        workers, nor on the budget unless it changes the algorithm.
     overwrite
-        Start anew, and replace the store at ``out`` once the new one is complete.
+        Start over, and replace the store at ``out`` once the new one is complete.
     resume
-        The same call again goes on from the partitions that an interrupted one left in ``<out>.partial``,
-        and finds the result of a finished one at ``out``; with other parameters or features it is refused.
-        False discards what an interrupted call left. With ``out`` in a bucket a call that is killed leaves
-        nothing, for partitions are kept in a temporary directory until all are there.
+        Repeating an interrupted call resumes from the partitions in ``<out>.partial``, and repeating a
+        finished one returns the result at ``out``; other parameters or features raise an error. False
+        discards the partitions of an interrupted call. If ``out`` is in a bucket, partitions are kept in a
+        temporary directory until all are complete, so a killed call starts over.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
-        client or its address, or an Engine. The engine that runs is logged. Every task runs on one thread;
-        ``memory`` bounds all that run at a time. Dask workers need the disk of ``out``.
+        client or its address, or an Engine. The engine is logged. Every task runs on one thread; ``memory``
+        bounds all concurrent tasks. Dask workers need access to the disk of ``out``.
 
-    Subsets are drawn as a fixed number of rows from each segment of 4,096 (see `Subset`). Clusters
-    that come out empty are left out, so a partition may have fewer clusters than asked for.
+    Subsets are a fixed number of random rows from each segment of 4,096 (see `Subset`). Empty clusters
+    are dropped, so a partition may have fewer clusters than requested.
 
-    Raises InvalidInputError, StoreExistsError for an ensemble at ``out`` that was made with other parameters,
-    StoreError for unfinished partitions that were, and MemoryBudgetError if not even one task fits.
+    Raises InvalidInputError, StoreExistsError for an ensemble at ``out`` with other parameters, StoreError
+    for unfinished partitions with other parameters, and MemoryBudgetError if not even one task fits.
 
-    Cost: one pass over the features, a second one to scale them, then per partition
+    Cost: one pass over the features, another to scale them, then per partition
     ``sample * n_objects * n_features * K`` operations per iteration. On two cores, 100 partitions of
     120,000 objects with 39 features take 5 to 15 seconds.
     """
@@ -129,17 +129,17 @@ def weighted_kmeans(
     The generator of Nguyen and Caruana 2007 (after Caruana et al. 2006, *Meta Clustering*): for each
     partition draw ``alpha`` uniformly from ``alpha_range``, then for every feature a weight from 1 to
     ``largest_weight`` with probability proportional to ``weight ** -alpha``; multiply the standardized
-    features by their weights and run k-means once. With ``alpha = 0`` all weights are equally likely;
-    the larger it is, the rarer are the large ones.
+    features by their weights and run k-means once. With ``alpha = 0`` all weights are equally
+    likely; larger values make large weights rarer.
 
     Parameters
     ----------
     features, n_partitions, n_clusters, sample
-        As in `kmeans`; here every partition sees all objects unless ``sample`` says otherwise.
+        As in `kmeans`; by default, every partition sees all objects.
     alpha_range
-        Lowest and highest exponent, both >= 0. The papers do not state it; the default is ours.
+        Lowest and highest exponent, >= 0. The papers do not state it; the default is ours.
     largest_weight
-        Number of values a weight may have (T); as above, 20 is ours.
+        Number of possible weights (T); the default is ours, too.
     **options
         ``out``, ``standardize``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
         ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.

@@ -24,7 +24,7 @@ _START_SEGMENTS = 256
 
 
 class Settings(NamedTuple):
-    """What a partition is made with."""
+    """Parameters of k-means."""
 
     n_clusters: tuple[int, int]
     init: str
@@ -40,22 +40,23 @@ class Settings(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """How the work fits the memory budget.
+    """How the work fits in the memory budget.
 
     Attributes
     ----------
     algorithm
         "lloyd" or "minibatch".
     matrix_in_memory
-        Whether the scaled features are in memory, and not in a file.
+        Whether the scaled features are in memory or in a file.
     n_tasks
-        How many tasks may run at a time.
+        Number of tasks that may run concurrently.
     chunk_rows, segment_rows
-        Rows of a block and of a segment, neither of which depends on the budget.
+        Rows of a block and of a segment; both are independent of the budget.
     start_rows, batch_segments
-        Rows of the sample that "minibatch" starts from, and segments of a mini-batch; as fixed.
+        Rows of the initial sample and segments of a mini-batch for "minibatch"; both are independent of
+        the budget.
     reason
-        The choice in words.
+        Explanation, for the log.
     """
 
     algorithm: str
@@ -76,7 +77,7 @@ class Matrix(NamedTuple):
     values: np.ndarray | NpyTable
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows ``start`` to ``stop``, not to be changed."""
+        """Return rows ``start`` to ``stop``, which must not be modified."""
         if isinstance(self.values, np.ndarray):
             return self.values[start:stop]
         return self.values.read(start, stop)
@@ -84,10 +85,9 @@ class Matrix(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionTask:
-    """Makes partition ``u`` of the scaled features.
+    """Computes partition ``u`` of the scaled features; idempotent.
 
-    The labels go to ``scratch`` if there is one, else they are returned. Running it again gives the same
-    labels.
+    Labels are written to ``scratch`` or, if that is None, returned.
     """
 
     matrix: Matrix
@@ -98,7 +98,7 @@ class PartitionTask:
     scratch: Scratch | None
 
     def __call__(self, u: int) -> np.ndarray | None:
-        """Make partition ``u``."""
+        """Compute partition ``u``."""
         n_objects, n_features, _ = self.matrix
         stream = self.scheme.stream
         rng = generator(self.seed, stream, u)
@@ -122,9 +122,9 @@ class PartitionTask:
         return None
 
     def _minibatch(self, points: Points, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
-        """Lloyd's algorithm on a sample, one pass of mini-batches, one pass that assigns.
+        """Run Lloyd's algorithm on a sample, one pass of mini-batches, and one pass that assigns labels.
 
-        A mini-batch mixes segments from everywhere, for neighboring rows are often alike.
+        A mini-batch mixes random segments, because neighboring rows are often similar.
         """
         from sklearn.cluster import MiniBatchKMeans
 
@@ -158,7 +158,7 @@ class PartitionTask:
         )
 
     def _start(self, points: Points, segments: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Points of the subset from up to 256 of the segments, the same number from each."""
+        """Return points of the subset from up to 256 segments, the same number from each."""
         quota = -(-self.plan.start_rows // min(len(segments), _START_SEGMENTS))
         parts: list[np.ndarray] = []
         n_points = 0
@@ -183,7 +183,7 @@ class Points(NamedTuple):
     plan: Plan
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """Return the points of ascending ``rows``, by way of the blocks that hold them."""
+        """Return the points of ascending ``rows``, read block by block."""
         width = self.matrix.n_features if self.view.columns is None else len(self.view.columns)
         points = np.empty((len(rows), width), dtype=np.float32)
         done = 0
@@ -197,7 +197,7 @@ class Points(NamedTuple):
 
 
 class LabelColumn:
-    """The labels of one partition: -1 until put, dense in the end."""
+    """The labels of one partition: -1 until set, then made dense."""
 
     def __init__(self, n_objects: int, n_clusters: int, dtype: np.dtype) -> None:
         self._labels = np.full(n_objects, -1, dtype=dtype)
@@ -220,9 +220,9 @@ class LabelColumn:
 
 @contextmanager
 def quiet_scikit_learn() -> Iterator[None]:
-    """While tasks run: one BLAS thread each, and no warnings of empty clusters.
+    """Use one BLAS thread and suppress warnings of empty clusters.
 
-    Both settings are of the whole process, so they are made once around all tasks.
+    Both settings are global to the process, so they are made once around all tasks.
     """
     from sklearn.exceptions import ConvergenceWarning
 
@@ -232,13 +232,13 @@ def quiet_scikit_learn() -> Iterator[None]:
 
 
 def one_thread() -> Any:
-    """Return a context in which scikit-learn and BLAS use one thread, for tasks run side by side."""
+    """Return a context in which scikit-learn and BLAS use one thread, for concurrent tasks."""
     return _controller().limit(limits=1)
 
 
 @cache
 def _controller() -> Any:
-    """The thread pools of this process, looked up once scikit-learn has loaded its own."""
+    """Return the thread pools of this process, after scikit-learn has loaded its own."""
     import sklearn.cluster  # noqa: F401
     from threadpoolctl import ThreadpoolController
 

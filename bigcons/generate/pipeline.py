@@ -1,7 +1,7 @@
 """The pipeline shared by all k-means ensembles, from features to stored partitions.
 
-Measure the features, scale them into one matrix, plan the work within the memory budget, make the partitions
-one by one, store them. `make_partitions` is the whole of it.
+`make_partitions` measures the features, plans the work within the memory budget, scales the features into one
+matrix, computes the partitions one by one and stores them.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 ClusterCount = int | tuple[int, int] | str
-"""An integer, a range (low, high) with both ends, or "split"."""
+"""An integer, an inclusive range (low, high), or "split"."""
 
 SEGMENT_ROWS = 4096
-"""Rows that a subset is drawn from at a time; fewer if a row has more than 256 features."""
+"""Rows from which a subset is drawn at a time; fewer if there are more than 256 features."""
 
 SPLIT = "split"
 _SPLIT_SPAN = 20
@@ -51,13 +51,13 @@ _BATCH_VALUES = 1 << 20
 _START_VALUES = 1 << 21
 _PREPARE_BYTES_PER_VALUE = 48
 _DISTANCE_BYTES = 2048
-"""per cluster: its distances to the 256 points that Lloyd's algorithm looks at together"""
+"""Per cluster: its distances to the 256 points that Lloyd's algorithm processes together."""
 
 _log = logging.getLogger(__name__)
 
 
 class KMeansOptions(TypedDict, total=False):
-    """The parameters that every k-means ensemble has; `bigcons.generate.kmeans` explains them."""
+    """Parameters of every k-means ensemble; see `bigcons.generate.kmeans`."""
 
     out: str | os.PathLike[str] | None
     standardize: bool
@@ -92,12 +92,17 @@ def make_partitions(
     resume: bool = True,
     client: object = None,
 ) -> Ensemble:
-    """Return the ensemble of ``scheme``; the parameters are those of `bigcons.generate.kmeans`."""
-    from bigcons.stores.ensemble import write_partitions  # imports zarr
+    """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
+    from bigcons.stores.ensemble import ensemble_of, write_partitions  # imports zarr
+    from bigcons.tables.memory import ColumnsTable
 
-    clusters = check_clusters(n_clusters)
+    if isinstance(n_clusters, str) and n_clusters != SPLIT:
+        raise InvalidInputError(
+            f"n_clusters={n_clusters!r} is unknown; use an integer, (low, high) or {SPLIT!r}."
+        )
+    clusters = None if n_clusters == SPLIT else check_range(n_clusters)
     settings = Settings(
-        n_clusters=clusters or (1, 1),  # "split" is settled when the number of objects is known
+        n_clusters=clusters or (1, 1),  # "split" is resolved when the number of objects is known
         init=check_choice("init", init, ("random", "k-means++")),
         n_init=check_int("n_init", n_init),
         max_iter=check_int("max_iter", max_iter),
@@ -118,7 +123,12 @@ def make_partitions(
         n_seen = scheme.objects.least(data.n_objects)
         if clusters is None:
             settings = settings._replace(n_clusters=split_range(n_seen))
-        _check_seen(scheme, settings, n_seen, data.n_objects)
+        if n_seen < settings.n_clusters[1]:
+            given = ", ".join(f"{name}={value:g}" for name, value in asdict(scheme.objects).items())
+            raise InvalidInputError(
+                f"{given} of n_objects={data.n_objects} is {n_seen} objects, fewer than "
+                f"n_clusters={settings.n_clusters[1]}; {scheme.objects.remedy} or use fewer clusters."
+            )
         scaling = measure(data, standardize=standardize)
         plan = make_plan(data, len(scaling.kept), scheme, settings, budget, algorithm, engine)
         made_with = _made_with(data, scaling, scheme, settings, plan, standardize)
@@ -130,7 +140,8 @@ def make_partitions(
                 matrix = _scaled_matrix(data, scaling, plan, Path(folder))
                 task = PartitionTask(matrix, scheme, settings, plan, seed, scratch=None)
                 columns = _run(task, plan, engine, range(n_partitions))
-            return in_memory(columns, {**made_with, "seed": seed, "source": data.where})
+            table = ColumnsTable(columns, data.n_objects)
+            return ensemble_of(table, provenance={**made_with, "seed": seed, "source": data.where})
         with (
             local_output(place_of(out)) as path,
             open_scratch(
@@ -161,7 +172,7 @@ def make_partitions(
 def _made_with(
     data: Features, scaling: Scaling, scheme: Scheme, settings: Settings, plan: Plan, standardize: bool
 ) -> dict[str, Any]:
-    """Return all but the seed that decides the labels of a partition; resuming asks for the same."""
+    """Return everything but the seed that determines the labels; it must match to resume."""
     from sklearn import __version__ as sklearn_version
 
     return {
@@ -178,26 +189,7 @@ def _made_with(
     }
 
 
-def in_memory(columns: Sequence[np.ndarray], provenance: dict[str, Any]) -> Ensemble:
-    """Return the ensemble of partitions ``(n_objects,)``."""
-    from bigcons.stores.ensemble import ensemble_of
-    from bigcons.tables.memory import ColumnsTable
-
-    return ensemble_of(ColumnsTable(columns, len(columns[0])), provenance=provenance)
-
-
 # Numbers of clusters
-
-
-def check_clusters(n_clusters: ClusterCount) -> tuple[int, int] | None:
-    """Return ``n_clusters`` as a range, or None for "split", which `split_range` turns into one."""
-    if isinstance(n_clusters, str):
-        if n_clusters != SPLIT:
-            raise InvalidInputError(
-                f"n_clusters={n_clusters!r} is unknown; use an integer, (low, high) or {SPLIT!r}."
-            )
-        return None
-    return check_range(n_clusters)
 
 
 def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
@@ -216,20 +208,11 @@ def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
 def split_range(n_seen: int) -> tuple[int, int]:
     """Return ``(kmin, kmin + 20)`` with ``kmin = max(sqrt(n) / 2, n / 50)`` for ``n_seen`` objects.
 
-    The rule of Aidos and Fred's DID paper; ``kmin`` is rounded up, and neither end exceeds the number
-    of objects, of which the paper says nothing.
+    The rule of Aidos and Fred's DID paper. Rounding ``kmin`` up and limiting both ends to the number of
+    objects are ours.
     """
     low = math.ceil(max(math.sqrt(n_seen) / 2, n_seen / 50))
     return min(low, n_seen), min(low + _SPLIT_SPAN, n_seen)
-
-
-def _check_seen(scheme: Scheme, settings: Settings, n_seen: int, n_objects: int) -> None:
-    if n_seen < settings.n_clusters[1]:
-        given = ", ".join(f"{name}={value:g}" for name, value in asdict(scheme.objects).items())
-        raise InvalidInputError(
-            f"{given} of n_objects={n_objects} is {n_seen} objects, fewer than "
-            f"n_clusters={settings.n_clusters[1]}; {scheme.objects.remedy} or ask for fewer clusters."
-        )
 
 
 # Memory and engines
@@ -244,10 +227,10 @@ def make_plan(
     algorithm: str,
     engine: Engine,
 ) -> Plan:
-    """Return the plan for ``n_kept`` columns of ``data``; raise MemoryBudgetError if there is none.
+    """Plan the work for ``n_kept`` columns of ``data``; raises MemoryBudgetError if it does not fit.
 
-    The budget is for all tasks that run at a time, on all workers, and for every process that holds the
-    matrix. Which algorithm is chosen does not depend on the engine.
+    The budget covers all concurrent tasks, on all workers, and every process that holds the matrix. The
+    choice of the algorithm does not depend on the engine.
     """
     width, k = scheme.features.width(n_kept), settings.n_clusters[1]
     block_values = min(data.chunk_rows, data.n_objects) * data.n_features
@@ -305,13 +288,13 @@ def _too_little(what: str, budget: int, needed: float) -> MemoryBudgetError:
 
 
 def matrix_copies(engine: Engine) -> int:
-    """Return how many copies of data held in memory there are on one machine, in this process and workers."""
+    """Return how many processes on one machine hold a copy of data in memory."""
     return 1 if engine.shares_memory else engine.n_processes
 
 
 @contextmanager
 def open_logged_engine(client: object, name: str) -> Iterator[Engine]:
-    """Yield the engine that ``client`` asks for and log which it is; None adopts an active Dask client."""
+    """Yield and log the engine of ``client``; None uses the active Dask client if there is one."""
     with open_engine(client) as engine:
         _log.info("%s runs on the engine %r (workers: %d)", name, engine.name, engine.n_workers)
         yield engine
@@ -320,9 +303,9 @@ def open_logged_engine(client: object, name: str) -> Iterator[Engine]:
 def map_within(
     engine: Engine, n_tasks: int, task: Callable[[Item], Result], items: Sequence[Item]
 ) -> Generator[Result, None, None]:
-    """Yield ``task(item)`` for every item in order, with at most ``n_tasks`` at work at a time.
+    """Yield ``task(item)`` for every item in order, at most ``n_tasks`` concurrently.
 
-    No more threads are started; other engines with more workers are given that many items at a time.
+    Threads are limited to that number; other engines with more workers get that many items at a time.
     """
     if isinstance(engine, ThreadsEngine) and engine.n_workers > n_tasks:
         engine = ThreadsEngine(n_tasks)
@@ -335,7 +318,7 @@ def map_within(
 
 
 def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, folder: Path) -> Matrix:
-    """The scaled features, in memory or in a file of ``folder`` that an earlier call may have left."""
+    """Return the scaled features, in memory or in a file in ``folder``, which is reused if it exists."""
     shape = (data.n_objects, len(scaling.kept))
     if plan.matrix_in_memory:
         matrix = np.empty(shape, dtype=np.float32)
@@ -360,7 +343,7 @@ def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, folder: Path) -
 
 
 def _run(task: PartitionTask, plan: Plan, engine: Engine, partitions: Sequence[int]) -> list[Any]:
-    """Make partitions; return their labels unless the task writes them."""
+    """Compute partitions; return their labels unless the task writes them."""
     results = []
     with quiet_scikit_learn(), progress("make partitions", len(partitions), "partitions") as listener:
         for result in map_within(engine, plan.n_tasks, task, partitions):

@@ -1,6 +1,6 @@
-"""What each partition of a k-means ensemble sees: a random subset of the objects, and a view of the features.
+"""The objects and features that each partition of a k-means ensemble sees.
 
-Subsets are drawn segment by segment, so they take no memory of the size of the data.
+Subsets are drawn segment by segment, so memory does not grow with the data.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from bigcons.memory import row_blocks
 from bigcons.seeding import generator
 
 STRATUM_ROWS = 4096
-"""Rows that are dealt out together to the partitions that share all objects among them."""
+"""Rows that are dealt to the partitions together."""
 
 
 class View(NamedTuple):
-    """A choice of columns and their weights; None for all columns, and for weights that are all one."""
+    """The columns of a partition and their weights; None for all columns and for unit weights."""
 
     columns: np.ndarray | None = None
     weights: np.ndarray | None = None
 
     def of(self, points: np.ndarray) -> np.ndarray:
-        """Return ``points`` as the partition sees them; these may be changed."""
+        """Return ``points`` as the partition sees them; may modify ``points``."""
         if self.columns is not None:
             points = points[:, self.columns]
         if self.weights is not None:
@@ -34,7 +34,7 @@ class View(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """A k-means ensemble: its name, and what each partition sees."""
+    """A kind of k-means ensemble: its name, and what each partition sees."""
 
     name: str
     objects: RandomShare | DealtShare
@@ -42,11 +42,11 @@ class Scheme(NamedTuple):
 
     @property
     def stream(self) -> str:
-        """The name of its random draws."""
+        """The name of its random stream."""
         return f"generate.{self.name}"
 
     def parameters(self) -> dict[str, Any]:
-        """Return what the provenance records of it."""
+        """Return the parameters for the provenance."""
         return asdict(self.objects) | asdict(self.features)
 
 
@@ -55,11 +55,10 @@ class Scheme(NamedTuple):
 
 @dataclass(frozen=True)
 class Subset:
-    """A random share of ``n_objects`` objects, the same however it is read.
+    """A random share of ``n_objects`` objects, independent of how it is read.
 
-    The objects are cut into segments of ``segment_rows``. Each segment gives a fixed number of its
-    rows, drawn without replacement by a generator of its own; the numbers differ by at most one and
-    add up to ``size``.
+    Each segment of ``segment_rows`` objects contributes a fixed number of its rows, drawn without
+    replacement by its own generator; these numbers differ by at most one and add up to ``size``.
     """
 
     n_objects: int
@@ -75,7 +74,7 @@ class Subset:
         return subset_size(self.n_objects, self.share)
 
     def segment(self, segment: int) -> np.ndarray:
-        """Return the chosen rows of one segment, ascending."""
+        """Return the sampled rows of one segment, ascending."""
         start = segment * self.segment_rows
         stop = min(start + self.segment_rows, self.n_objects)
         count = subset_size(stop, self.share) - subset_size(start, self.share)
@@ -83,7 +82,7 @@ class Subset:
         return start + np.sort(rng.choice(stop - start, size=count, replace=False, shuffle=False))
 
     def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return the chosen rows from ``start``, the beginning of a segment, to ``stop``, the end of one."""
+        """Return the sampled rows from ``start`` to ``stop``, which are boundaries of segments."""
         first = start // self.segment_rows
         return np.concatenate(
             [self.segment(first + block.index) for block in row_blocks(stop - start, self.segment_rows)]
@@ -92,14 +91,14 @@ class Subset:
 
 @dataclass(frozen=True)
 class DealtSubset:
-    """The objects of partition ``index`` where ``n_partitions`` share all objects, each ``repetition`` times.
+    """The objects of partition ``index`` if all objects are dealt to ``n_partitions`` partitions.
 
-    The coordinated sampling of Strehl and Ghosh 2002 (object-distributed clustering): a shuffled order
-    of the objects is dealt out, ``n / p`` to each of the ``p`` partitions, so that every object is in
-    one; each partition then draws ``(v - 1) n / p`` of the objects it does not have. They deal contiguous
-    ranges of one shuffled order of all objects. Here each stratum of 4,096 rows (or ``2 p``; the last
-    has up to twice as many) is shuffled and dealt in turn, which needs no memory of the size of the
-    data and gives every partition the same number of objects, up to one, of the whole and of any part.
+    The coordinated sampling of Strehl and Ghosh 2002 (object-distributed clustering): shuffled objects are
+    dealt, ``n / p`` to each of the ``p`` partitions, so that every object is in one of them; then each
+    partition draws ``(v - 1) n / p`` of the other objects, where v is ``repetition``. They deal contiguous
+    ranges of one shuffle of all objects. Here, each stratum of 4,096 rows (or ``2 p``; the last has up to
+    twice as many) is shuffled and dealt separately, so that memory does not grow with the data and any
+    part of the data is dealt evenly, up to one object.
     """
 
     n_objects: int
@@ -116,19 +115,19 @@ class DealtSubset:
         return self._size(self.n_objects)
 
     def segment(self, segment: int) -> np.ndarray:
-        """Return the chosen rows of one segment, ascending."""
+        """Return the sampled rows of one segment, ascending."""
         start = segment * self.segment_rows
         return self.rows(start, min(start + self.segment_rows, self.n_objects))
 
     def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return the chosen rows from ``start`` to ``stop``, ascending."""
+        """Return the sampled rows from ``start`` to ``stop``, ascending."""
         strata = range(self._stratum(start), self._stratum(stop - 1) + 1)
         chosen = np.concatenate([self._chosen(stratum) for stratum in strata])
         return chosen[slice(*np.searchsorted(chosen, (start, stop)))]
 
     @property
     def _stratum_rows(self) -> int:
-        return max(STRATUM_ROWS, 2 * self.n_partitions)  # so many that none has fewer than are dealt
+        return max(STRATUM_ROWS, 2 * self.n_partitions)  # large enough for every deal
 
     @property
     def _n_strata(self) -> int:
@@ -149,22 +148,22 @@ class DealtSubset:
         return np.sort(np.concatenate([dealt, rest]))
 
     def _size(self, stop: int) -> int:
-        """How many of the first ``stop`` objects are chosen; with ``repetition=1``, how many are dealt."""
+        """Return how many of the first ``stop`` objects are sampled."""
         return (self.repetition * stop + self.n_partitions - 1 - self.index) // self.n_partitions
 
 
 def subset_size(n_objects: int, share: float) -> int:
-    """Return how many of the first ``n_objects`` objects a subset of ``share`` holds."""
+    """Return how many of the first ``n_objects`` objects are in a subset of ``share``."""
     return round(share * n_objects)
 
 
 @dataclass(frozen=True)
 class RandomShare:
-    """A random share of the objects, drawn anew for each partition."""
+    """A random share of the objects, drawn independently for each partition."""
 
     sample: float
     remedy: ClassVar[str] = "raise sample"
-    """how to let a partition see more, as an error says it"""
+    """How to let a partition see more objects, for errors."""
 
     @property
     def share(self) -> float:
@@ -184,7 +183,7 @@ class RandomShare:
 
 @dataclass(frozen=True)
 class DealtShare:
-    """All objects dealt out to ``n_partitions`` partitions, each object to about ``repetition`` of them."""
+    """All objects dealt to ``n_partitions`` partitions, each object to about ``repetition`` of them."""
 
     n_partitions: int
     repetition: int
@@ -228,7 +227,7 @@ class AllFeatures:
 
 @dataclass(frozen=True)
 class RandomFeatures:
-    """``n_features`` of the features, drawn without replacement, anew for each partition."""
+    """``n_features`` features, drawn without replacement, independently for each partition."""
 
     n_features: int
 
@@ -236,7 +235,7 @@ class RandomFeatures:
         """The number of features drawn."""
         if self.n_features > n_features:
             raise InvalidInputError(
-                f"n_features={self.n_features} but only {n_features} features vary; ask for fewer."
+                f"n_features={self.n_features} but only {n_features} features vary; use fewer."
             )
         return self.n_features
 
@@ -248,9 +247,9 @@ class RandomFeatures:
 
 @dataclass(frozen=True)
 class ZipfWeights:
-    """A random whole weight from 1 to ``largest_weight`` for each feature, drawn anew for each partition.
+    """A random integer weight from 1 to ``largest_weight`` for each feature and partition.
 
-    A weight is ``v`` with probability proportional to ``v ** -alpha``, where ``alpha`` is uniform in
+    Weight ``v`` has probability proportional to ``v ** -alpha``, where ``alpha`` is uniform in
     ``alpha_range`` for each partition.
     """
 
@@ -267,7 +266,7 @@ class ZipfWeights:
         return View(weights=self.draw(rng.uniform(*self.alpha_range), n_features, rng).astype(np.float32))
 
     def draw(self, alpha: float, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return ``n`` weights under ``alpha``, whole numbers."""
+        """Return ``n`` integer weights with exponent ``alpha``."""
         values = np.arange(1, self.largest_weight + 1)
         odds = values**-alpha
         return rng.choice(values, size=n, p=odds / odds.sum())

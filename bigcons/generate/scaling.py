@@ -1,4 +1,4 @@
-"""Standardization of features in one pass over blocks, and constant columns left out."""
+"""Standardize features in one pass over blocks, and drop constant columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigcons.progress import progress
 from bigcons.stores.features import Features
 
 LARGEST = 1e15
-"""Largest distance from the mean whose square sums to a float32 over thousands of columns."""
+"""Largest distance from the mean whose square, summed over thousands of columns, fits in float32."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Moments:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Moments:
-        """Return the moments of the rows of a block, by two passes over it."""
+        """Return the moments of the rows of a block, computed in two passes."""
         values = values.astype(np.float64, copy=False)
         mean = values.mean(axis=0)
         deviations = values - mean
@@ -49,16 +49,16 @@ class Moments:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What turns features into the float32 numbers that are clustered.
+    """The transformation of features into the float32 values that are clustered.
 
     Attributes
     ----------
     kept
         Positions of the columns that vary.
     mean, scale
-        What is subtracted from them, and what they are divided by.
+        Subtracted from them, and their divisor.
     checksum
-        The crc32 of all features, by which a run that is resumed knows them.
+        CRC-32 of all features, which identifies them when a run is resumed.
     """
 
     kept: np.ndarray
@@ -76,9 +76,9 @@ class Scaling:
 def measure(features: Features, *, standardize: bool) -> Scaling:
     """Return the scaling of ``features`` in one pass over its blocks.
 
-    With ``standardize`` columns get mean 0 and variance 1 over all objects (divided by n, as
-    scikit-learn does), otherwise they are only centered, which no distance notices. The blocks depend
-    on the number of columns alone, so the result is bit for bit the same under any budget.
+    With ``standardize``, columns are scaled to mean 0 and variance 1 over all objects (divided by n, as in
+    scikit-learn); otherwise they are only centered, which preserves distances. Blocks depend only on the
+    number of columns, so the result is bit for bit the same for any budget.
 
     Raises InvalidInputError if no column varies, or if one has values too large for float32.
     """
@@ -86,7 +86,13 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
     deviation = np.sqrt(moments.squares / moments.n)
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
     if len(kept) == 0:
-        raise _nothing_varies(features)
+        n_columns, n_texts = features.n_features, len(features.categories)
+        constant = "text of one value" if n_texts == n_columns else "constant"
+        some_text = f" ({n_texts} of them text)" if 0 < n_texts < n_columns else ""
+        raise InvalidInputError(
+            f"{features.where} has {n_columns} column{'s' if n_columns > 1 else ''}, all {constant}"
+            f"{some_text}; give features that vary."
+        )
     mean = moments.mean[kept]
     scale = deviation[kept] if standardize else np.ones(len(kept))
     farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
@@ -98,16 +104,6 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
             f"{moments.high[column]:g}, too far for float32; rescale or clip it."
         )
     return Scaling(kept, mean, scale, checksum)
-
-
-def _nothing_varies(features: Features) -> InvalidInputError:
-    n_columns, n_texts = features.n_features, len(features.categories)
-    constant = "text of one value" if n_texts == n_columns else "constant"
-    some_text = f" ({n_texts} of them text)" if 0 < n_texts < n_columns else ""
-    return InvalidInputError(
-        f"{features.where} has {n_columns} column{'s' if n_columns > 1 else ''}, all {constant}{some_text}; "
-        "give features that vary."
-    )
 
 
 def _moments(features: Features) -> tuple[Moments, int]:

@@ -1,7 +1,7 @@
-"""Runs that survive a kill: finished partitions in a folder beside the output, and results that are found.
+"""Resumable runs: finished partitions are kept in a folder next to the output.
 
-The rule is that of every solve: the same call again goes on where it stopped, a finished one finds its
-result, other parameters are refused with the difference named, and only ``overwrite`` starts anew.
+The rules are those of every solve: repeating an interrupted call resumes it, repeating a finished one returns
+its result, other parameters raise an error that names the difference, and ``overwrite`` starts over.
 """
 
 from __future__ import annotations
@@ -31,14 +31,11 @@ _log = logging.getLogger(__name__)
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
 _VERSIONS = ("bigcons", "scikit_learn")
-"""What a finished result may differ in."""
+"""Entries in which a finished result may differ."""
 
 
 class Scratch:
-    """A folder of finished partitions, one small file each, and the parameters they were made with.
-
-    Every file is written under another name and renamed when it is complete.
-    """
+    """A folder of finished partitions, one file each, written atomically, and their parameters."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -49,23 +46,23 @@ class Scratch:
         return self.folder / f"partition-{u:06d}.npy"
 
     def write_partition(self, u: int, labels: np.ndarray) -> None:
-        """Write the labels of partition ``u``, durably and in one step."""
+        """Write the labels of partition ``u``, durably and atomically."""
         path = self.partition(u)
         with disk_errors(path), atomic_file(path) as file:
             np.save(file, labels)
 
     def unfinished(self, n_partitions: int) -> list[int]:
-        """Return the partitions that have no file yet."""
+        """Return the partitions without a file."""
         return [u for u in range(n_partitions) if not self.partition(u).exists()]
 
 
 def find_finished(
     out: StorePath | None, asked: Mapping[str, Any], *, overwrite: bool, resume: bool = True
 ) -> Ensemble | None:
-    """Return the ensemble of a finished call at ``out``, None if there is nothing or it may be overwritten.
+    """Return the ensemble of a finished call at ``out``; None if ``out`` is free or may be overwritten.
 
-    Raises StoreExistsError for anything else at ``out``. If that is an ensemble made with parameters other
-    than those ``asked`` for, the difference is named; a parameter that is None may have any value.
+    Raises StoreExistsError for anything else at ``out``; for an ensemble with other parameters than those
+    ``asked`` for, the error names the difference. A parameter that is None matches any value.
     """
     if out is None:
         return None
@@ -82,9 +79,9 @@ def find_finished(
 
 
 def take_finished(finished: Ensemble, asked: Mapping[str, Any]) -> Ensemble:
-    """Return a finished ensemble if it was also made of the data that are ``asked`` for."""
+    """Return a finished ensemble after checking that its data are those ``asked`` for."""
     _check_same(finished, asked)
-    _log.info("%s holds the finished result of this call: nothing is left to make", finished.path)
+    _log.info("%s holds the finished result of this call: nothing is left to compute", finished.path)
     return finished
 
 
@@ -102,13 +99,13 @@ def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
 
 @contextmanager
 def local_output(out: Place) -> Iterator[Path]:
-    """Yield the path of ``out``, or for one in a bucket a temporary path: a kill loses what is there.
+    """Yield the path of ``out`` or, if that is in a bucket, a temporary path, which a kill loses.
 
-    If the ``with`` block fails or is interrupted, log how to go on from the partitions that are finished.
+    If the ``with`` block fails or is interrupted, log how to resume from the finished partitions.
     """
     if not isinstance(out, DiskPlace):
         with tempfile.TemporaryDirectory(prefix="bigcons-") as name:
-            _log.info("%s is in a bucket: partitions wait in %s; a killed call starts anew", out, name)
+            _log.info("%s is in a bucket: partitions are kept in %s; a killed call starts over", out, name)
             yield Path(name, "ensemble")
         return
     try:
@@ -118,7 +115,7 @@ def local_output(out: Place) -> Iterator[Path]:
         n_finished = len(list(folder.glob("partition-*.npy")))
         if n_finished:
             _log.warning(
-                "%d finished partitions are kept in %s; the same call, without overwrite, goes on%s.",
+                "%d finished partitions are kept in %s; the same call, without overwrite, resumes%s.",
                 *(n_finished, folder, f" once {out} is moved away" if is_store(out) else ""),
             )
         raise
@@ -132,12 +129,11 @@ def _folder(out: Path) -> Path:
 def open_scratch(
     out: Path, parameters: dict[str, Any], *, seed: int, seed_is_given: bool, resume: bool
 ) -> Iterator[Scratch]:
-    """Hold the scratch folder of ``out``; it is removed when the ``with`` block succeeds.
+    """Lock and yield the scratch folder of ``out``; it is removed when the ``with`` block succeeds.
 
-    After an error, an interrupt or a kill it stays, and the next call with the same ``parameters`` goes on
-    from it; if that call gives no seed, it takes the seed of the first. Without ``resume`` its content is
-    discarded. Raises StoreError if it was made with other parameters, StoreLockedError if another process
-    works on it.
+    After an error, an interrupt or a kill it remains, and the next call with the same ``parameters`` resumes
+    from it, with its seed unless another is given. Without ``resume``, its content is discarded. Raises
+    StoreError if its parameters differ, StoreLockedError if another process uses it.
     """
     folder = _folder(out)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +145,7 @@ def open_scratch(
 
 
 def _join(folder: Path, parameters: dict[str, Any], seed: int, *, seed_is_given: bool) -> int:
-    """Begin a scratch folder or check that an old one fits; return the seed to work with."""
+    """Start a scratch folder, or check that an existing one matches; return the seed to use."""
     record = folder / _PARAMETERS
     wanted = json.loads(json.dumps(parameters))
     if not record.exists():
@@ -165,7 +161,7 @@ def _join(folder: Path, parameters: dict[str, Any], seed: int, *, seed_is_given:
         if old != new:
             raise StoreError(
                 f"{folder} holds partitions made with {name}={short(old)}, not {short(new)}; "
-                "repeat the call that began them, or start anew with overwrite=True (--overwrite).",
+                "repeat the call that made them, or start over with overwrite=True (--overwrite).",
                 path=folder,
             )
     return old_seed

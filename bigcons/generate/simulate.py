@@ -1,7 +1,7 @@
-"""Ensembles made row by row: drawn from a soft partition, masked at random, noisy copies of a clustering.
+"""Simulated ensembles: drawn from a soft partition, masked at random, noisy copies of a clustering.
 
-A task turns one segment of 4,096 rows into labels, on any engine; every segment has a generator of its own,
-so the labels do not depend on how the data are stored or read, nor on workers.
+A task makes the labels of one segment of 4,096 rows. Every segment has its own generator, so the labels do
+not depend on the storage or blocks of the data, or on the workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bigcons.generate.pipeline import open_logged_engine
 from bigcons.generate.sampling import subset_size
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.kernels.draws import draw_labels
-from bigcons.memory import Block, row_blocks
+from bigcons.memory import Block
 from bigcons.schema import MISSING
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.storage.commit import is_store
@@ -39,10 +39,10 @@ SEGMENT_ROWS = 4096
 """Rows that share one generator."""
 
 _SUM_TOLERANCE = 1e-3
-"""how far a row may be from the simplex; that of a stored consensus"""
+"""Allowed deviation of a row sum from 1, as in a stored consensus."""
 
 _WORKING_BYTES = 24
-"""per label that is being made: draws of 8 bytes, comparisons, the label and its copies"""
+"""Per label in progress: draws of 8 bytes, comparisons, the label and its copies."""
 
 
 def from_memberships(
@@ -63,30 +63,28 @@ def from_memberships(
     Parameters
     ----------
     memberships
-        ``(n_objects, n_clusters)``, rows >= 0 that sum to 1 or, for an object without any label, are
-        all 0: a Consensus or the path of one, or what `bigcons.stores.features.open_features` takes
-        (an array, or a path to .npy, .zarr, .parquet, .csv). Objects that the consensus left
-        unlabeled get -1.
+        ``(n_objects, n_clusters)``, nonnegative rows that sum to 1 or, for unlabeled objects, are all 0:
+        a Consensus or its path, or a source of `bigcons.stores.features.open_features` (an array, or a
+        path to .npy, .zarr, .parquet, .csv). Objects that the consensus does not label get -1.
     n_partitions
         Number of partitions to draw.
     out
-        Path of the store to write; without it the ensemble stays in memory.
+        Path of the store to write; if None, the ensemble is in memory.
     random_state
-        Seed. Every 4,096 rows have a generator of their own, so the labels do not depend on how the
-        memberships are stored or read, nor on workers.
+        Seed. Every 4,096 rows have their own generator, so the labels do not depend on the storage or
+        blocks of the memberships, or on the workers.
     overwrite
-        Replace the store at ``out``. Without it the same call again finds its result, and one with other
-        parameters or data is refused.
+        Replace the store at ``out``. Otherwise, repeating a finished call returns its result, and a call
+        with other parameters or data raises StoreExistsError.
     memory
-        Bound on what is held at a time when there is an ``out``.
+        Memory budget if ``out`` is given.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
-        client or its address, or an Engine. The engine that runs is logged.
+        client or its address, or an Engine. The engine is logged.
 
-    Raises InvalidInputError, naming the row, for memberships off the simplex, and for a consensus of
-    labels only; StoreExistsError; MemoryBudgetError. Cost: two readings of the memberships (three with
-    ``out``, one for their checksum), and twice ``n_objects * n_partitions * n_clusters`` operations, once
-    to find the labels, once to write them.
+    Raises InvalidInputError, naming the row, for memberships off the simplex, and for a consensus with
+    labels only; StoreExistsError; MemoryBudgetError. Cost: two passes over the memberships (three with
+    ``out``, for a checksum), each with ``n_objects * n_partitions * n_clusters`` operations.
     """
     from bigcons.stores.ensemble import ensemble_of
 
@@ -130,40 +128,29 @@ def mask_labels(
     memory: int | float | str = "1GB",
     client: object = None,
 ) -> Ensemble:
-    """Return a copy of an ensemble in which a random share of the entries is missing.
+    """Return a copy of an ensemble with a random share of its entries missing.
 
-    The missing-value experiment of Wang et al. 2009. Of the ``n_objects * n_partitions`` entries
-    exactly ``share`` is chosen uniformly at random, up to one; entries that were missing already stay
-    so and count among the chosen.
+    The missing-value experiment of Wang et al. 2009. Exactly ``share`` of the ``n_objects *
+    n_partitions`` entries, up to one, are masked uniformly at random; they may include entries that
+    are already missing.
 
     Parameters
     ----------
     ensemble
-        An Ensemble, the path of one, or what ``Ensemble.from_labels`` takes.
+        An Ensemble, its path, or any source of ``Ensemble.from_labels``.
     share
-        Share of the entries, from 0 to below 1.
-    out
-        Path of the store to write; without it the ensemble stays in memory.
-    random_state
-        Seed. Every 4,096 rows have a generator of their own, so what is masked does not depend on
-        how the ensemble is stored or read, nor on workers.
-    overwrite
-        Replace the store at ``out``. Without it the same call again finds its result, and one with other
-        parameters or data is refused.
-    memory
-        Bound on what is held at a time when there is an ``out``.
-    client
-        Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
-        client or its address, or an Engine. The engine that runs is logged.
+        Share of the entries to mask, ``0 <= share < 1``.
+    out, random_state, overwrite, memory, client
+        As in `from_memberships`.
 
-    Names of partitions and label values stay. Raises InvalidInputError if a partition loses all its
+    Names of partitions and label values are kept. Raises InvalidInputError if a partition loses all its
     labels, StoreExistsError, MemoryBudgetError. Cost: two passes over the labels.
     """
     from bigcons.stores.ensemble import as_ensemble, ensemble_of
 
     check_number("share", share, at_least=0)
     if share >= 1:
-        raise InvalidInputError(f"share={share!r} leaves no label; use a number from 0 to below 1.")
+        raise InvalidInputError(f"share={share!r} masks every label; use 0 <= share < 1.")
     seed = resolve_seed(random_state)
     made_with = {"generator": "mask_labels", "share": share, "seed": seed}
     asked = made_with | {"seed": None if random_state is None else seed}
@@ -193,7 +180,7 @@ def mask_labels(
         except EmptyPartitionError as error:
             raise InvalidInputError(
                 f"share={share} masks every label of partition {error.name!r}; use a smaller share "
-                "or another random_state, or leave that partition out."
+                "or another random_state, or drop that partition."
             ) from None
 
 
@@ -209,37 +196,27 @@ def noisy_copies(
     memory: int | float | str = "1GB",
     client: object = None,
 ) -> Ensemble:
-    """Return an ensemble of copies of one clustering, each with noise and with its labels permuted.
+    """Return an ensemble of copies of one clustering, each with noise and permuted labels.
 
-    The noise experiment of Strehl and Ghosh 2002: in each copy a share ``noise`` of the labels,
-    exactly and for each copy anew, is replaced by labels uniform among all clusters (which may be
-    those they were); then the clusters are renumbered at random.
+    The noise experiment of Strehl and Ghosh 2002: in each copy, exactly a share ``noise`` of the labels
+    is replaced by labels drawn uniformly from all clusters (possibly the same); then the clusters are
+    renumbered at random.
 
     Parameters
     ----------
     labels
-        The clustering ``(n_objects,)``: whole numbers or text; -1 is missing and stays so.
+        The clustering ``(n_objects,)``: whole numbers or text; -1 is missing and is kept.
     n_partitions
         Number of copies, r.
     noise
         Share of the labels to replace, from 0 to 1.
     n_clusters
         Number of clusters, k; by default that of ``labels``.
-    out
-        Path of the store to write; without it the ensemble stays in memory.
-    random_state
-        Seed. Every 4,096 objects have a generator of their own for each copy.
-    overwrite
-        Replace the store at ``out``. Without it the same call again finds its result, and one with other
-        parameters or data is refused.
-    memory
-        Bound on what is held at a time beside ``labels`` when there is an ``out``.
-    client
-        Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
-        client or its address, or an Engine. The engine that runs is logged.
+    out, random_state, overwrite, memory, client
+        As in `from_memberships`; ``memory`` does not count ``labels``.
 
-    Raises InvalidInputError, StoreExistsError, MemoryBudgetError. Cost: ``n_objects * n_partitions``
-    draws, twice.
+    Raises InvalidInputError, StoreExistsError, MemoryBudgetError. Cost: two passes with
+    ``n_objects * n_partitions`` draws each.
     """
     from bigcons.stores.ensemble import ensemble_of
 
@@ -257,7 +234,7 @@ def noisy_copies(
     codes, found = _dense(labels)
     k = found if n_clusters is None else check_int("n_clusters", n_clusters)
     if k < found:
-        raise InvalidInputError(f"n_clusters={k} but labels has {found} clusters; give at least that many.")
+        raise InvalidInputError(f"n_clusters={k} but labels has {found} clusters; use at least that many.")
     codes = codes.astype(np.min_scalar_type(-k), copy=False)
     checksum = zlib.crc32(np.ascontiguousarray(codes).data)
     if finished is not None:
@@ -265,7 +242,7 @@ def noisy_copies(
     with open_logged_engine(client, "noisy_copies") as engine:
         source = MappedLabels(
             engine,
-            lambda: segments(_slices(codes)),
+            lambda: segments([codes]),
             _Copier(n_partitions, noise, k, seed),
             n_partitions,
             row_bytes=codes.dtype.itemsize,
@@ -285,7 +262,7 @@ def noisy_copies(
 
 @dataclass(frozen=True)
 class Segment:
-    """The rows from ``start`` on, and what labels are made of."""
+    """A range of rows, from which labels are made."""
 
     index: int
     rows: np.ndarray
@@ -302,22 +279,22 @@ class Segment:
 
 
 def segments(blocks: Iterable[np.ndarray]) -> Iterator[Segment]:
-    """Cut consecutive blocks of rows into segments, which do not depend on how the blocks were cut."""
+    """Regroup consecutive blocks of rows into segments."""
     for index, rows in enumerate(rechunk(blocks, SEGMENT_ROWS)):
         yield Segment(index, rows)
 
 
 def read_blocks(stored: Any, read: Callable[[int, int], np.ndarray]) -> Iterator[np.ndarray]:
-    """Read all rows of what has ``blocks()``, block by block."""
+    """Read all rows of an object with ``blocks()``, block by block."""
     blocks: list[Block] = stored.blocks()
     for block in blocks:
         yield read(block.start, block.stop)
 
 
 class MappedLabels(PartedTable):
-    """Labels ``make(segment)`` ``(rows, n_partitions)`` of all segments; they are made at each reading.
+    """The labels ``make(segment)``, ``(rows, n_partitions)``, of all segments, computed on every read.
 
-    ``categories`` are the values that the labels of each partition stand for, None for themselves.
+    ``categories`` are the values that the labels of each partition encode, None for the labels themselves.
     """
 
     where = "labels"
@@ -374,14 +351,14 @@ class _Sampler:
             row = int(fits.argmin())
             raise InvalidInputError(
                 f"{self.where} has row {segment.start + row} with minimum {memberships[row].min():g} and "
-                f"sum {sums[row]:g}; memberships must be >= 0 and sum to 1 (or all be 0: no label)."
+                f"sum {sums[row]:g}; memberships must be >= 0 and sum to 1 (or all be 0: unlabeled)."
             )
         rng = generator(self.seed, "generate.from_memberships", segment.index)
         return draw_labels(memberships, rng.random((len(memberships), self.n_partitions)))
 
 
 class _Memberships(NamedTuple):
-    """A soft partition, read from the beginning; rows of zeros for objects without any label."""
+    """A soft partition, with rows of zeros for unlabeled objects."""
 
     where: str
     n_clusters: int
@@ -393,7 +370,7 @@ class _Memberships(NamedTuple):
         return segments(self.read())
 
     def checksum(self) -> int:
-        """Return the crc32 of all rows."""
+        """Return the CRC-32 of all rows."""
         checksum = 0
         for rows in self.read():
             checksum = zlib.crc32(np.ascontiguousarray(rows).data, checksum)
@@ -424,7 +401,7 @@ def _of_consensus(consensus: Consensus) -> _Memberships:
         return memberships
 
     block_bytes = consensus.chunk_rows * (consensus.n_clusters * 12 + 16)
-    consensus.read_memberships(0, 0)  # refuses a consensus of labels only, before any work
+    consensus.read_memberships(0, 0)  # raises if there are only labels
     return _Memberships(
         consensus.path, consensus.n_clusters, block_bytes, lambda: read_blocks(consensus, read_rows)
     )
@@ -432,7 +409,7 @@ def _of_consensus(consensus: Consensus) -> _Memberships:
 
 @dataclass(frozen=True)
 class _Masker:
-    """Masks labels of a segment of rows: so many that with all segments before they are the share."""
+    """Masks labels of a segment; the segments up to it have the share, up to one label."""
 
     share: float
     seed: int
@@ -476,11 +453,6 @@ def _dense(labels: Any) -> tuple[np.ndarray, int]:
 
     column = np.asarray(labels)
     if column.ndim != 1:
-        raise InvalidInputError(f"labels has shape {column.shape}; give one clustering, shape (n_objects,).")
+        raise InvalidInputError(f"labels has shape {column.shape}; pass one clustering, shape (n_objects,).")
     clustering = Ensemble.from_labels(column[:, None])
     return clustering.read(0, clustering.n_objects)[:, 0], clustering.n_base_clusters
-
-
-def _slices(codes: np.ndarray) -> Iterator[np.ndarray]:
-    for block in row_blocks(len(codes), SEGMENT_ROWS):
-        yield codes[block.start : block.stop]

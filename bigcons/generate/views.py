@@ -1,4 +1,4 @@
-"""Distributed views of one data set: partitions that see some of its features, or some of its objects."""
+"""Distributed views of one data set: partitions of some of its features or objects."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def feature_views(
 ) -> Ensemble:
     """Return an ensemble of k-means partitions of all objects, each on a random subset of the features.
 
-    Feature-distributed clustering (FDC) of Strehl and Ghosh 2002, who partition graphs where we run
-    k-means, so that the data need not fit in memory.
+    Feature-distributed clustering (FDC) of Strehl and Ghosh 2002, with k-means in place of their graph
+    partitioning, so that the data need not fit in memory.
 
     Parameters
     ----------
     features
         As in `kmeans`.
     n_features
-        Number of features of a view, drawn without replacement from those that vary.
+        Number of features per view, drawn without replacement from those that vary.
     n_clusters
         As in `kmeans`; the paper gives every view the same number.
     n_partitions
@@ -54,12 +54,12 @@ def object_views(
     repetition: int = 2,
     **options: Unpack[KMeansOptions],
 ) -> Ensemble:
-    """Return an ensemble of k-means partitions of overlapping parts of the objects that cover them all.
+    """Return an ensemble of k-means partitions of overlapping subsets that cover all objects.
 
     Object-distributed clustering (ODC) of Strehl and Ghosh 2002: each of the ``p = n_partitions``
     partitions sees ``v n / p`` of the ``n`` objects, where ``v = repetition``. ``n / p`` of them are
-    dealt to it from a shuffled order, so that every object is in at least one partition; the rest is
-    drawn at random from the other objects. A share ``1 - v / p`` of the labels is missing.
+    dealt to it after a shuffle, so that every object is in at least one partition; the rest are drawn
+    at random from the other objects. A share ``1 - v / p`` of the labels is missing.
 
     Parameters
     ----------
@@ -70,13 +70,13 @@ def object_views(
     n_partitions
         Number of partitions, p.
     repetition
-        How often an object is seen on average, v, from 1 to ``n_partitions``; the paper uses 2.
+        Average number of partitions that see an object, v, from 1 to ``n_partitions``; 2 in the paper.
     **options
         ``out``, ``standardize``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
         ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
 
-    The objects are shuffled and dealt within strata of the data, see `DealtSubset`; the inner
-    clusterer is k-means, the paper's is graph partitioning. Partition ``u`` depends on
+    Objects are shuffled and dealt within strata of the data (see `DealtSubset`), and k-means replaces the
+    graph partitioning of the paper. Partition ``u`` depends on
     ``n_partitions``. Errors and memory are those of `kmeans`; the cost is that of ``repetition``
     partitions of all objects.
     """

@@ -1,13 +1,12 @@
-"""Zarr arrays of stores: created from the schema, opened only if safe, and chunks shared between arrays.
+"""Zarr arrays of stores: created from the schema, validated before they are read, with shared chunks.
 
-Only Zarr version 3 and a short list of codecs are read, and both are checked before any codec runs.
+Only Zarr version 3 and a short list of codecs are accepted, and both are checked before any codec runs.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, BufferPrototype
 
 CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")
-"""The codecs an array may use: none of them runs code from the data."""
+"""The codecs an array may use; none of them executes code from the data."""
 MAX_METADATA_BYTES = 1 << 20
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
@@ -52,10 +51,10 @@ def create_array(
 
 
 def bytes_kept_by_decoding(chunk_bytes: int) -> int:
-    """Return how much freed memory a process that reads chunks of this size retains.
+    """Return how much freed memory a process retains after reading chunks of this size.
 
-    Zarr decodes on threads of its own, and glibc retains for each what it freed: a chunk and the same chunk
-    compressed, together about 1.5 chunks.
+    Zarr decodes on its own threads, and glibc retains for each thread what it freed: a chunk and its
+    compressed form, about 1.5 chunks together.
     """
     n_threads = zarr.config.get("threading.max_workers") or min(32, (os.cpu_count() or 1) + 4)
     return int(n_threads) * chunk_bytes * 3 // 2
@@ -63,21 +62,20 @@ def bytes_kept_by_decoding(chunk_bytes: int) -> int:
 
 def create_group(place: Place) -> None:
     """Make ``place`` a Zarr group, so that other tools find the arrays in it."""
-    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-    (place / METADATA).write(json.dumps(group).encode())
+    (place / METADATA).write(b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
 
 
 def open_array(
     place: Place, elsewhere: Mapping[str, Place] | None = None, *, read_only: bool = True
 ) -> zarr.Array[Any]:
-    """Open the array at ``place``; ``elsewhere`` maps the keys of chunks in other arrays to those arrays.
+    """Open the array at ``place``; ``elsewhere`` maps keys of chunks to the other arrays that hold them.
 
     Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, symbolic links, codecs outside
     ``CODECS`` and chunks above 2 GiB.
     """
     metadata = read_metadata(place)
-    names = set(codec_names(metadata.get("codecs", [])))
-    if unknown := sorted(names - set(CODECS)) or metadata.get("storage_transformers"):
+    codecs = _codec_names(metadata.get("codecs", []))
+    if unknown := sorted(set(codecs) - set(CODECS)) or metadata.get("storage_transformers"):
         raise CorruptStoreError(
             f"{place} uses unsupported codecs: {unknown}; rewrite it with zstd.", path=place
         )
@@ -101,7 +99,7 @@ def open_array(
 def open_declared(
     place: Place, shape: tuple[int, ...], dtype: np.dtype | str, remedy: str
 ) -> zarr.Array[Any]:
-    """Open an array of which the manifest declares shape and type; raise CorruptStoreError if it differs."""
+    """Open an array; raise CorruptStoreError unless it has the shape and type that the manifest declares."""
     try:
         array = open_array(place)
     except StoreNotFoundError as error:
@@ -115,7 +113,7 @@ def open_declared(
 
 
 def read_metadata(place: Place) -> dict[str, Any]:
-    """Return the metadata of the array or group at ``place``, checked no further than its format."""
+    """Return the metadata of the array or group at ``place``; only its format is checked."""
     file = place / METADATA
     if place.is_link() or file.is_link():
         raise CorruptStoreError(
@@ -134,12 +132,7 @@ def read_metadata(place: Place) -> dict[str, Any]:
     return metadata
 
 
-def metadata_checksum(place: Place) -> int:
-    """Return the CRC-32 of the array's zarr.json as stored."""
-    return zlib.crc32((place / METADATA).read())
-
-
-def codec_names(codecs: Any) -> list[str]:
+def _codec_names(codecs: Any) -> list[str]:
     """Return the names of all codecs, including those inside shards."""
     names: list[str] = []
     for codec in codecs if isinstance(codecs, list) else [codecs]:
@@ -148,22 +141,22 @@ def codec_names(codecs: Any) -> list[str]:
         inner = codec.get("configuration") if isinstance(codec, dict) else None
         for key in ("codecs", "index_codecs"):
             if isinstance(inner, dict) and key in inner:
-                names += codec_names(inner[key])
+                names += _codec_names(inner[key])
     return names
 
 
 def damaged(place: Place, error: Exception) -> CorruptStoreError:
-    """Return the one-line error for data at ``place`` that cannot be read."""
+    """Return the error for data at ``place`` that cannot be read, in one line."""
     reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
     return CorruptStoreError(f"{place} is damaged ({reason}); restore it from a copy.", path=place)
 
 
 class _SharingStore(WrapperStore[Store]):
-    """A Zarr store for reading, in which the objects with the keys ``elsewhere`` come from other stores."""
+    """A read-only Zarr store that takes the objects with keys in ``elsewhere`` from other stores."""
 
-    def __init__(self, store: Store, elsewhere: Mapping[str, Store] | None = None) -> None:
+    def __init__(self, store: Store, elsewhere: Mapping[str, Store]) -> None:
         super().__init__(store)
-        self._elsewhere = dict(elsewhere or {})
+        self._elsewhere = elsewhere
 
     def _with_store(self, store: Store) -> _SharingStore:
         return type(self)(store, self._elsewhere)
@@ -175,27 +168,27 @@ class _SharingStore(WrapperStore[Store]):
 
 
 class SharedChunks(NamedTuple):
-    """Where the chunks of one generation of a label matrix in a bucket are, if not all in its own array.
+    """Where each chunk of one generation of a label matrix in a bucket is stored.
 
-    On a disk an unchanged chunk is hard-linked into the next generation. Buckets have no links, and copying
-    would cost as much as all labels: there the manifest says for every chunk which folder holds it.
+    On a disk, unchanged chunks are hard-linked into the next generation. Buckets have no links, and copying
+    costs as much as writing all labels, so the manifest records the folder of every chunk.
     """
 
     folders: list[Place]
-    """The data folders of earlier generations."""
+    """Data folders of earlier generations."""
     generations: list[int]
-    """The numbers of these generations."""
+    """Numbers of these generations."""
     grid: np.ndarray
     """``(rows, columns)`` of chunks: 0 for the generation's own folder, ``i`` for ``folders[i - 1]``."""
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> SharedChunks:
-        """Return that of a generation that shares nothing, with a ``shape`` in chunks."""
+        """Return the record of a generation that shares nothing; ``shape`` counts chunks."""
         return cls([], [], np.zeros(shape, np.int64))
 
     @classmethod
     def from_manifest(cls, entry: Any, folders: list[Place], shape: tuple[int, ...]) -> SharedChunks:
-        """Return that of a manifest's entry; raises ValueError, TypeError or KeyError if it is invalid."""
+        """Parse a manifest's entry; raises ValueError, TypeError or KeyError if it is invalid."""
         if entry is None:
             return cls.none(shape)
         generations, grid = list(entry["generations"]), np.array(entry["chunks"], np.int64)
@@ -211,7 +204,7 @@ class SharedChunks(NamedTuple):
     def grown(
         self, own: Place, generation: int, shape: tuple[int, ...], kept_rows: int, kept_columns: int
     ) -> SharedChunks:
-        """Return that of the next generation, which keeps chunks of this one, in the folder ``own``."""
+        """Return the record of the next generation, which keeps chunks of this one, stored in ``own``."""
         grid = np.zeros(shape, np.int64)
         grid[:kept_rows, :kept_columns] = 1 + self.grid[:kept_rows, :kept_columns]
         folders, generations = [own, *self.folders], [generation, *self.generations]

@@ -1,4 +1,4 @@
-"""Places in a bucket, through obstore: keys with a common prefix, each object written as a whole.
+"""Places in a bucket, through obstore: keys with a common prefix, each object written in one put.
 
 Settings and credentials come from the environment variables that obstore reads: AWS_ACCESS_KEY_ID,
 AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL, AWS_ALLOW_HTTP. Only URLs are sent to workers, which read
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _URL = re.compile(r"([a-z0-9]+)://([^/]+)/+(.+)", re.IGNORECASE | re.DOTALL)
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
 _PART_BYTES = 1 << 23
-# enough for a busy server; an absent one is given up within seconds
+# enough for a busy server; an unreachable one fails within seconds
 _MAX_RETRIES, _RETRY_TIMEOUT = 5, timedelta(seconds=30)
 
 
@@ -64,14 +64,14 @@ class BucketPlace(Place):
         return BucketPlace(self.root, folder + slash + name, self.bucket)
 
     def exists(self) -> bool:
-        """Return whether there is an object with this key, or any below."""
+        """Return whether an object has this key or a key below it."""
         import obstore
 
         with bucket_errors(str(self)):
             return any(len(batch) for batch in obstore.list(self.bucket, self.key)) or self.is_file()
 
     def is_file(self) -> bool:
-        """Return whether there is an object with this key."""
+        """Return whether an object has this key."""
         return self.stamp() is not None
 
     def is_link(self) -> bool:
@@ -83,7 +83,7 @@ class BucketPlace(Place):
         return iter(())
 
     def names(self) -> list[str]:
-        """Return the next parts of all keys below, in ascending order."""
+        """Return the next component of all keys below, sorted."""
         import obstore
 
         with bucket_errors(str(self)):
@@ -110,7 +110,7 @@ class BucketPlace(Place):
         return found["e_tag"], found["version"], found["size"]
 
     def read(self, at_most: int | None = None) -> bytearray:
-        """Return the object, received part by part so that it is in memory only once."""
+        """Return the object, streamed so that memory holds it only once."""
         import obstore
 
         with bucket_errors(str(self)):
@@ -130,9 +130,9 @@ class BucketPlace(Place):
         """Do nothing: every put is durable."""
 
     def put(self, content: bytes, mode: Any = "overwrite") -> dict[str, str] | None:
-        """Put the object and return its version, or return None if the condition ``mode`` does not hold.
+        """Put the object and return its version, or None if the condition ``mode`` fails.
 
-        With "create" no object may exist yet; with a version it must be the current one.
+        "create" requires that no such object exists, a version that it is the current one.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -154,12 +154,12 @@ class BucketPlace(Place):
             obstore.delete(self.bucket, self.key)
 
     def for_zarr(self, *, read_only: bool) -> Any:
-        """Return a store of this folder alone: Zarr would mark all folders above it as groups."""
+        """Return a store rooted at this folder; otherwise Zarr marks all folders above it as groups."""
         return _FolderStore(_connect_to(self.root, self.key), read_only=read_only)
 
 
 class _FolderStore(ObjectStore[Any]):
-    """A folder of a bucket as a Zarr store that distinguishes a missing object from an unreachable server."""
+    """A Zarr store of a folder in a bucket; tells a missing object from an unreachable server."""
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -180,18 +180,18 @@ def bucket_place(url: str) -> BucketPlace:
     """Return the place that a URL such as ``s3://bucket/path`` names."""
     parts = _URL.fullmatch(url.rstrip("/"))
     if parts is None:
-        raise InvalidInputError(f"{url} does not name a place in a bucket; write s3://bucket/path.")
+        raise InvalidInputError(f"{url} does not name a path in a bucket; use s3://bucket/path.")
     root = f"{parts[1].lower()}://{parts[2]}"
     key = re.sub("/+", "/", parts[3])
     if {".", ".."} & set(key.split("/")):
         raise InvalidInputError(
-            f"{url} contains '.' or '..', which keys of a bucket cannot; write the path in full."
+            f"{url} contains '.' or '..', which keys in a bucket cannot; use the full path."
         )
     return BucketPlace(root, key, _connect_to(root))
 
 
 def _connect_to(root: str, key: str = "") -> Bucket:
-    """Return obstore's store of a bucket, or of a folder in it, shared while the settings stay the same."""
+    """Return obstore's store of a bucket or folder, cached while the settings stay the same."""
     settings = {name: value for name, value in os.environ.items() if name.upper().startswith(_SETTINGS)}
     return _connect(root, key, frozenset(settings.items()))
 
@@ -241,18 +241,18 @@ def _complaint(error: Exception) -> str:
     text = str(error)
     if "NoSuchBucket" in text:
         return "is in a bucket that does not exist; check the URL, or create the bucket."
-    if "latest/api/token" in text:  # obstore's last resort is to ask the cloud machine it may run on
+    if "latest/api/token" in text:  # obstore's last resort: the metadata service of a cloud instance
         return (
-            "needs credentials and found none; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+            "needs credentials, and none were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
             "(or AWS_SKIP_SIGNATURE=true for a public bucket)."
         )
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
         return "cannot be accessed with these credentials; check AWS_ACCESS_KEY_ID and its permissions."
     if "builder error" in text:
-        return "is on a server with a plain http URL; set AWS_ALLOW_HTTP=true if that is intended."
+        return "is on a server without TLS (http); set AWS_ALLOW_HTTP=true to allow it."
     return f"cannot be reached ({_first_line(error)}); check the network, AWS_ENDPOINT_URL and AWS_REGION."
 
 
 def _first_line(error: Exception) -> str:
-    """Return obstore's message without its long tail of debugging output."""
+    """Return obstore's message without the debugging output that follows."""
     return (str(error).splitlines() or [type(error).__name__])[0][:160]

@@ -1,7 +1,8 @@
 """Checkpoints of a long solve: block arrays by generation, and a snapshot of everything else.
 
-Nothing is changed in place. A pass reads one generation of block arrays and writes the next, so that a task
-can run twice and a killed run finds its last whole pass. A generation is dropped once no snapshot needs it.
+Nothing is modified in place. A pass reads one generation of block arrays and writes the next, so that tasks
+are idempotent and a killed run resumes after its last complete pass. Generations that no snapshot refers to
+are dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bigcons.storage.places import Place, StorePath, disk_errors, place_of
 _CHECKSUM_BYTES = 4
 
 SNAPSHOT_FORMAT = 3
-"""Raised whenever the content of snapshots changes: 1 had other triangles of T, 2 no objectives of starts."""
+"""Incremented whenever the content of snapshots changes."""
 
 
 class BlockArrays(Protocol):
@@ -32,7 +33,7 @@ class BlockArrays(Protocol):
         ...
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
-        """Store the rows of a block; a second write replaces the first as a whole."""
+        """Store the rows of a block; a second write replaces the first atomically."""
         ...
 
     def drop(self, generation: int) -> None:
@@ -61,9 +62,9 @@ class MemoryBlocks:
 
 
 class FileBlocks:
-    """Block arrays as one file each, in a folder on a disk or in a bucket that all workers can reach.
+    """Block arrays, one file each, in a folder on a disk or in a bucket that all workers can reach.
 
-    Files are read whole, not mapped, because mapped pages count as memory; each ends with a checksum.
+    Files are read, not memory-mapped, because mapped pages count as memory. Each ends with a checksum.
     """
 
     def __init__(self, folder: StorePath | Place, n_columns: int, dtype: str = "<f4") -> None:
@@ -72,14 +73,14 @@ class FileBlocks:
         self.dtype: np.dtype = np.dtype(dtype)
 
     def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block; CorruptStoreError if they are not as written."""
+        """Return the rows of a block; raises CorruptStoreError if they are damaged."""
         place = self._place(generation, block)
-        content = place.read()  # a bytearray: kernels would be compiled again for read-only arrays
+        content = place.read()  # a bytearray: read-only arrays would compile the kernels again
         rows = memoryview(content)[:-_CHECKSUM_BYTES]
         expected = block.n_rows * self.n_columns * self.dtype.itemsize
         if len(rows) != expected or content[-_CHECKSUM_BYTES:] != _checksum(rows):
             raise CorruptStoreError(
-                f"{place} is damaged; start anew with overwrite=True (--overwrite).", path=place
+                f"{place} is damaged; start over with overwrite=True (--overwrite).", path=place
             )
         return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns)
 
@@ -99,9 +100,9 @@ class FileBlocks:
 
 
 class Snapshots:
-    """The latest snapshot of a solve: small arrays and JSON facts, replaced as a whole.
+    """The latest snapshot of a solve: small arrays and JSON facts, replaced atomically.
 
-    ``fingerprint`` identifies the solve by parameters and data; a snapshot of another solve is refused.
+    ``fingerprint`` identifies the solve by its parameters and data; snapshots of other solves are refused.
     """
 
     def __init__(self, folder: StorePath | Place, fingerprint: Mapping[str, Any]) -> None:
@@ -139,14 +140,14 @@ class Snapshots:
         found = head.get("format", 1)
         if found != SNAPSHOT_FORMAT:
             raise InvalidInputError(
-                f"{self.folder} holds a run in format {found} of another version of bigcons, and this one "
-                f"reads format {SNAPSHOT_FORMAT}; finish it with that version, or start anew with "
+                f"{self.folder} contains a run in format {found} of another version of bigcons; this one "
+                f"reads format {SNAPSHOT_FORMAT}: finish the run with that version, or start over with "
                 "overwrite=True (--overwrite)."
             )
         if told := differences(head["fingerprint"], self.fingerprint):
             raise InvalidInputError(
-                f"{self.folder} holds an unfinished run with {told}; repeat the call that began it, or start "
-                "anew with overwrite=True (--overwrite)."
+                f"{self.folder} holds an unfinished run with {told}; repeat the call that started it, or "
+                "start over with overwrite=True (--overwrite)."
             )
         return arrays, head["facts"]
 
@@ -162,13 +163,13 @@ class Snapshots:
             head = json.loads(arrays.pop("head").tobytes())
         except Exception as error:
             raise CorruptStoreError(
-                f"{self._file} is damaged; start anew with overwrite=True (--overwrite).", path=self._file
+                f"{self._file} is damaged; start over with overwrite=True (--overwrite).", path=self._file
             ) from error
         return arrays, head
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return in words which parameters or data of a stored run differ from those wanted; "" if none."""
+    """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not."""
     other = [name for name in wanted if found.get(name) != wanted[name]]
     told = [f"{name}={found[name]}, not {wanted[name]}" for name in other if name in found]
     return "; ".join(told or other)

@@ -1,14 +1,13 @@
-"""How stores and files become whole: written aside, checksummed, and published by the last step.
+"""Atomic commits: stores and files are written under temporary names and published in the last step.
 
 A store is what its manifest names, and the manifest is written after everything else is durable. A process
 killed at any moment leaves the old state or the new one, never a mixture.
 
-There are two ways to publish a store, because disks and buckets can do different things. On a disk a new
-store is filled in a hidden folder beside its path and renamed, so that nothing is ever at the path but a
-whole store; a store that grows keeps its unchanged chunks as hard links, and the new manifest replaces the
-old one. A bucket can neither rename nor link: the data go to a folder with a unique name inside the store,
-and the manifest, one object, names that folder and those that it shares chunks with. Folders named by the
-manifest on disks too would give up the first promise: a store would be visible while it is being written.
+Disks and buckets publish differently. On a disk, a new store is written to a hidden folder next to its path
+and renamed, so that an incomplete store never appears at the path; an append hard-links unchanged chunks, and
+the new manifest replaces the old one. Buckets can neither rename nor link: the data go to a folder with a
+unique name inside the store, and the manifest, a single object, names that folder and those it shares chunks
+with.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ _DATA_FOLDER = re.compile(r"data-[0-9a-f]{32}")
 
 
 class Manifest(NamedTuple):
-    """What a manifest says."""
+    """A manifest, with its folders as places."""
 
     data: Place
     """Where the arrays are."""
     body: dict[str, Any]
-    """The facts of a store of its kind; see `bigcons.schema`."""
+    """The entries of its kind of store; see `bigcons.schema`."""
     shared: list[Place]
     """Earlier data folders that still hold chunks of this store."""
 
@@ -71,10 +70,10 @@ def write_manifest(
     data: str | None = None,
     shared: Sequence[str] = (),
 ) -> None:
-    """Commit: make ``body`` the manifest of the store at ``path``, in one step and durably.
+    """Commit: make ``body`` the manifest of the store at ``path``, atomically and durably.
 
-    All files of the store are flushed first. ``data`` names the data folder if the arrays are not beside the
-    manifest, ``shared`` the earlier folders that still hold chunks.
+    All files of the store are flushed first. ``data`` names the data folder if the arrays are not next to
+    the manifest, ``shared`` the earlier folders that still hold chunks.
     """
     content = {
         "format": "bigcons",
@@ -111,7 +110,7 @@ def load_manifest(path: StorePath | Place, kind: str) -> Manifest:
 
 
 def read_manifest(path: StorePath | Place) -> dict[str, Any]:
-    """Return the whole manifest of a store of any kind: kind, format_version, created_by, body, ..."""
+    """Return the full manifest of a store of any kind: kind, format_version, created_by, body, ..."""
     place = place_of(path)
     file = place / MANIFEST
     try:
@@ -125,11 +124,13 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
         ) from None
     try:
         content = json.loads(text)
-        whole = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
+        intact = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
     except (ValueError, RecursionError):
-        whole = False
-    if not whole or content.get("format") != "bigcons" or not isinstance(content.get("body"), dict):
-        raise CorruptStoreError(f"{file} is damaged or foreign; restore the store from a copy.", path=file)
+        intact = False
+    if not intact or content.get("format") != "bigcons" or not isinstance(content.get("body"), dict):
+        raise CorruptStoreError(
+            f"{file} is damaged or not written by bigcons; restore the store from a copy.", path=file
+        )
     if content["format_version"] > FORMAT_VERSION:
         raise StoreError(
             f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons.",
@@ -143,7 +144,7 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
 
 
 def is_store(path: StorePath | Place) -> bool:
-    """Return whether ``path`` is a folder with a manifest, of whatever kind."""
+    """Return whether ``path`` is a store of any kind."""
     return (place_of(path) / MANIFEST).is_file()
 
 
@@ -163,15 +164,16 @@ def _plain(value: object) -> Any:
     raise TypeError(f"a manifest holds JSON values, not {type(value).__name__}")
 
 
-# Whole stores
+# Stores
 
 
 @contextmanager
 def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Place]:
     """Yield an empty folder that becomes the store at ``path`` when the ``with`` block succeeds.
 
-    The block fills it and ends with `write_manifest` on it. If it fails, the folder is removed and what was
-    at ``path`` stays. Raises StoreExistsError, StoreLockedError, and StoreError if the disk is full.
+    The block writes into the folder and finally calls `write_manifest` on it. If it fails, the folder is
+    removed and ``path`` is left unchanged. Raises StoreExistsError, StoreLockedError, and StoreError if the
+    disk is full.
     """
     place = place_of(path)
     refuse_existing(place, overwrite)
@@ -186,7 +188,7 @@ def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Plac
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
-    """Raise StoreExistsError if no store may be written at ``path``; call it before any work."""
+    """Raise StoreExistsError if a store must not be written at ``path``; call it before any work."""
     place = place_of(path)
     if not _is_taken(place):
         return
@@ -201,7 +203,7 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
 def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
     """Raise StoreExistsError if writing to ``out`` would replace the store ``source`` that is being read.
 
-    Call it where the two are stores of different kinds, since the source could not be recovered.
+    Call it if the two are stores of different kinds, because the source could not be recovered.
     """
     if source is None:
         return
@@ -215,7 +217,7 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
 
 
 def _is_taken(place: Place) -> bool:
-    """Return whether there is anything at ``place`` except what a killed writer left in a bucket."""
+    """Return whether anything exists at ``place`` except leftovers of a killed writer in a bucket."""
     if isinstance(place, DiskPlace):
         return place.exists()
     return place.exists() and (place.is_file() or not all(_is_data_folder(name) for name in place.names()))
@@ -223,7 +225,7 @@ def _is_taken(place: Place) -> bool:
 
 @contextmanager
 def _renamed_folder(path: Path) -> Iterator[Place]:
-    """Yield a hidden folder beside ``path`` that is renamed at the end."""
+    """Yield a hidden folder next to ``path`` that is renamed to it at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     abandoned = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.partial")
     for entry in path.parent.iterdir():
@@ -234,25 +236,20 @@ def _renamed_folder(path: Path) -> Iterator[Place]:
         partial.mkdir()
         yield DiskPlace(partial)
         read_manifest(partial)
-        _move_into_place(partial, path)
+        if not path.exists():
+            partial.rename(path)
+        elif not _exchange(partial, path):  # without an exchange, neither store is at the path for a moment
+            previous = partial.with_suffix(".previous")
+            path.rename(previous)
+            partial.rename(path)
+            previous.rename(partial)
+        sync(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _move_into_place(partial: Path, path: Path) -> None:
-    """Rename ``partial`` to ``path``; a store that was there is then at ``partial``."""
-    if not path.exists():
-        partial.rename(path)
-    elif not _exchange(partial, path):  # without a swap the old store is absent for a moment
-        previous = partial.with_suffix(".previous")
-        path.rename(previous)
-        partial.rename(path)
-        previous.rename(partial)
-    sync(path.parent)
-
-
 def _exchange(a: Path, b: Path) -> bool:
-    """Swap two folders in one step; return False where the system cannot (Linux can, since 2014)."""
+    """Exchange two folders atomically; return False if the system cannot (Linux can, since 2014)."""
     if not sys.platform.startswith("linux"):
         return False
     at_cwd, rename_exchange = -100, 2
@@ -265,7 +262,7 @@ def _exchange(a: Path, b: Path) -> bool:
 
 @contextmanager
 def _named_folder(place: Place, check_lock: Callable[[], None]) -> Iterator[Place]:
-    """Yield a data folder inside ``place`` that the manifest of ``place`` names at the end."""
+    """Yield a data folder inside ``place``; the manifest of ``place`` names it at the end."""
     sweep_folders(place)
     with discarded_on_failure(new_folder(place), place) as folder:
         yield folder
@@ -288,12 +285,12 @@ def discarded_on_failure(folder: Place, place: Place) -> Iterator[Place]:
 
 
 def new_folder(place: Place) -> Place:
-    """Return a data folder inside ``place`` with a name that no other writer uses."""
+    """Return a data folder inside ``place`` with a unique name."""
     return place / f"data-{uuid.uuid4().hex}"
 
 
 def sweep_folders(place: Place) -> None:
-    """Remove the data folders that the manifest does not name: older ones, and those of killed writers."""
+    """Remove data folders that the manifest does not name: older ones, and those of killed writers."""
     named = _folders_named(read_manifest(place)) if is_store(place) else []
     for name in place.names():
         if _is_data_folder(name) and name not in named:
@@ -301,7 +298,7 @@ def sweep_folders(place: Place) -> None:
 
 
 def _folders_named(content: dict[str, Any]) -> list[Any]:
-    """Return the data folders that a manifest names, none if the arrays are beside it."""
+    """Return the data folders that a manifest names; none if the arrays are next to it."""
     shared = content.get("shared", [])
     own = [content["data"]] if "data" in content else []
     return [*own, *(shared if isinstance(shared, list) else [None])]
@@ -316,10 +313,9 @@ def _is_data_folder(name: object) -> bool:
 
 @contextmanager
 def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yield a file that becomes ``path``, on a disk, if the ``with`` block succeeds and is removed otherwise.
+    """Yield a file that becomes ``path``, on a disk, if the ``with`` block succeeds; else it is removed.
 
-    Raises StoreExistsError if there is something at ``path`` that may not be replaced, and StoreError if the
-    disk is full.
+    Raises StoreExistsError if ``path`` exists and must not be replaced, StoreError if the disk is full.
     """
     target = refuse_existing_file(path, overwrite)
     with disk_errors(target), atomic_file(target) as file:
@@ -327,7 +323,7 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
 
 
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
-    """Return ``path`` as a Path; raise StoreExistsError if no file may be written there."""
+    """Return ``path`` as a Path; raise StoreExistsError if a file must not be written there."""
     target = local_path(path)
     if target.is_dir():
         raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)

@@ -1,9 +1,9 @@
 """One writer per store.
 
-On a disk the lock is advisory and held by the operating system, which releases it when its holder dies. In
-a bucket it is an object that only one writer can create: a lease, renewed while its owner works, that expires
-if the owner dies. A writer that loses its lease, say because its machine was suspended, does no damage: every
-writer writes below a folder of its own and checks its lease before it commits.
+On a disk, the lock is an advisory file lock, which the operating system releases when its holder dies. In a
+bucket, it is an object that only one writer can create: a lease, renewed while its owner works, that expires
+if the owner dies. A writer that loses its lease, for example because its machine was suspended, does no
+damage: every writer has its own data folder and checks its lease before it commits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _try_lock(descriptor: int) -> None:
-        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte far behind the text, which stays readable
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte far beyond the text, which stays readable
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
@@ -46,10 +46,10 @@ _MAX_LEASE_BYTES = 1 << 12
 
 @contextmanager
 def writer_lock(path: StorePath | Place) -> Iterator[Callable[[], None]]:
-    """Hold the right to write to the store at ``path``, which need not exist yet.
+    """Lock the store at ``path``, which need not exist yet, for writing.
 
-    A second writer, in another process or thread, gets StoreLockedError at once. Yields a function that
-    raises StoreError if the lock has been lost; call it right before committing.
+    A second writer, in another process or thread, immediately gets StoreLockedError. Yields a function that
+    raises StoreError if the lock has been lost; call it right before the commit.
     """
     place = place_of(path)
     if isinstance(place, DiskPlace):
@@ -75,16 +75,6 @@ def lock_path(path: str | os.PathLike[str]) -> Path:
 @contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
     lock = lock_path(path)
-    descriptor = _acquire(lock, path)
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # Windows does not remove an open file; an unlocked file does no harm
-            lock.unlink()
-        os.close(descriptor)
-
-
-def _acquire(lock: Path, path: Path) -> int:
     lock.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with naming(path):
@@ -97,18 +87,18 @@ def _acquire(lock: Path, path: Path) -> int:
             raise StoreLockedError(
                 f"{path} is being written by process {holder or 'unknown'}; wait until it is done.", path=path
             ) from None
-        if _is_current(descriptor, lock):
-            os.truncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
-            return descriptor
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                break
         os.close(descriptor)  # the previous holder removed the file between our open and our lock
-
-
-def _is_current(descriptor: int, lock: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), lock.stat())
-    except FileNotFoundError:
-        return False
+        os.truncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        yield
+    finally:
+        with suppress(OSError):  # Windows cannot remove an open file; an unlocked file does no harm
+            lock.unlink()
+        os.close(descriptor)
 
 
 class Lease:
@@ -124,7 +114,7 @@ class Lease:
         self._renewer.start()
 
     def check(self) -> None:
-        """Raise StoreError unless the lease is still this writer's."""
+        """Raise StoreError unless this writer still holds the lease."""
         if _read_lease(self._object).get("token") != self._owner["token"]:
             raise StoreError(
                 f"{self._place}: the lock was lost to another writer, because its lease of {LEASE_SECONDS:g} "
@@ -133,7 +123,7 @@ class Lease:
             )
 
     def release(self) -> None:
-        """End the lease, unless another writer has taken it over."""
+        """Release the lease unless another writer has taken it over."""
         self._released.set()
         self._renewer.join()
         if _read_lease(self._object).get("token") == self._owner["token"]:
@@ -161,7 +151,7 @@ class Lease:
         while not self._released.wait(LEASE_SECONDS / 4):
             try:
                 version = self._object.put(self._content(), mode=self._version)
-            except StoreError:  # tried again at the next turn; `check` decides before the commit
+            except StoreError:  # retried in the next round; `check` decides before the commit
                 continue
             if version is None:
                 return
@@ -172,7 +162,7 @@ class Lease:
 
 
 def _read_lease(place: BucketPlace) -> dict[str, Any]:
-    """Return the content of a lease; empty if there is none or it is not valid JSON."""
+    """Return the content of a lease; empty if it does not exist or is not valid JSON."""
     try:
         content = json.loads(place.read(_MAX_LEASE_BYTES))
     except (FileNotFoundError, ValueError):

@@ -1,7 +1,7 @@
-"""Places: where a store or a part of it is, on a disk or in a bucket, behind one small interface.
+"""Places: one small interface to files and folders on a disk or in a bucket.
 
-Paths and URLs become places here and nowhere else. Places on a disk are in this module, those in a bucket in
-`bigcons.storage.buckets`, which is imported for the first URL.
+Paths and URLs become places only here. Places in a bucket are in `bigcons.storage.buckets`, which is imported
+when the first URL is opened.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from bigcons.validation import check_path
 StorePath = str | os.PathLike[str]
 
 URL_SCHEMES = ("s3", "gs", "az")
-"""Schemes of URLs that name a place in a bucket; only s3 is tested."""
+"""URL schemes of buckets; only s3 is tested."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _SHORTENED_URL = re.compile(rf"({'|'.join(URL_SCHEMES)}):/[^/]")
 
 
 class Place(ABC):
-    """A file, or a folder and everything below it, which need not exist.
+    """A file, or a folder with everything below it; it need not exist.
 
-    ``str(place)`` is its path or URL, ``place / name`` a place inside it. In a bucket a file is an object and
-    a folder is a common prefix of keys.
+    ``str(place)`` is its path or URL, ``place / name`` a place inside it. In a bucket, a file is an object
+    and a folder is a common prefix of keys.
     """
 
     @property
@@ -50,15 +50,15 @@ class Place(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Return whether there is a file here, or anything below."""
+        """Return whether a file or folder exists here."""
 
     @abstractmethod
     def is_file(self) -> bool:
-        """Return whether there is a file here."""
+        """Return whether this is a file."""
 
     @abstractmethod
     def is_link(self) -> bool:
-        """Return whether this is a symbolic link; links are never followed."""
+        """Return whether this is a symbolic link."""
 
     @abstractmethod
     def links(self) -> Iterator[Place]:
@@ -66,7 +66,7 @@ class Place(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Return the names in this folder in ascending order, none if it does not exist."""
+        """Return the names in this folder, sorted; empty if it does not exist."""
 
     @abstractmethod
     def n_bytes(self) -> int:
@@ -80,15 +80,14 @@ class Place(ABC):
     def read(self, at_most: int | None = None) -> bytearray:
         """Return the content of the file.
 
-        Raises FileNotFoundError, and ValueError if the file is larger than ``at_most`` bytes, in which case
-        nothing is read.
+        Raises FileNotFoundError, and ValueError, without reading, if the file exceeds ``at_most`` bytes.
         """
 
     @abstractmethod
     def write(self, *parts: Any, durable: bool = False) -> None:
-        """Write the file, ``parts`` one after the other; a reader sees the old content or the new.
+        """Write the concatenated ``parts``; a reader sees the old content or the new.
 
-        With ``durable`` the file survives a power failure once this returns.
+        With ``durable``, the file survives a power failure once this returns.
         """
 
     @abstractmethod
@@ -97,7 +96,7 @@ class Place(ABC):
 
     @abstractmethod
     def remove(self) -> None:
-        """Remove the file, or the folder with everything below it, if there is one."""
+        """Remove the file, or the folder with everything below it, if it exists."""
 
     @abstractmethod
     def for_zarr(self, *, read_only: bool) -> Any:
@@ -129,11 +128,11 @@ class DiskPlace(Place):
         return DiskPlace(self.path.with_name(name))
 
     def exists(self) -> bool:
-        """Return whether there is a file, a folder or a link, even a broken one."""
+        """Return whether a file, a folder or a link, even a broken one, exists here."""
         return self.path.exists() or self.path.is_symlink()
 
     def is_file(self) -> bool:
-        """Return whether there is a file here."""
+        """Return whether this is a file."""
         return self.path.is_file()
 
     def is_link(self) -> bool:
@@ -145,7 +144,7 @@ class DiskPlace(Place):
         return (DiskPlace(entry) for entry in self.path.rglob("*") if entry.is_symlink())
 
     def names(self) -> list[str]:
-        """Return the names in this folder in ascending order, none if it does not exist."""
+        """Return the names in this folder, sorted; empty if it does not exist."""
         try:
             return sorted(entry.name for entry in self.path.iterdir())
         except (FileNotFoundError, NotADirectoryError):
@@ -156,7 +155,7 @@ class DiskPlace(Place):
         return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
 
     def stamp(self) -> Hashable:
-        """Return inode, modification time and size: a file that replaces another has its own inode."""
+        """Return inode, modification time and size; a file that replaces another has a new inode."""
         try:
             found = self.path.stat()
         except OSError:
@@ -184,7 +183,7 @@ class DiskPlace(Place):
             sync(Path(root))
 
     def remove(self) -> None:
-        """Remove the file, or as much of the folder as the system allows."""
+        """Remove the file, or as much of the folder as the system permits."""
         if self.path.is_dir() and not self.path.is_symlink():
             shutil.rmtree(self.path, ignore_errors=True)
         else:
@@ -201,7 +200,7 @@ class DiskPlace(Place):
 def place_of(path: StorePath | Place) -> Place:
     """Return the place that a path or URL names.
 
-    Raises InvalidInputError for anything but a path, for URLs of schemes outside ``URL_SCHEMES``, and
+    Raises InvalidInputError for anything but a path and for URL schemes other than ``URL_SCHEMES``, and
     MissingDependencyError for a URL if obstore is not installed.
     """
     if isinstance(path, Place):
@@ -216,7 +215,7 @@ def place_of(path: StorePath | Place) -> Place:
         return DiskPlace(text)
     if url[1].lower() not in URL_SCHEMES:
         raise InvalidInputError(
-            f"{text} cannot hold a store; use a path on a disk or a URL such as s3://bucket/path."
+            f"{text} is not a supported URL; use a path on a disk or a URL such as s3://bucket/path."
         )
     from bigcons.storage.buckets import bucket_place
 
@@ -235,8 +234,8 @@ def local_path(path: StorePath) -> Path:
 def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Yield a new file that is renamed to ``path`` if the ``with`` block succeeds and removed if it fails.
 
-    All single files are written this way. The temporary name ``.<name>.<random>.partial`` is unique across
-    processes and machines, so that two workers may write the same file at once.
+    The temporary name ``.<name>.<random>.partial`` is unique across processes and machines, so that two
+    workers may write the same file at once.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.partial")
@@ -275,7 +274,7 @@ def checked_size(n_bytes: int, at_most: int | None) -> int:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Make system errors name ``path`` rather than the hidden file beside it."""
+    """Make system errors name ``path`` rather than its hidden temporary file."""
     try:
         yield
     except OSError as error:
@@ -284,16 +283,18 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(path: StorePath | Place) -> Iterator[None]:
-    """Turn a full disk, quota or file size limit, met while writing ``path``, into a one-line StoreError."""
+    """Turn errors of a full disk, a quota or a file size limit into a one-line StoreError."""
     try:
         yield
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise StoreError(
                 f"A file exceeded the size limit while writing {path}; "
-                "raise the limit (ulimit -f), or choose a disk that takes larger files."
+                "raise the limit (ulimit -f) or use a file system that supports larger files."
             ) from error
         short_write = error.errno is None and "requested and" in str(error)  # NumPy's message for a full disk
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not short_write:
             raise
-        raise StoreError(f"No space left while writing {path}; free some or choose another disk.") from error
+        raise StoreError(
+            f"No space left while writing {path}; free some space or choose another disk."
+        ) from error

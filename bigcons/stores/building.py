@@ -1,7 +1,7 @@
-"""Building ensembles from tables of labels: new ones, and further objects or partitions of those that exist.
+"""Build ensembles from tables of labels, and append objects or partitions to existing ones.
 
-Every table is read twice, once to find the values and once to encode them, and so is never held as a whole
-unless the ensemble is in memory.
+Every table is read twice, once to find the values and once to encode them, so it is never in memory as a
+whole unless the ensemble is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_labels(
     names: Sequence[str] | None = None,
     known: Sequence[np.ndarray] | None = None,
 ) -> tuple[np.ndarray, Header, Categories]:
-    """Read a table into memory as labels, header and categories; new values follow the ``known`` ones."""
+    """Read a table into memory: labels, header, categories; new values come after the ``known`` ones."""
     scan = scan_labels(table, partition_names(table, names), known=known)
     dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
     labels = np.empty((scan.n_objects, table.n_columns), dtype)
@@ -94,11 +94,11 @@ def _header(scan: LabelScan, provenance: dict[str, Any]) -> Header:
     )
 
 
-# Appends: what the ensemble becomes
+# Appends: the new header and categories
 
 
 class Extended(NamedTuple):
-    """An ensemble after an append, without its labels, and the encodings of the new ones."""
+    """The header and categories of an ensemble after an append, and the encodings of the new labels."""
 
     header: Header
     categories: Categories
@@ -107,7 +107,7 @@ class Extended(NamedTuple):
 
 
 def _with_objects(header: Header, categories: Categories, table: Table) -> Extended:
-    """Find the values of further objects; new values follow the known ones."""
+    """Find the values of the new objects; new values come after the known ones."""
     if table.n_columns != len(header.names):
         raise InvalidInputError(
             f"labels has {table.n_columns} partitions but the ensemble has {len(header.names)}; "
@@ -131,7 +131,7 @@ def _with_objects(header: Header, categories: Categories, table: Table) -> Exten
 def _with_partitions(
     header: Header, categories: Categories, table: Table, names: Sequence[str] | None
 ) -> Extended:
-    """Find the values of further partitions of the same objects."""
+    """Find the values of the new partitions of the same objects."""
     if names is None and table.names is not None and _generic(table.names):
         names = [f"p{len(header.names) + u}" for u in range(table.n_columns)]
     names = partition_names(table, names, first=len(header.names))
@@ -154,9 +154,9 @@ def _with_partitions(
 
 
 def _in_order_of(header: Header, table: Table) -> Table:
-    """Return ``table`` with its columns in the order of the partitions, if it names them.
+    """Return ``table`` with its columns in the order of the partitions if their names are the same.
 
-    Raises InvalidInputError if both have names of their own and these differ.
+    Raises InvalidInputError if both have names other than the default ones and these differ.
     """
     if table.names is None or table.names == header.names:
         return table
@@ -172,7 +172,7 @@ def _in_order_of(header: Header, table: Table) -> Table:
 
 
 def _generic(names: Sequence[str]) -> bool:
-    """Return whether names only count: ``p0, p1, ...`` or ``0, 1, ...``."""
+    """Return whether all names are numbers, like the default ones: ``p0, p1, ...`` or ``0, 1, ...``."""
     return all(re.fullmatch(r"p?\d+", name) for name in names)
 
 
@@ -186,7 +186,7 @@ def _appended(header: Header, **what: int) -> dict[str, Any]:
 def append_objects_in_memory(
     labels: np.ndarray, header: Header, categories: Categories, table: Table
 ) -> tuple[np.ndarray, Header, Categories]:
-    """Return labels, header and categories with further objects."""
+    """Return labels, header and categories with the new objects."""
     table = _in_order_of(header, table)
     extended = _with_objects(header, categories, table)
     new = encode_labels(table, extended.encodings, extended.dtype)
@@ -201,7 +201,7 @@ def append_partitions_in_memory(
     table: Table,
     names: Sequence[str] | None,
 ) -> tuple[np.ndarray, Header, Categories]:
-    """Return labels, header and categories with further partitions."""
+    """Return labels, header and categories with the new partitions."""
     extended = _with_partitions(header, categories, table, names)
     new = np.concatenate([*encode_labels(table, extended.encodings, extended.dtype)])
     labels = np.hstack([labels.astype(extended.dtype, copy=False), new])
@@ -212,7 +212,7 @@ def append_partitions_in_memory(
 
 
 def append_objects_to_store(append: Appending, table: Table) -> None:
-    """Append objects to a store; full chunks stay the same unless the type grows."""
+    """Append objects to a store; full chunks are shared unless the type grows."""
     stored = append.stored
     header, rows = stored.header, stored.header.chunk_rows
     table = _in_order_of(header, table)
@@ -240,7 +240,7 @@ def append_objects_to_store(append: Appending, table: Table) -> None:
 
 
 def append_partitions_to_store(append: Appending, table: Table, names: Sequence[str] | None) -> None:
-    """Append partitions to a store; full columns of chunks stay the same unless the type grows."""
+    """Append partitions to a store; full columns of chunks are shared unless the type grows."""
     stored = append.stored
     header = stored.header
     extended = _with_partitions(header, stored.categories(), table, names)

@@ -1,7 +1,7 @@
-"""Consensus: a stored solve, with labels, memberships, history, parameters and provenance.
+"""Consensus: a stored result, with labels, memberships, history, parameters and provenance.
 
-A Zarr group of two arrays cut into the same row chunks: labels, and memberships if the method has them. Every
-byte is covered twice: by the crc32c of its chunk, and by the checksum of its rows in the manifest, which is
+A Zarr group of two arrays with the same row chunks: labels, and memberships if the method has them. Every
+byte is covered by two checksums: the crc32c of its chunk, and that of its rows in the manifest, which is
 committed last.
 """
 
@@ -29,16 +29,16 @@ from bigcons.validation import check_int
 KIND = "consensus"
 CHUNK_ROWS = 65_536
 
-_RESTORE = "solve again or restore the store from a copy."
+_RESTORE = "compute it again or restore the store from a copy."
 
 
 class Consensus:
-    """A stored consensus; arrays are read only on request.
+    """A stored consensus; arrays are read on demand.
 
     Attributes: ``path``, ``n_objects``, ``n_clusters`` (including empty ones), ``has_memberships`` (methods
     without soft output store labels only), ``chunk_rows``, ``history`` (lists by name, one value per step),
-    ``parameters`` (of the method), ``results`` (objective, gap, passes, ...) and ``provenance`` (what it was
-    made from).
+    ``parameters`` (of the method), ``results`` (objective, gap, passes, ...) and ``provenance`` (its input
+    and how it was computed).
     """
 
     def __init__(self, place: Place, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -58,7 +58,7 @@ class Consensus:
     def open(cls, path: StorePath) -> Consensus:
         """Open the consensus at ``path`` for reading.
 
-        Raises StoreNotFoundError if there is none, CorruptStoreError if the arrays do not match the
+        Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the
         manifest.
         """
         place = place_of(path)
@@ -97,8 +97,8 @@ class Consensus:
     ) -> Consensus:
         """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
 
-        Without memberships the store holds labels only. Memberships may be an array of any kind, which is
-        sliced block by block.
+        Without memberships, only labels are stored. Memberships may be any array-like that can be sliced; it
+        is read block by block.
         """
         labels = np.asarray(labels)
         if memberships is not None and not hasattr(memberships, "shape"):
@@ -135,7 +135,7 @@ class Consensus:
     ) -> Consensus:
         """Store the result of a fitted consensus clusterer, with its parameters and history."""
         if not hasattr(model, "labels_"):
-            raise InvalidInputError(f"{type(model).__name__} has no labels_ yet; fit it before storing it.")
+            raise InvalidInputError(f"{type(model).__name__} is not fitted; call fit before storing it.")
         return cls.write(
             path,
             model.labels_,
@@ -159,15 +159,14 @@ class Consensus:
         overwrite: bool = False,
         memberships: bool = True,
     ) -> Iterator[ConsensusWriter]:
-        """Yield a writer by blocks of rows; the store appears at ``path`` when the ``with`` block succeeds.
+        """Yield a writer of blocks of rows; the store appears at ``path`` when the ``with`` block succeeds.
 
-        Without ``memberships`` it stores labels only. If the block fails, or not every row was written, no
-        partial output remains and a store that was at ``path`` stays.
+        Without ``memberships``, only labels are stored. If the block fails or rows are missing, no partial
+        output remains, and an existing store at ``path`` is kept.
         """
         if n_objects < 1 or n_clusters < 1:
             raise InvalidInputError(
-                f"a consensus of n_objects={n_objects} and n_clusters={n_clusters} is empty; "
-                "both must be at least 1."
+                f"n_objects={n_objects} and n_clusters={n_clusters} make an empty consensus; use at least 1."
             )
         with new_store(path, overwrite) as folder:
             writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
@@ -176,22 +175,22 @@ class Consensus:
 
     @property
     def labels(self) -> np.ndarray:
-        """All labels, ``(n_objects,)`` int32, -1 for objects no partition labeled. Reads the array."""
+        """All labels, ``(n_objects,)`` int32, -1 for objects that no partition labels; reads the array."""
         return self.read_labels(0, self.n_objects)
 
     @property
     def memberships(self) -> np.ndarray:
-        """All memberships, ``(n_objects, n_clusters)`` float32, rows sum to 1. Reads the array."""
+        """All memberships, ``(n_objects, n_clusters)`` float32, rows sum to 1; reads the array."""
         return self.read_memberships(0, self.n_objects)
 
     @property
     def label_rows(self) -> StoredRows:
-        """The labels as rows that are read when sliced, for criteria that need one block at a time."""
+        """The labels, read when sliced, for criteria that need one block at a time."""
         return StoredRows(self.read_labels, (self.n_objects,))
 
     @property
     def membership_rows(self) -> StoredRows:
-        """The memberships as rows that are read when sliced."""
+        """The memberships, read when sliced."""
         return StoredRows(self.read_memberships, (self.n_objects, self.n_clusters))
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
@@ -205,7 +204,7 @@ class Consensus:
         """
         if not self.has_memberships:
             raise InvalidInputError(
-                f"{self.path} holds labels only, because its method has no memberships; "
+                f"{self.path} has labels only, because its method has no memberships; "
                 "read its labels, or use a method with soft output."
             )
         return self._read("memberships", start, stop)
@@ -236,7 +235,7 @@ class Consensus:
             yield [labels, *map(np.ascontiguousarray, soft)]
 
     def dask_memberships(self) -> Any:
-        """Return the memberships as a dask array ``(n_objects, n_clusters)`` that reads one block a chunk."""
+        """Return the memberships as a dask array ``(n_objects, n_clusters)``, one chunk per block."""
         import dask.array
         from dask.delayed import delayed
 
@@ -250,11 +249,11 @@ class Consensus:
         return dask.array.concatenate(chunks)
 
     def blocks(self, rows: int | None = None) -> list[Block]:
-        """Cut the objects into blocks of ``rows`` rows, by default one chunk each."""
+        """Return blocks of ``rows`` objects, by default one chunk each."""
         return row_blocks(self.n_objects, rows or self.chunk_rows)
 
     def info(self) -> dict[str, Any]:
-        """Return what is known without reading the arrays, as JSON values."""
+        """Return what the manifest says about the consensus, as JSON values."""
         return {
             "kind": KIND,
             "path": self.path,
@@ -272,7 +271,7 @@ class Consensus:
         """Read every row and check its checksum and its values.
 
         Returns ``{"kind", "path", "n_objects", "n_blocks", "n_unlabeled"}``; raises CorruptStoreError at
-        the first block that differs from what was written, or whose memberships leave the simplex.
+        the first block that differs from what was written, or whose memberships are not on the simplex.
         """
         n_unlabeled = 0
         for block, checksum in zip(self.blocks(), self._checksums, strict=True):
@@ -282,9 +281,9 @@ class Consensus:
                 raise self._corrupt(block.start, block.stop, "differ from their checksum")
             labeled = labels >= 0
             if (labels >= self.n_clusters).any():
-                raise self._corrupt(block.start, block.stop, "contain labels of no cluster")
+                raise self._corrupt(block.start, block.stop, f"have labels above {self.n_clusters - 1}")
             if memberships is not None and not _on_simplex(memberships[labeled]):
-                raise self._corrupt(block.start, block.stop, "contain memberships off the simplex")
+                raise self._corrupt(block.start, block.stop, "have memberships off the simplex")
             n_unlabeled += int(np.count_nonzero(~labeled))
         return {
             "kind": KIND,
@@ -307,7 +306,7 @@ class Consensus:
         except Exception as error:  # codecs raise errors of many types
             raise self._corrupt(start, stop, f"cannot be decoded ({type(error).__name__})") from error
         if (rows == CONSENSUS[name].fill_value(rows.dtype)).any():
-            raise self._corrupt(start, stop, "have lost a chunk")
+            raise self._corrupt(start, stop, "are missing a chunk")
         return rows
 
     def _corrupt(self, start: int, stop: int, what: str) -> CorruptStoreError:
@@ -335,7 +334,7 @@ class Consensus:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """An array of a consensus of which ``rows[start:stop]`` are read when sliced."""
+    """An array of a consensus that is read when sliced."""
 
     read: Callable[[int, int], np.ndarray]
     shape: tuple[int, ...]
@@ -356,16 +355,16 @@ def _on_simplex(memberships: np.ndarray) -> bool:
 
 
 class Written(NamedTuple):
-    """What the manifest records of rows that were written."""
+    """The checksums of rows that were written, for the manifest."""
 
     first_chunk: int
     checksums: list[int]
 
 
 class ConsensusRows:
-    """The arrays of a consensus in the making, writable from every thread and from workers that reach them.
+    """The arrays of a consensus being written, by any thread and by workers that can reach them.
 
-    Blocks in different chunks may be written at once, and a block may be written twice.
+    Blocks in different chunks may be written concurrently, and a block may be written twice.
     """
 
     def __init__(
@@ -376,10 +375,15 @@ class ConsensusRows:
         self.has_memberships = memberships
         self.chunk_rows: int = min(chunk_rows, n_objects)
         self._folder = folder
-        self._arrays = self._create_arrays()
+        self._arrays: dict[str, Any] = {}
+        create_group(folder)
+        for name, spec in _specs(memberships).items():
+            shape = spec.shape_in({"n_objects": n_objects, "n_clusters": n_clusters})
+            chunks = (self.chunk_rows, *shape[1:])
+            self._arrays[name] = create_array(folder / name, spec, shape, chunks, spec.dtypes[0])
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
-        """Write rows like `ConsensusWriter.write`; pass the result on to `ConsensusWriter.note`."""
+        """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""
         self._check(start, labels, memberships)
         stop = start + len(labels)
         labels = np.ascontiguousarray(labels, dtype=np.int32)
@@ -395,8 +399,8 @@ class ConsensusRows:
 
     def _check(self, start: int, labels: np.ndarray, memberships: np.ndarray | None) -> None:
         stop = start + len(labels)
-        whole = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
-        if not whole or not 0 <= start < stop <= self.n_objects:
+        aligned = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
+        if not aligned or not 0 <= start < stop <= self.n_objects:
             raise InvalidInputError(
                 f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {self.n_objects}; "
                 "write blocks that start and end at chunk boundaries."
@@ -410,16 +414,6 @@ class ConsensusRows:
                 f"labels has type {labels.dtype} and range {labels.min()} to {labels.max()}; pass integers "
                 f"from 0 to {self.n_clusters - 1}, -1 where missing."
             )
-
-    def _create_arrays(self) -> dict[str, Any]:
-        """Create the empty arrays, in chunks of ``chunk_rows`` rows."""
-        create_group(self._folder)
-        arrays = {}
-        for name, spec in _specs(self.has_memberships).items():
-            shape = spec.shape_in({"n_objects": self.n_objects, "n_clusters": self.n_clusters})
-            chunks = (self.chunk_rows, *shape[1:])
-            arrays[name] = create_array(self._folder / name, spec, shape, chunks, spec.dtypes[0])
-        return arrays
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_arrays"}
@@ -439,10 +433,10 @@ class ConsensusWriter:
         self._description: dict[str, Any] = {}
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
-        """Write rows from ``start`` on: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
+        """Write rows from ``start``: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
 
-        A consensus without memberships takes labels only. The rows must be whole chunks: start at a multiple
-        of ``chunk_rows`` and end at one or at the last row.
+        The rows must be whole chunks: start at a multiple of ``chunk_rows``, end at one or at the last row.
+        Omit memberships if the consensus has none.
         """
         self.note(self.rows.write(start, labels, memberships))
 
@@ -459,14 +453,14 @@ class ConsensusWriter:
         results: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set what the manifest says about the solve; values that JSON cannot hold are stored as text."""
+        """Set the manifest's description of the solve; values that JSON cannot represent become text."""
         if history is not None:
             self._description["history"] = _as_json({name: list(values) for name, values in history.items()})
         parts = {"parameters": parameters, "results": results, "provenance": provenance}
         self._description |= {name: _as_json(value) for name, value in parts.items() if value is not None}
 
     def body(self) -> dict[str, Any]:
-        """Return the manifest's body; raises InvalidInputError if some rows were never written."""
+        """Return the manifest's body; raises InvalidInputError if rows are missing."""
         n_missing = self._checksums.count(None)
         if n_missing:
             raise InvalidInputError(

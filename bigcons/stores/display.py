@@ -1,4 +1,4 @@
-"""How ensembles, pairs, consensuses and estimators show themselves in a notebook."""
+"""HTML displays of ensembles, pairs, consensuses and estimators in notebooks."""
 
 from __future__ import annotations
 

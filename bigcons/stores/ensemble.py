@@ -1,4 +1,4 @@
-"""Ensemble: the label matrix of many partitions, in memory or in a store, read block by block."""
+"""Ensemble: a matrix of labels, one column per partition, in memory or stored, read block by block."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from bigcons.stores import building
 from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble_store import (
     KIND,
+    MAX_CHUNK_COLUMNS,
     Appending,
     Categories,
     Header,
     StoredLabels,
     appending,
     open_labels,
+    tile_checksums,
     write_store,
 )
 from bigcons.tables.encode import warn_of_suspects
@@ -36,8 +38,8 @@ from bigcons.validation import check_choice, check_int
 class Ensemble:
     """Partitions of the same objects: labels ``(n_objects, n_partitions)``, -1 where missing.
 
-    Made by ``from_labels``, ``open`` or ``import_labels``. The labels of partition ``u`` are
-    ``0 .. n_clusters[u] - 1`` and stand for the original values ``categories[u]``.
+    Created by ``from_labels``, ``open`` or ``import_labels``. The labels of partition ``u`` are
+    ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Ensemble:
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or
-        anything else with ``__arrow_c_stream__``, a dask array or dataframe, another ensemble, or a path to
+        any object with ``__arrow_c_stream__``, a dask array or dataframe, another ensemble, or a path to
         one or to .npy, .npz, .csv, .csv.gz, .parquet (a file or a folder of them) or .zarr. NaN, None, pd.NA,
         negative numbers and masked entries are missing labels. Raises InvalidInputError for labels that are
         neither whole numbers nor text, for an empty or ragged matrix and for a partition without any label.
@@ -65,7 +67,7 @@ class Ensemble:
     def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
         """Open a stored ensemble for reading (``mode="r"``) or for reading and appending (``"a"``).
 
-        Raises StoreNotFoundError if there is none, CorruptStoreError if the store is damaged.
+        Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
         stored = open_labels(place_of(path))
@@ -99,7 +101,7 @@ class Ensemble:
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where the base clusters of each partition begin: ``(n_partitions + 1,)`` int64.
+        """First base cluster of each partition: ``(n_partitions + 1,)`` int64.
 
         The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
         """
@@ -107,27 +109,27 @@ class Ensemble:
 
     @property
     def n_base_clusters(self) -> int:
-        """Number of clusters of all partitions together."""
+        """Total number of clusters of all partitions."""
         return int(self._header.n_clusters.sum())
 
     @property
     def missing_share(self) -> float:
-        """Share of labels that are missing, as counted when they were written."""
+        """Share of labels that are missing."""
         return 1.0 - int(self._header.n_labeled.sum()) / (self.n_objects * self.n_partitions)
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the labels: the smallest signed integer that holds them."""
+        """Type of the labels: the smallest signed integer that can represent them."""
         return self._labels.dtype
 
     @property
     def chunk_rows(self) -> int:
-        """Rows per chunk of the store; in memory the default of ``save``."""
+        """Rows per chunk of the store; in memory, the default of ``save``."""
         return self._header.chunk_rows
 
     @property
     def path(self) -> str | None:
-        """Where the ensemble is stored, None in memory."""
+        """Path or URL of the store; None in memory."""
         return str(self._labels.path) if isinstance(self._labels, StoredLabels) else None
 
     @property
@@ -137,22 +139,22 @@ class Ensemble:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What made the ensemble, from what and with which parameters."""
+        """The source of the ensemble, how it was made and with which parameters."""
         return dict(self._header.provenance)
 
     @property
     def categories(self) -> Categories:
-        """Original value of each label, per partition; None where the values were 0 .. k-1 already."""
+        """Original value of each label, per partition; None where the values are 0 .. k-1."""
         if self._categories is None:
             assert isinstance(self._labels, StoredLabels)  # noqa: S101 - in memory they are always set
             self._categories = self._labels.categories()
         return list(self._categories)
 
     def blocks(self, rows: int | None = None) -> list[Block]:
-        """Cut the objects into blocks of at most ``rows`` rows, by default ``chunk_rows``.
+        """Return blocks of at most ``rows`` objects, by default ``chunk_rows``.
 
-        ``rows`` is rounded down to a multiple or a divisor of ``chunk_rows``, so that no block holds parts
-        of two chunks.
+        ``rows`` is rounded down to a multiple or a divisor of ``chunk_rows``, so that blocks align with
+        chunks.
         """
         rows = self.chunk_rows if rows is None else check_int("rows", rows)
         if rows >= self.chunk_rows:
@@ -164,7 +166,7 @@ class Ensemble:
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of objects ``start`` to ``stop``: ``(stop - start, n_partitions)``, C order.
 
-        In memory this is a view that the caller must not change. Raises CorruptStoreError for damaged chunks.
+        In memory, this is a view that must not be modified. Raises CorruptStoreError for damaged chunks.
         """
         if not 0 <= start <= stop <= self.n_objects:
             raise InvalidInputError(
@@ -176,9 +178,9 @@ class Ensemble:
         return self._labels.read(start, stop)
 
     def read_rows(self, indices: Any) -> np.ndarray:
-        """Return the labels of the objects ``indices``, in their order: ``(len(indices), n_partitions)``.
+        """Return the labels of the objects ``indices``, in that order: ``(len(indices), n_partitions)``.
 
-        Costs one read of every chunk that holds one of them.
+        Reads every chunk that contains one of them once.
         """
         indices = np.asarray(indices)
         if indices.size == 0:
@@ -206,26 +208,26 @@ class Ensemble:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all labels ``(n_objects, n_partitions)``, so that ``np.asarray(ensemble)`` is the matrix.
 
-        A stored ensemble is read into memory as a whole: use ``read`` and ``blocks`` if it does not fit. In
-        memory the result is a read-only view, unless a copy is requested.
+        A stored ensemble is read into memory; use ``read`` and ``blocks`` if it does not fit. In memory, the
+        result is a read-only view unless a copy is requested.
         """
         if isinstance(self._labels, StoredLabels) and copy is False:
-            raise ValueError(f"{self.path} is stored, and its labels are always copied; pass copy=None.")
+            raise ValueError(f"{self.path} is stored, so its labels are always copied; pass copy=None.")
         labels = self.read(0, self.n_objects).view()
         labels.flags.writeable = isinstance(self._labels, StoredLabels)
         return np.array(labels, dtype, copy=copy if self.path is None else None)
 
     def load(self) -> Ensemble:
-        """Return the ensemble with its labels in memory, cut into the same blocks."""
+        """Return the ensemble with its labels in memory and the same blocks."""
         if not isinstance(self._labels, StoredLabels):
             return self
         return Ensemble(self.read(0, self.n_objects), self._header, self.categories)
 
     def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
-        """Store the ensemble at ``path`` and return it opened from there.
+        """Store the ensemble at ``path`` and return the stored ensemble.
 
-        Raises StoreExistsError if ``path`` exists; with ``overwrite`` a store there is replaced in one step,
-        once the new one is complete.
+        Raises StoreExistsError if ``path`` exists; with ``overwrite``, an existing store is replaced
+        atomically once the new one is complete.
         """
         rows = self.chunk_rows if chunk_rows is None else check_int("chunk_rows", chunk_rows)
         blocks = (self.read(block.start, block.stop) for block in self.blocks())
@@ -234,10 +236,10 @@ class Ensemble:
         return Ensemble.open(path)
 
     def append_objects(self, labels: Any) -> Ensemble:
-        """Append objects, with columns in the order of the partitions or named like them; return ``self``.
+        """Append objects, with columns in the order of the partitions or with their names; return ``self``.
 
-        New label values extend the categories. A stored ensemble must be open with mode "a", and keeps its
-        rows per chunk; other objects that have it open must open it again.
+        New label values extend the categories. A stored ensemble must be open with mode "a" and keeps its
+        rows per chunk; other instances that have it open must open it again.
         """
         table = _table_of(labels)
         if isinstance(self._labels, np.ndarray):
@@ -267,7 +269,7 @@ class Ensemble:
 
     @contextmanager
     def _appending(self) -> Iterator[Appending]:
-        """Lock the store for an append, and open the result."""
+        """Lock the store for an append, then reopen it."""
         assert self.path is not None  # noqa: S101 - only stored ensembles get here
         if self._mode != "a":
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
@@ -281,24 +283,27 @@ class Ensemble:
         """Read every label and compare it with the manifest.
 
         Returns ``{"ok", "path", "n_objects", "n_chunks"}``; raises CorruptStoreError at the first difference.
-        In memory there is nothing to check.
+        An ensemble in memory has nothing to verify.
         """
         n_chunks = self._labels.verify() if isinstance(self._labels, StoredLabels) else 0
         return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
 
     def digest(self) -> str:
-        """Return a text that identifies the labels and their chunks; computed from all labels in memory."""
-        if isinstance(self._labels, StoredLabels):
-            checksum = zlib.crc32(self._labels.checksums.astype("<i8").tobytes())
-        else:
-            checksum = 0
-            for block in self.blocks():
-                rows = np.ascontiguousarray(self._labels[block.start : block.stop])
-                checksum = zlib.crc32(rows.data, checksum)
-        return f"{self.n_objects} x {self.n_partitions}, chunks of {self.chunk_rows}, crc {checksum:08x}"
+        """Return a text that identifies the labels and their chunks, the same in memory and stored.
+
+        A stored ensemble takes it from the manifest; in memory, all labels are read.
+        """
+        labels = self._labels
+        checksums = (
+            labels.checksums
+            if isinstance(labels, StoredLabels)
+            else [tile_checksums(labels[b.start : b.stop], MAX_CHUNK_COLUMNS) for b in self.blocks()]
+        )
+        crc = zlib.crc32(np.asarray(checksums, "<i8").tobytes())
+        return f"{self.n_objects} x {self.n_partitions}, chunks of {self.chunk_rows}, crc {crc:08x}"
 
     def info(self) -> dict[str, Any]:
-        """Return what is known without reading labels, as JSON values; ``n_bytes`` is the size."""
+        """Return a summary as JSON values, without reading labels."""
         clusters = self.n_clusters
         return {
             "kind": KIND,
@@ -354,8 +359,8 @@ class Ensemble:
 def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
     """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory.
 
-    With ``known`` values of each partition, labels are numbered by these, and other values after them; a
-    partition may then be without labels.
+    With ``known`` values for each partition, these keep their labels and other values come after them; a
+    partition may then have no labels.
     """
     if isinstance(x, Ensemble):
         return x
@@ -381,9 +386,9 @@ def import_labels(
     memory: int | str = "1GB",
     chunk_rows: int | None = None,
 ) -> Ensemble:
-    """Store labels as an ensemble at ``out`` without holding them; ``source`` as for `Ensemble.from_labels`.
+    """Store labels as an ensemble at ``out``, block by block; ``source`` as for `Ensemble.from_labels`.
 
-    Reads the source twice, once to find the values and once to write them, by blocks that fit in ``memory``;
+    Reads the source twice, once to find the values and once to write them, in blocks that fit in ``memory``;
     a dask collection is computed twice, chunk by chunk. Raises MemoryBudgetError if a chunk of the source or
     the distinct values do not fit.
     """
@@ -412,9 +417,9 @@ def write_partitions(
     chunk_rows: int | None = None,
     memory: int | str = "1GB",
 ) -> Ensemble:
-    """Store partitions that were made one by one: arrays ``(n_objects,)`` or paths of .npy files.
+    """Store partitions given one by one, as arrays ``(n_objects,)`` or paths of .npy files.
 
-    Files are read by blocks of rows, so that the labels are never in memory as a whole.
+    Files are read by blocks of rows, so the label matrix is never in memory.
     """
     refuse_existing(out, overwrite)
     building.store_labels(
@@ -437,9 +442,9 @@ def ensemble_of(
     overwrite: bool = False,
     memory: int | float | str = "1GB",
 ) -> Ensemble:
-    """Read a table of labels into memory, or with ``out`` into a store within ``memory``.
+    """Read a table of labels into memory or, with ``out``, into a store within ``memory``.
 
-    The table is read twice and must give the same labels each time.
+    The table is read twice and must yield the same labels both times.
     """
     if out is not None:
         refuse_existing(out, overwrite)
@@ -461,10 +466,7 @@ def _as_matrix(labels: Any) -> Any:
     """Return labels ``(n_objects,)`` as a matrix of one column, and anything else unchanged."""
     if len(getattr(labels, "shape", (0, 0))) == 1:
         return np.asanyarray(labels).reshape(-1, 1)
-    if (
-        isinstance(labels, (list, tuple))
-        and labels
-        and (isinstance(labels[0], str) or not hasattr(labels[0], "__len__"))
-    ):
+    is_list = isinstance(labels, (list, tuple)) and len(labels) > 0
+    if is_list and (isinstance(labels[0], str) or not hasattr(labels[0], "__len__")):
         return np.array(labels, dtype=object).reshape(-1, 1)
     return labels

@@ -1,8 +1,8 @@
-"""The label matrix on disk: generations of one Zarr array, of which the manifest names the valid one.
+"""Stored label matrices: generations of one Zarr array; the manifest names the valid one.
 
-A store that grows gets a new generation beside the old one. Chunks that stay the same are shared by both, as
-hard links on a disk and by reference in a bucket, so that an append costs what the new labels cost. The
-commit of the manifest makes the new generation valid, and the old one is removed after that.
+An append writes a new generation next to the old one. They share unchanged chunks, as hard links on a disk
+and by reference in a bucket, so that an append costs no more than writing the new labels. Committing the
+manifest makes the new generation valid; then the old one is removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from bigcons.storage.arrays import (
     create_array,
     create_group,
     damaged,
-    metadata_checksum,
     open_array,
 )
 from bigcons.storage.commit import (
@@ -50,18 +49,18 @@ _RESTORE = "restore the store from a copy."
 _FOLD_ROWS = 256
 
 Categories = list[np.ndarray | None]
-"""Original value of each label, per partition; None where the values are the labels."""
+"""Original value of each label, per partition; None where values and labels are the same."""
 
 
 class Header(NamedTuple):
-    """What is known of an ensemble without reading its labels."""
+    """The metadata of an ensemble."""
 
     n_objects: int
     names: list[str]
     n_clusters: np.ndarray
     """``(n_partitions,)`` int64"""
     n_labeled: np.ndarray
-    """``(n_partitions,)`` int64: number of objects that each partition labels"""
+    """``(n_partitions,)`` int64: number of objects labeled by each partition"""
     chunk_rows: int
     provenance: dict[str, Any]
 
@@ -70,7 +69,7 @@ class Header(NamedTuple):
 
 
 class StoredLabels:
-    """One generation of a store, open for reading; many threads may read at once."""
+    """One generation of a store, open for reading; thread-safe."""
 
     def __init__(self, path: Place) -> None:
         self.path = path
@@ -80,12 +79,19 @@ class StoredLabels:
         try:
             self.header: Header = _read_header(body)
             self.generation: int = _positive(body["generation"])
-            self.dtype: np.dtype = np.dtype(_one_of(body["dtype"], ENSEMBLE["labels"].dtypes))
+            _require(body["dtype"] in ENSEMBLE["labels"].dtypes, f"dtype {body['dtype']!r}")
+            self.dtype: np.dtype = np.dtype(body["dtype"])
             self.chunk_columns: int = _positive(body["chunk_columns"])
             self.checksums: np.ndarray = np.array(body["checksums"], np.int64)
             self.n_bytes: int = int(body["n_bytes"])
             self._categories_checksum = body["categories_checksum"]
-            self._check_sizes(body)
+            n, m, chunk_rows = self.header.n_objects, len(self.header.names), self.header.chunk_rows
+            _require(body["n_partitions"] == m, "the number of names")
+            grid = (math.ceil(n / chunk_rows), math.ceil(m / self.chunk_columns))
+            _require(self.checksums.shape == grid, "the number of chunks")
+            chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
+            _require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
+            _require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
             self.shared: SharedChunks = SharedChunks.from_manifest(
                 body.get("shared"), folders, self.checksums.shape
             )
@@ -96,10 +102,10 @@ class StoredLabels:
         self._array = self._open_array(body)
 
     def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:
-        """Return rows ``start`` to ``stop``, from ``first_column`` on, checked.
+        """Return rows ``start`` to ``stop`` from ``first_column`` on.
 
-        Raises CorruptStoreError for a chunk that is damaged, lost or holds an impossible label, and
-        StoreError if the store was written to since it was opened.
+        Raises CorruptStoreError for a chunk that is damaged, missing or has an invalid label, and StoreError
+        if the store has changed since it was opened.
         """
         shape = (stop - start, len(self.header.names) - first_column)
         if 0 in shape:
@@ -112,26 +118,26 @@ class StoredLabels:
             raise self._broken(start, stop, str(error) or type(error).__name__) from None
         self._check_unchanged()
         if block.min() < MISSING:
-            raise self._broken(start, stop, "a chunk is lost")
+            raise self._broken(start, stop, "a chunk is missing")
         if (_column_maxima(block) >= self.header.n_clusters[first_column:]).any():
-            raise self._broken(start, stop, "a label is not of its partition")
+            raise self._broken(start, stop, "a label exceeds the number of clusters")
         return block
 
     def categories(self) -> Categories:
-        """Return the original label values of every partition, None where they are the labels."""
+        """Return the original label values of every partition; None where values and labels are the same."""
         if self._categories_checksum is None:
             return [None] * len(self.header.names)
         path = self.data / categories_name(self.generation)
         try:
             data = path.read()
             if zlib.crc32(data) != self._categories_checksum:
-                raise ValueError("its checksum is wrong")
+                raise ValueError("wrong checksum")
             values = [None if entry is None else _category_array(entry) for entry in json.loads(data)]
             fits = len(values) == len(self.header.n_clusters) and all(
                 entry is None or entry.shape == (k,)
                 for entry, k in zip(values, self.header.n_clusters, strict=True)
             )
-            _require(fits, "it does not fit the manifest")
+            _require(fits, "inconsistent with the manifest")
         except (ValueError, TypeError, FileNotFoundError, RecursionError) as error:
             raise damaged(path, error) from None
         return values
@@ -145,28 +151,19 @@ class StoredLabels:
         for row, start in enumerate(range(0, header.n_objects, header.chunk_rows)):
             block = self.read(start, min(start + header.chunk_rows, header.n_objects))
             if tile_checksums(block, self.chunk_columns) != self.checksums[row].tolist():
-                raise self._broken(start, start + len(block), "a chunk is not the one that was written")
+                raise self._broken(start, start + len(block), "a chunk differs from its checksum")
             n_labeled += np.count_nonzero(block != MISSING, axis=0)
             for u, found in enumerate(present):
                 found[block[:, u][block[:, u] >= 0]] = True
         if not np.array_equal(n_labeled, header.n_labeled) or not all(found.all() for found in present):
             raise CorruptStoreError(
-                f"{self.path}: the labels differ from the manifest's counts; {_RESTORE}", path=self.path
+                f"{self.path}: the labels do not match the counts in the manifest; {_RESTORE}", path=self.path
             )
         for link in self.path.links():
             raise CorruptStoreError(
                 f"{link} is a link that may leave the store; replace it with the data.", path=link
             )
         return int(self.checksums.size)
-
-    def _check_sizes(self, body: dict[str, Any]) -> None:
-        n, m, chunk_rows = self.header.n_objects, len(self.header.names), self.header.chunk_rows
-        _require(body["n_partitions"] == m, "the number of names")
-        grid = (math.ceil(n / chunk_rows), math.ceil(m / self.chunk_columns))
-        _require(self.checksums.shape == grid, "the number of chunks")
-        chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
-        _require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
-        _require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
 
     def _open_array(self, body: dict[str, Any]) -> Any:
         path = self.data / labels_name(self.generation)
@@ -180,16 +177,14 @@ class StoredLabels:
         )
         if (array.shape, array.chunks) != expected or array.dtype != self.dtype:
             raise CorruptStoreError(
-                f"{path} has another shape or type than the manifest says; {_RESTORE}", path=path
+                f"{path} does not have the shape and type in the manifest; {_RESTORE}", path=path
             )
-        if metadata_checksum(path) != body["metadata_checksum"]:
-            raise CorruptStoreError(
-                f"{path} has damaged metadata (its checksum is wrong); {_RESTORE}", path=path
-            )
+        if zlib.crc32((path / METADATA).read()) != body["metadata_checksum"]:
+            raise CorruptStoreError(f"{path} has damaged metadata (wrong checksum); {_RESTORE}", path=path)
         return array
 
     def _check_unchanged(self) -> None:
-        """Refuse rows of a store that was written to since it was opened: they may be old or new."""
+        """Raise StoreError if the store has changed since it was opened: rows read may be old or new."""
         if _stamp(self.path) != self._stamp:
             raise StoreError(f"{self.path} has changed since it was opened; open it again.", path=self.path)
 
@@ -202,7 +197,7 @@ class StoredLabels:
 
 
 def open_labels(path: Place) -> StoredLabels:
-    """Open the store at ``path`` as it is now, even while another process appends to it."""
+    """Open the store at ``path``, even while another process appends to it."""
     while True:
         stamp = _stamp(path)
         try:
@@ -229,7 +224,7 @@ def tile_checksums(block: np.ndarray, columns: int) -> list[int]:
 
 
 def _column_maxima(block: np.ndarray) -> np.ndarray:
-    """Return the maximum of each column; rows are folded first, because long rows reduce much faster."""
+    """Return the maximum of each column; folds rows first, because long rows reduce much faster."""
     n_rows, n_columns = block.shape
     if n_rows < 2 * _FOLD_ROWS:
         return block.max(axis=0)
@@ -267,11 +262,6 @@ def _positive(value: Any) -> int:
     return int(value)
 
 
-def _one_of(value: Any, allowed: tuple[str, ...]) -> str:
-    _require(value in allowed, f"{value!r} is not one of {allowed}")
-    return str(value)
-
-
 def _category_array(entry: list[Any]) -> np.ndarray:
     if all(isinstance(value, str) for value in entry):
         return np.array(entry, dtype=object)
@@ -282,10 +272,10 @@ def _category_array(entry: list[Any]) -> np.ndarray:
 
 
 class LabelWriter:
-    """Writes one generation in ``folder``, row chunk by row chunk, and commits it.
+    """Writes one generation to ``folder``, one row of chunks at a time, and commits it.
 
-    ``kept`` is the previous generation, of which the first ``kept_rows`` rows of chunks, or for appended
-    partitions the first ``kept_columns`` columns of chunks, stay the same.
+    ``kept`` is the previous generation, whose first ``kept_rows`` rows of chunks (or, when partitions are
+    appended, first ``kept_columns`` columns of chunks) are shared.
     """
 
     def __init__(
@@ -330,7 +320,7 @@ class LabelWriter:
         self._next_row = stop
 
     def commit(self, place: Place, header: Header, categories: Categories) -> None:
-        """Make this the valid generation of the store at ``place``."""
+        """Commit this generation as the valid one of the store at ``place``."""
         if self._next_row != header.n_objects:
             raise InvalidInputError(
                 f"labels has {self._next_row} objects but {header.n_objects} were counted in the first pass; "
@@ -349,7 +339,7 @@ class LabelWriter:
             "dtype": self.dtype.name,
             "chunk_rows": self.chunk_rows,
             "chunk_columns": self.chunk_columns,
-            "metadata_checksum": metadata_checksum(self._path),
+            "metadata_checksum": zlib.crc32((self._path / METADATA).read()),
             "categories_checksum": self._write_categories(categories),
             "checksums": self._checksums,
             "n_bytes": self._path.n_bytes() + self._kept_bytes,
@@ -388,8 +378,8 @@ class LabelWriter:
 
 
 def _link(source: Place, target: Place) -> None:
-    """Share a chunk between generations, which never change it; copy it where there are no hard links."""
-    assert isinstance(source, DiskPlace)  # noqa: S101 - in a bucket there are no links
+    """Hard-link a chunk, which is never modified; copy it if the file system has no hard links."""
+    assert isinstance(source, DiskPlace)  # noqa: S101 - buckets have no links
     assert isinstance(target, DiskPlace)  # noqa: S101
     target.path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -421,18 +411,18 @@ def write_store(
 
 
 class Appending(NamedTuple):
-    """A store that is locked for an append."""
+    """A store locked for an append."""
 
     stored: StoredLabels
     folder: Place
-    """Where the next generation goes."""
+    """Where to write the next generation."""
     check_lock: Callable[[], None]
-    """Raises StoreError if the lock was lost; call it right before the commit."""
+    """Raises StoreError if the lock has been lost; call it right before the commit."""
 
 
 @contextmanager
 def appending(place: Place) -> Iterator[Appending]:
-    """Lock the store at ``place`` for an append; if the ``with`` block fails, what it wrote is removed."""
+    """Lock the store at ``place`` for an append; if the ``with`` block fails, its output is removed."""
     with writer_lock(place) as check_lock, disk_errors(place):
         stored = open_labels(place)
         _sweep(place)
@@ -447,12 +437,12 @@ def appending(place: Place) -> Iterator[Appending]:
                 _sweep(place)
         else:
             raise InvalidInputError(
-                f"{place} was copied from a bucket; save() it on the disk to append to it."
+                f"{place} was copied from a bucket; save() a copy on the disk and append to that."
             )
 
 
 def _sweep(place: Place) -> None:
-    """Remove what the manifest does not name: older generations, and what a killed writer left."""
+    """Remove what the manifest does not name: older generations, and leftovers of killed writers."""
     if not isinstance(place, DiskPlace):
         sweep_folders(place)
         return

@@ -1,4 +1,4 @@
-"""Export to other programs: columns as a .parquet, .csv or .npy file, written block by block."""
+"""Export columns to a .parquet, .csv or .npy file, block by block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Columns(NamedTuple):
-    """The columns to write, and their values block by block."""
+    """The columns to write, block by block."""
 
     n_rows: int
     dtypes: dict[str, np.dtype]
@@ -26,7 +26,7 @@ class Columns(NamedTuple):
     """The columns ``(rows,)`` of each block; iterated once."""
 
     def read(self) -> Iterator[Sequence[np.ndarray]]:
-        """Yield the columns of each block and report progress."""
+        """Yield the columns of each block, with progress."""
         with progress("export", self.n_rows) as listener:
             for block in self.blocks:
                 yield block
@@ -62,7 +62,7 @@ def _write_csv(file: IO[bytes], columns: Columns) -> None:
 
 
 def _write_npy(file: IO[bytes], columns: Columns) -> None:
-    """Write one number per row, or with several columns a record whose fields have their names."""
+    """Write one number per row or, with several columns, a structured array."""
     record = np.dtype(list(columns.dtypes.items()))
     header = {
         "descr": np.lib.format.dtype_to_descr(record if len(columns.dtypes) > 1 else record[0]),

@@ -1,4 +1,4 @@
-"""Features: the rows of any table as numbers, whatever the types of its columns."""
+"""Features: the rows of any table as numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigcons.storage.commit import is_store
 from bigcons.tables.table import Rows, Table, first_line, open_table
 
 MAX_CATEGORIES = 1000
-"""Columns with more distinct values are text, not categories (an arbitrary line)."""
+"""Columns with more distinct values are text, not categories (an arbitrary limit)."""
 
 _BLOCK_VALUES = 1 << 20
 
@@ -27,33 +27,34 @@ def open_features(source: object) -> Features:
     ----------
     source
         An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists), a pandas, polars or
-        pyarrow table or anything else with ``__arrow_c_stream__``, a dask array or dataframe, or a path to
+        pyarrow table or any object with ``__arrow_c_stream__``, a dask array or dataframe, or a path to
         ``.npy``, ``.npz``, ``.zarr``, ``.parquet`` (a file, or a folder of files in the order of the numbers
-        in their names), ``.csv`` or ``.csv.gz``. Labels are read from the same sources by the same rules.
+        in their names), ``.csv`` or ``.csv.gz``. The same rules apply to labels.
 
-    Numbers and booleans are taken as they are. Columns of categories (text, dictionary and categorical
-    types) become whole numbers: the position of the value among the sorted distinct values of the column,
-    as Lourenço et al. 2015 discretize the symbolic attributes of KDD Cup 1999.
+    Numbers and booleans are used unchanged. Categorical columns (text, dictionary and categorical types) are
+    encoded as integers: the position of the value among the sorted distinct values of the column, as
+    Lourenço et al. 2015 discretize the symbolic attributes of KDD Cup 1999.
 
-    Cost: nothing is read but the head of the source, except that a first pass reads the columns of
-    categories, and all of a source that does not know how many rows it has (CSV, dask dataframe).
-    Memory: a block, plus what the source decodes at once (`Features.held_bytes`): two Zarr chunks, a dask
-    partition, two pages of every Parquet column (2.5 MB each as usually written), 64 MB of CSV; an Arrow
-    stream is kept as a whole.
+    Cost: only the head of the source is read, except that a first pass reads the categorical columns, and
+    all of a source whose number of rows is unknown (CSV, dask dataframe). Memory: a block, plus what the
+    source decodes at once (`Features.held_bytes`): two Zarr chunks, a dask partition, two pages of every
+    Parquet column (usually 2.5 MB each), 64 MB of CSV; an Arrow stream is kept in memory.
 
     Raises StoreNotFoundError for a path that does not exist, and InvalidInputError, naming the column, for
-    what is not a feature: arrays of other than numbers, dates, columns of more than 1,000 distinct texts.
-    Missing and infinite values are refused, with row and column, when they are read.
+    values that are not features: non-numeric arrays, dates, text columns with more than 1,000 distinct
+    values. Missing and infinite values raise InvalidInputError, with row and column, when they are read.
     """
     if isinstance(source, Features):
         return source
     if isinstance(source, (str, os.PathLike)) and is_store(source):
-        raise InvalidInputError(f"{source} is a store of bigcons; give the features of the objects.")
+        raise InvalidInputError(
+            f"{source} is a store of bigcons, not features; pass the features of the objects."
+        )
     return Features(open_table(source, "features"))
 
 
 class Features:
-    """A feature matrix ``(n_objects, n_features)`` read by rows; made by `open_features`.
+    """A feature matrix ``(n_objects, n_features)`` read by rows; created by `open_features`.
 
     Attributes
     ----------
@@ -62,15 +63,15 @@ class Features:
     names
         Names of the columns; ``f0``, ``f1``, ... where the source has none.
     categories
-        For each column of categories, its sorted values; a cell holds the position of its value.
+        The sorted values of each categorical column; cells are positions in them.
     dtype
-        float32 if that holds the values of an array exactly, else float64.
+        float32 if it represents the values of an array exactly, else float64.
     chunk_rows
         Rows of a block by default; depends on ``n_features`` only.
     held_bytes
-        About how much the source decodes at a time, beside the block that is read.
+        About how much the source decodes at a time, in addition to the block.
     where
-        What messages call the source: its path, or "features".
+        Name of the source in messages: its path, or "features".
     """
 
     def __init__(self, table: Table) -> None:
@@ -81,8 +82,8 @@ class Features:
             raise InvalidInputError(f"{self.where} has no columns; features need at least one.")
         if table.dtype is not None and table.dtype.kind not in "buif":
             raise InvalidInputError(
-                f"{self.where} has dtype {table.dtype}; an array of features must hold real numbers: use a "
-                "table for columns of text."
+                f"{self.where} has dtype {table.dtype}; an array of features must be real numbers: use a "
+                "table for text columns."
             )
         self.names: list[str] = table.names or [f"f{c}" for c in range(self.n_features)]
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
@@ -104,26 +105,26 @@ class Features:
         return f"Features({self.where!r}, n_objects={self.n_objects}, n_features={self.n_features})"
 
     def blocks(self, rows: int | None = None) -> list[Block]:
-        """Return the blocks of ``rows`` rows that make up the matrix."""
+        """Return blocks of ``rows`` rows, by default ``chunk_rows``."""
         return row_blocks(self.n_objects, rows or self.chunk_rows)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows ``start`` to ``stop``, ``(stop - start, n_features)`` of ``dtype``, all finite.
 
-        Reading a CSV file from the middle parses what lies before; `iterate` reads any source once.
+        Reading from the middle of a CSV file parses everything before it; `iterate` reads any source once.
         """
         if not 0 <= start < stop <= self.n_objects:
             raise InvalidInputError(
-                f"rows {start}:{stop} are not within the {self.n_objects} rows; ask for 0 <= start < stop."
+                f"rows {start}:{stop} are not within the {self.n_objects} rows; use 0 <= start < stop."
             )
         return next(values for _, values in self._stream([Block(0, start, stop)]))
 
     def iterate(self, rows: int | None = None) -> Iterator[tuple[Block, np.ndarray]]:
-        """Yield every block with its values, in order, in one pass over the source."""
+        """Yield every block with its values, in one pass over the source."""
         return self._stream(self.blocks(rows))
 
     def _stream(self, blocks: list[Block]) -> Iterator[tuple[Block, np.ndarray]]:
-        """Yield adjoining blocks, filled with the rows of the table as they come."""
+        """Yield adjacent blocks with their values, assembled from the blocks of the table."""
         pieces = self._table.blocks(self.chunk_rows, blocks[0].start, blocks[-1].stop)
         rest = np.empty((0, self.n_features), dtype=self.dtype)
         for block in blocks:
@@ -143,11 +144,11 @@ class Features:
         """Return a block of the table as numbers, missing values as NaN."""
         if rows is None:
             raise InvalidInputError(
-                f"{self.where} has fewer rows than the {self.n_objects} counted at first; "
-                "leave it unchanged while it is read."
+                f"{self.where} has fewer rows than the {self.n_objects} of the first pass; "
+                "do not modify it while it is read."
             )
         if isinstance(rows, np.ma.MaskedArray):
-            rows = np.ma.filled(rows.astype(np.float64), np.nan)  # what a mask hides is missing
+            rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
         if isinstance(rows, np.ndarray):
             return rows.astype(self.dtype, copy=False)
         values = np.empty((len(rows[0]), self.n_features), dtype=self.dtype)
@@ -172,14 +173,14 @@ class Features:
         return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
     def _arrow(self, column: Any, c: int) -> Any:
-        """Return a column as Arrow, of the type that the table states if it does."""
+        """Return a column as Arrow, of the type that the table declares, if any."""
         if not isinstance(column, np.ndarray):
             return column
         try:
             return pa.array(column, None if self._types is None else self._types[c], from_pandas=True)
         except (pa.ArrowException, ValueError, OverflowError) as error:
             raise InvalidInputError(
-                f"column {self.names[c]!r} of {self.where} is of mixed types ({first_line(error)}); "
+                f"column {self.names[c]!r} of {self.where} has mixed types ({first_line(error)}); "
                 "convert it to one type."
             ) from None
 
@@ -193,13 +194,13 @@ class Features:
             )
 
     def _find_categories(self) -> dict[str, np.ndarray]:
-        """Return the sorted values of the columns of categories; have the table count its rows on the way."""
+        """Return the sorted values of the categorical columns; the table counts its rows along the way."""
         columns = list(range(self.n_features))
         if self._types is not None:
             columns = [c for c in columns if _is_category(self._types[c], self.names[c], self.where)]
         if self._table.n_rows is not None and (self._table.dtype is not None or not columns):
             return {}
-        columns = columns or [0]  # any column counts the rows
+        columns = columns or [0]  # any column will do to count rows
         found: dict[str, set[Any]] = {}
         for rows in self._table.blocks(self.chunk_rows, columns=columns):
             if isinstance(rows, list):
@@ -217,12 +218,12 @@ class Features:
             if len(values) > MAX_CATEGORIES:
                 raise InvalidInputError(
                     f"column {name!r} of {self.where} has more than {MAX_CATEGORIES} distinct texts; "
-                    "drop it, or convert it to numbers or to fewer categories."
+                    "drop it, or convert it to numbers or fewer categories."
                 )
 
 
 def _is_category(kind: pa.DataType, name: str, where: str) -> bool:
-    """Return whether a column holds categories; refuse one that holds neither these nor numbers."""
+    """Return whether a column is categorical; raises InvalidInputError unless it is that or numeric."""
     types = pa.types
     if types.is_dictionary(kind) or _is_text(kind):
         return True
@@ -239,7 +240,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _decoded(column: Any) -> Any:
-    """The plain values of a column of categories."""
+    """Return the values of a categorical column, decoded."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.cast(pa.large_string()) if _is_text(column.type) else column

@@ -1,4 +1,4 @@
-"""Pairs as columns and as symmetric compressed sparse rows, the checks of both, and the way between them."""
+"""Pairs as columns and as symmetric compressed sparse rows: validation and conversion."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Rows(NamedTuple):
 
 
 def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the pairs as ``(i, j, order)`` int32, ``i < j``, ascending; refuse anything but a set of pairs.
+    """Return the pairs as ``(i, j, order)``: int32, ``i < j``, ascending; raises InvalidInputError.
 
-    ``order`` sorts columns that belong to the pairs; it is None if they were in order. Columns that need no
-    change are returned, not copied.
+    ``order`` sorts columns that belong to the pairs; None if they were sorted. Columns are copied only if
+    they change.
     """
     if not 0 <= n_objects <= MAX_OBJECTS:
         raise InvalidInputError(f"n_objects={n_objects} is out of range; use 0 to {MAX_OBJECTS:,}.")
@@ -53,12 +53,12 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
         order = np.argsort(number)
         number, low, high = number[order], low[order], high[order]
     repeated = np.concatenate([[False], number[1:] == number[:-1]])
-    _refuse(repeated, "each pair may be given once", i=low, j=high)
+    _refuse(repeated, "each pair must be given once", i=low, j=high)
     return low, high, order
 
 
 def checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts as arrays of integers; refuse impossible counts of ``n_pairs`` pairs."""
+    """Return the counts of ``n_pairs`` pairs as integers; raises InvalidInputError if they are invalid."""
     n_agree, n_seen = _integers("n_agree", n_agree), _integers("n_seen", n_seen)
     _refuse_unequal_lengths(i=range(n_pairs), n_agree=n_agree, n_seen=n_seen)
     bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
@@ -91,25 +91,22 @@ def _refuse(bad: np.ndarray, rule: str, **columns: np.ndarray) -> None:
         raise InvalidInputError(f"pair {p} has {got}, but {rule}; correct or remove it.")
 
 
-def _without_unseen(edges: Edges) -> Edges:
-    seen = edges.n_seen > 0
-    return edges if seen.all() else Edges(*(column[seen] for column in edges))
-
-
 def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
-    """Return ascending ``edges`` as rows that hold every pair at both ends, ascending in each row.
+    """Return ascending ``edges`` as ascending rows with every pair in the rows of both objects.
 
-    Pairs with ``n_seen = 0`` are left out. Both counts go through SciPy's transpose and addition packed into
-    one number, which is never 0. Needs 42 bytes a pair and 40 an object of working memory.
+    Pairs with ``n_seen = 0`` are omitted. Both counts pass through SciPy's transpose and addition packed into
+    one number, which is never 0. Working memory: 42 bytes per pair and 40 per object.
     """
     from scipy.sparse import csr_array
 
-    edges = _without_unseen(edges)
+    seen = edges.n_seen > 0
+    if not seen.all():
+        edges = Edges(*(column[seen] for column in edges))
     if not len(edges.i):
         empty = np.empty(0, dtype=np.uint8)
         return Rows(np.zeros(n_objects + 1, dtype=np.int64), np.empty(0, dtype=np.int32), empty, empty.copy())
     counts = _packed(edges.n_agree, edges.n_seen)
-    # SciPy gives all its index arrays the type of indptr: wide ones would double the memory
+    # SciPy gives all index arrays the type of indptr: int64 would double the memory
     narrow = 2 * len(edges.i) <= np.iinfo(np.int32).max
     indptr = np.zeros(n_objects + 1, dtype=np.int32 if narrow else np.int64)
     np.cumsum(np.bincount(edges.i, minlength=n_objects), out=indptr[1:])
@@ -129,7 +126,7 @@ def rows_of_entries(
 ) -> Rows:
     """Return entries ``(row, column)``, in any order and each once, as ascending rows.
 
-    Entries with ``n_seen = 0`` are left out; counts keep their type. Needs 20 working bytes an entry.
+    Entries with ``n_seen = 0`` are omitted; counts keep their type. Working memory: 20 bytes per entry.
     """
     from scipy.sparse import coo_array
 
@@ -149,7 +146,7 @@ def _packed(n_agree: np.ndarray, n_seen: np.ndarray) -> np.ndarray:
 
 
 def _unpacked(rows: Any, dtype: np.dtype) -> Rows:
-    """Return the matrix ``rows`` of packed counts, which is overwritten, as rows with counts of ``dtype``."""
+    """Unpack the counts of the matrix ``rows``, which is overwritten, to ``dtype``."""
     n_agree = rows.data.astype(np.uint16).astype(dtype, copy=False)
     rows.data >>= np.uint32(16)
     n_seen = rows.data.astype(dtype)
@@ -166,12 +163,12 @@ def counts_dtype(largest: int) -> np.dtype:
 
 
 def row_of_entries(start: int, rows: Rows) -> np.ndarray:
-    """Return the row of each entry, ``(entries,)`` int64, for rows that begin with that of ``start``."""
+    """Return the row number of each entry, ``(entries,)`` int64; ``start`` is that of the first row."""
     return start + np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
 
 
 def fault_of(i: np.ndarray, rows: Rows) -> tuple[str, str] | None:
-    """Return the name of an invalid array and what is wrong with it, or None; ``i`` from `row_of_entries`."""
+    """Return the name and the fault of an invalid array, or None; ``i`` from `row_of_entries`."""
     if (rows.n_agree > rows.n_seen).any():
         return "n_agree", "exceeds n_seen for some pair"
     same_row = i[1:] == i[:-1]
@@ -183,7 +180,7 @@ def fault_of(i: np.ndarray, rows: Rows) -> tuple[str, str] | None:
 def imbalance(i: np.ndarray, rows: Rows, n_objects: int) -> int:
     """Return the sum of hashes of the entries above the diagonal minus that of the entries below.
 
-    Summed over all rows it is 0 modulo 2^64 if every pair is at both ends with the same counts, and almost
+    Over all rows, the sum is 0 modulo 2^64 if every pair has the same counts in both of its rows, and almost
     never otherwise. ``i`` from `row_of_entries`.
     """
     number = np.minimum(i, rows.indices) * np.int64(n_objects) + np.maximum(i, rows.indices)

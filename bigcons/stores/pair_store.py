@@ -1,4 +1,4 @@
-"""Pair tables outside memory: the four arrays of a store, and Parquet files for exchange."""
+"""Stored pair tables: the four arrays of a store, and Parquet files for exchange."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from bigcons.storage.commit import load_manifest, new_file, new_store, write_man
 from bigcons.storage.places import Place, StorePath, local_path
 from bigcons.stores.pair_rows import MAX_OBJECTS, Edges, Rows
 from bigcons.validation import check_choice, check_int
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KIND = "pairs"
 RESTORE = "sample or import the pairs again, or restore the store from a copy."
@@ -32,7 +29,7 @@ _PARQUET_METADATA = b"bigcons.pairs"
 def open_pairs(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the four arrays by name, open for reading, and the body of the manifest.
 
-    Raises StoreNotFoundError if there is no table, CorruptStoreError if its arrays do not match the manifest.
+    Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the manifest.
     """
     data, body, _ = load_manifest(place, KIND)
     try:
@@ -98,7 +95,7 @@ def _dtypes(counts: np.dtype | str) -> dict[str, np.dtype]:
 
 
 class ColumnWriter:
-    """Appends to one array; holds no more than the part last appended and one chunk."""
+    """Appends to one array; keeps at most the last part and one chunk in memory."""
 
     def __init__(self, place: Place, name: str, dtype: np.dtype, chunk_entries: int) -> None:
         self._place = place
@@ -112,7 +109,7 @@ class ColumnWriter:
         self.checksums: list[int] = []
 
     def append(self, part: np.ndarray) -> None:
-        """Write what fills whole chunks and keep the rest."""
+        """Write complete chunks and keep the rest."""
         self._pending.append(part)
         self._n_pending += len(part)
         if self._n_pending >= self._chunk_entries:
@@ -176,7 +173,13 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             schema, metadata = file.schema_arrow, file.schema_arrow.metadata or {}
-            _check_schema(path, schema)
+            for name in Edges._fields:
+                places = schema.get_all_field_indices(name)
+                if len(places) != 1 or not pa.types.is_integer(schema.field(places[0]).type):
+                    got = ", ".join(f"{field.name}: {field.type}" for field in schema)
+                    raise InvalidInputError(
+                        f"{path} has the columns {got}; it needs the integer columns i, j, n_agree, n_seen."
+                    )
             table = file.read(columns=list(Edges._fields))
     except (pa.ArrowException, OSError) as error:
         raise CorruptStoreError(
@@ -185,22 +188,10 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
     for name in Edges._fields:
         if table[name].null_count:
             raise InvalidInputError(
-                f"{path}: column {name!r} has {table[name].null_count} nulls; give every pair its counts."
+                f"{path}: column {name!r} has {table[name].null_count} nulls; fill or drop these rows."
             )
     columns = Edges(*(table[name].to_numpy() for name in Edges._fields))
     return columns, _facts(path, metadata, n_objects)
-
-
-def _check_schema(path: str | os.PathLike[str], schema: pa.Schema) -> None:
-    import pyarrow as pa
-
-    for name in Edges._fields:
-        places = schema.get_all_field_indices(name)
-        if len(places) != 1 or not pa.types.is_integer(schema.field(places[0]).type):
-            got = ", ".join(f"{field.name}: {field.type}" for field in schema)
-            raise InvalidInputError(
-                f"{path} has the columns {got}; it needs the integer columns i, j, n_agree, n_seen."
-            )
 
 
 def _facts(

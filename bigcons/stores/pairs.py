@@ -1,8 +1,8 @@
 """PairTable: pairs of objects with their counts of agreement, in memory or in a store.
 
 A symmetric matrix in compressed sparse rows: every pair is in the rows of both of its objects, so that a
-block of rows is self-contained. In a store the four arrays are cut into chunks of equal length that decode
-fast; Parquet is for exchange with other programs.
+block of rows is self-contained. A store has the four arrays in chunks of equal length that decode fast;
+Parquet is for exchange with other programs.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ ENTRIES_PER_BLOCK = 1 << 22
 
 
 class PairTable:
-    """Pairs of objects, with the number of partitions that put them in one cluster and that label both.
+    """Pairs of objects, with the number of partitions that cluster them together and that label both.
 
     Stored as compressed sparse rows: row ``r`` has the neighbors ``indices[indptr[r]:indptr[r + 1]]`` in
     ascending order, with their counts at the same positions; every pair is in the rows of both of its
     objects. ``indptr`` ``(n_objects + 1,)`` int64; ``indices`` ``(2 n_pairs,)`` int32; ``n_agree`` and
-    ``n_seen`` ``(2 n_pairs,)`` uint8 or, for counts above 254, uint16. Pairs that no partition labels at
-    both ends carry no information and are left out.
+    ``n_seen`` ``(2 n_pairs,)`` uint8 or, for counts above 254, uint16. Pairs that no partition
+    labels at both ends carry no information and are omitted.
 
-    A stored table is read only on request: ``read`` reads a range of rows, the four attributes read all.
-    ``provenance`` says what the table was made from, and how. ``rows_per_block`` is set if the pairs were
-    sampled in tiles: the rows of one such block then have neighbors in a few blocks only.
+    A stored table is read on demand: ``read`` reads a range of rows, the four attributes read everything.
+    ``provenance`` records the source of the table and how it was made. ``rows_per_block`` is set if the pairs
+    were sampled in tiles: the rows of one such block then have neighbors in a few blocks only.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class PairTable:
         n_objects: int,
         provenance: Mapping[str, Any] | None = None,
     ) -> PairTable:
-        """Make a table of pairs ``(i[p], j[p])``, each given once, in any order and orientation.
+        """Create a table from pairs ``(i[p], j[p])``, each given once, in any order and orientation.
 
         The four columns are ``(n_pairs,)`` integers with ``0 <= i, j < n_objects``, ``i != j`` and
-        ``0 <= n_agree <= n_seen``. Sorts the pairs unless they come with i < j in ascending order.
+        ``0 <= n_agree <= n_seen``. Sorts the pairs unless they are sorted with i < j.
         """
         low, high, order = ascending_pairs(i, j, n_objects)
         n_agree, n_seen = checked_counts(n_agree, n_seen, len(low))
@@ -102,14 +102,15 @@ class PairTable:
     def open(cls, path: StorePath) -> PairTable:
         """Open the table stored at ``path`` for reading.
 
-        Raises StoreNotFoundError if there is none, CorruptStoreError if its arrays do not match the manifest.
+        Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the
+        manifest.
         """
         place = place_of(path)
         arrays, body = open_pairs(place)
         return cls(**arrays, path=str(place), provenance=body["provenance"], stored=body)
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
-        """Store the table at ``path``, all or nothing, and return it opened from there."""
+        """Store the table at ``path``, all or nothing, and return the stored table."""
         return type(self).store_blocks(
             path,
             (self.read(block.start, block.stop) for block in self.blocks()),
@@ -136,8 +137,8 @@ class PairTable:
     ) -> PairTable:
         """Store consecutive blocks of rows as a table, all or nothing, and return it opened.
 
-        Each part is like a result of ``read``. No more than a part and a chunk are in memory. Together the
-        parts must have ``n_objects`` rows and hold every pair at both of its objects.
+        Each part is like a result of ``read``; one part and one chunk are in memory at a time. Together, the
+        parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects.
         """
         facts = {
             "n_objects": n_objects,
@@ -168,9 +169,9 @@ class PairTable:
         return self._whole("n_seen")
 
     def blocks(self, rows: int | None = None) -> list[Block]:
-        """Cut the objects into blocks of ``rows`` rows.
+        """Return blocks of ``rows`` objects.
 
-        By default ``rows_per_block`` or, if that is not set, blocks of about 4 million entries.
+        The default is ``rows_per_block`` or, if that is not set, blocks of about 4 million entries.
         """
         mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
         rows = rows or self.rows_per_block or max(1, int(ENTRIES_PER_BLOCK / max(mean_entries, 1)))
@@ -183,7 +184,7 @@ class PairTable:
     def read(self, start: int, stop: int) -> Rows:
         """Return the rows of the objects ``start`` to ``stop``, with ``indptr`` counted from 0.
 
-        Raises CorruptStoreError if rows of a stored table cannot be what was written.
+        Raises CorruptStoreError if rows of a stored table are invalid.
         """
         if not 0 <= start <= stop <= self.n_objects:
             raise InvalidInputError(
@@ -203,7 +204,7 @@ class PairTable:
     def to_parquet(self, path: StorePath, *, overwrite: bool = False) -> None:
         """Write every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, all or nothing.
 
-        Pages carry checksums; ``n_objects`` and the provenance are in the file's metadata.
+        Pages have checksums; ``n_objects`` and the provenance are in the file's metadata.
         """
         facts = {"n_objects": self.n_objects, "provenance": self.provenance}
         write_parquet(path, self._edges_of_blocks(), facts, overwrite=overwrite)
@@ -212,13 +213,13 @@ class PairTable:
     def from_parquet(cls, path: StorePath, n_objects: int | None = None) -> PairTable:
         """Read a table from the integer columns ``i``, ``j``, ``n_agree``, ``n_seen`` of a Parquet file.
 
-        ``n_objects`` is needed if another program wrote the file, because the last objects may have no pairs.
+        ``n_objects`` is required for files of other programs, because the last objects may have no pairs.
         """
         columns, facts = read_parquet(path, n_objects)
         return cls.from_arrays(*columns, **facts)
 
     def info(self) -> dict[str, Any]:
-        """Return what is known without reading the arrays, as JSON values."""
+        """Return a summary as JSON values, without reading the arrays."""
         if self.path is None:
             n_bytes = sum(column.nbytes for column in self._columns)
         else:
@@ -242,7 +243,11 @@ class PairTable:
         chunk differs from what was written, a row does not ascend, or a pair differs between its two rows.
         """
         table = self if self.path is None else type(self).open(self.path)  # not the cached arrays
-        table._verify_checksums()
+        for name, checksums in table._stored["checksums"].items():
+            chunks = row_blocks(getattr(table._columns, name).shape[0], table._stored["chunk_entries"])
+            for chunk, expected in zip(chunks, checksums, strict=True):
+                if checksum(table._part(name, chunk.start, chunk.stop)) != expected:
+                    raise table._corrupt(name, f"differs from its checksum in chunk {chunk.index}")
         blocks = table.blocks()
         balance = 0
         for block in blocks:
@@ -253,7 +258,7 @@ class PairTable:
                 raise table._corrupt(*fault)
             balance += imbalance(i, rows, table.n_objects)
         if balance % 2**64 != 0:
-            raise table._corrupt("indices", "does not hold every pair at both ends")
+            raise table._corrupt("indices", "does not have every pair at both ends")
         return {
             "kind": KIND,
             "path": self.path,
@@ -262,14 +267,8 @@ class PairTable:
             "n_blocks": len(blocks),
         }
 
-    def _verify_checksums(self) -> None:
-        for name, checksums in self._stored["checksums"].items():
-            for chunk, expected in zip(self._chunks(name), checksums, strict=True):
-                if checksum(self._part(name, chunk.start, chunk.stop)) != expected:
-                    raise self._corrupt(name, f"differs from its checksum in chunk {chunk.index}")
-
     def _check(self, name: str, part: np.ndarray) -> np.ndarray:
-        """Refuse values that no table holds: positions out of range, and the fill value of a lost chunk."""
+        """Raise CorruptStoreError for positions out of range and for the fill value of a missing chunk."""
         if not len(part):
             return part
         if name == "indptr":
@@ -277,9 +276,9 @@ class PairTable:
                 raise self._corrupt(name, "does not ascend")
         elif name == "indices":
             if part.min() < 0 or part.max() >= self.n_objects:
-                raise self._corrupt(name, f"is not all within 0 to {self.n_objects - 1}")
+                raise self._corrupt(name, f"has values outside 0 to {self.n_objects - 1}")
         elif part.max() == PAIRS[name].fill_value(part.dtype) or (name == "n_seen" and part.min() == 0):
-            raise self._corrupt(name, "has lost a chunk")
+            raise self._corrupt(name, "is missing a chunk")
         return part
 
     def _edges_of_blocks(self) -> Iterator[Edges]:
@@ -293,7 +292,7 @@ class PairTable:
         return self._part(name, 0, getattr(self._columns, name).shape[0])
 
     def _part(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return a slice of one of the four arrays, from memory if it is there."""
+        """Return a slice of one of the four arrays, from memory if it is loaded."""
         column = vars(self).get(name, getattr(self._columns, name))
         if isinstance(column, np.ndarray):
             return column[start:stop]
@@ -304,9 +303,6 @@ class PairTable:
         except Exception as error:  # codecs raise errors of many types
             raise self._corrupt(name, f"cannot be decoded ({error})") from error
         return self._check(name, part)
-
-    def _chunks(self, name: str) -> list[Block]:
-        return row_blocks(getattr(self._columns, name).shape[0], self._stored["chunk_entries"])
 
     def _corrupt(self, name: str, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {RESTORE}", path=self.path)

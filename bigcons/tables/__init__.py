@@ -1,1 +1,1 @@
-"""The one way in for what users hold: any table as blocks of rows, and its labels as dense codes."""
+"""Reads users' tables: any source as blocks of rows, and its labels as dense codes."""

@@ -1,7 +1,7 @@
-"""Labels of one partition <-> the dense codes 0 .. k-1 that are stored.
+"""Encode the labels of one partition as the dense codes 0 .. k-1 that are stored.
 
-An ``EncodingBuilder`` is given all blocks of a partition's column; the ``Encoding`` it builds turns the
-blocks into codes in a second pass. Codes follow the order of the values, so they do not depend on the blocks.
+An ``EncodingBuilder`` sees all blocks of a partition's column; the ``Encoding`` it builds encodes the blocks
+in a second pass. Codes follow the order of the values, so they do not depend on the blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bigcons.schema import MISSING
 from bigcons.tables.table import Column
 
 TABLE_SIZE = 1 << 16
-"""Labels below this are looked up in a table, others by bisection."""
+"""Labels below this are looked up in a table, others by binary search."""
 _BYTES_PER_TEXT = 150
 
 
@@ -26,9 +26,9 @@ class Encoding(NamedTuple):
 
     name: str
     values: np.ndarray
-    """``(n_clusters,)`` int64, or text as objects"""
+    """``(n_clusters,)`` int64, or text as objects."""
     n_labeled: int
-    """how many labels were not missing in the first pass"""
+    """Number of labels in the first pass that were not missing."""
     lookup: Callable[[Any], np.ndarray]
 
     def encode(self, raw: Column) -> np.ndarray:
@@ -47,8 +47,8 @@ class Encoding(NamedTuple):
 class EncodingBuilder:
     """Collects the label values of one partition.
 
-    ``known`` values keep their codes, and new ones come after them. With ``is_text``, labels that come as
-    text (from a file without types) count as numbers if all of them are.
+    ``known`` values keep their codes; new ones come after them. With ``is_text`` (a file without types), text
+    labels are parsed as numbers if all of them are numbers.
     """
 
     def __init__(self, name: str, known: np.ndarray | None = None, *, is_text: bool = False) -> None:
@@ -71,11 +71,11 @@ class EncodingBuilder:
         self._found.add(column)
 
     def n_bytes(self) -> int:
-        """Return about how much memory the values take."""
+        """Return approximately how much memory the values take."""
         return 0 if self._found is None else self._found.n_bytes()
 
     def build(self) -> Encoding:
-        """Return the encoding of the values; raise EmptyPartitionError if there is no label at all."""
+        """Return the encoding of the values; raises EmptyPartitionError if all labels are missing."""
         found = self._found
         if found is None:
             if not len(self._known):
@@ -113,9 +113,8 @@ class EncodingBuilder:
 
     def _check_kind(self, text: bool, text_before: bool) -> None:
         if text != text_before:
-            kinds = ("text", "whole numbers") if text else ("whole numbers", "text")
             raise InvalidInputError(
-                f"partition {self._name!r} has {kinds[0]} beside {kinds[1]}; use one kind of label."
+                f"partition {self._name!r} mixes text and whole numbers; use one kind of label."
             )
 
 
@@ -124,7 +123,7 @@ class _Integers:
 
     def __init__(self) -> None:
         self.n_labeled = 0
-        self._small = np.zeros(1, bool)  # the last place stands for missing
+        self._small = np.zeros(1, bool)  # the last entry is for missing labels
         self._large = np.empty(0, np.int64)
 
     def add(self, column: np.ndarray) -> None:
@@ -146,7 +145,7 @@ class _Integers:
 
 
 class _Texts:
-    """Texts found so far, and how often."""
+    """Texts found so far, with their counts."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -160,12 +159,12 @@ class _Texts:
 
 
 def is_dense(values: np.ndarray) -> bool:
-    """Return whether the values are their own codes: 0, 1, 2, ..."""
+    """Return whether the values equal their codes: 0, 1, 2, ..."""
     return values.dtype != object and np.array_equal(values, np.arange(len(values)))
 
 
 def integer_lookup(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function that turns integers ``(n_rows,)`` into their positions in ``values``, or -1."""
+    """Return a function from integers ``(n_rows,)`` to their positions in ``values``, or -1."""
     n_values, largest = len(values), int(values.max(initial=0))
     if is_dense(values):
         return lambda column: np.where(column < n_values, np.maximum(column, MISSING), MISSING)
@@ -184,7 +183,7 @@ def integer_lookup(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def text_lookup(texts: np.ndarray, codes: np.ndarray) -> Callable[[Any], np.ndarray]:
-    """Return the function that turns an Arrow column of text ``(n_rows,)`` into codes, or -1."""
+    """Return a function from an Arrow column of text ``(n_rows,)`` to codes, or -1."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -199,7 +198,7 @@ def text_lookup(texts: np.ndarray, codes: np.ndarray) -> Callable[[Any], np.ndar
 
 
 def plain_column(raw: Column, name: str) -> Any:
-    """Return a column ``(n_rows,)`` of any type as signed whole numbers (negative: missing) or Arrow text.
+    """Convert a column ``(n_rows,)`` of any type to signed integers (negative: missing) or Arrow text.
 
     Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
     """
@@ -216,7 +215,7 @@ def plain_column(raw: Column, name: str) -> Any:
 
 
 def unmasked(array: np.ndarray) -> np.ndarray:
-    """Return an array with None for the entries that a numpy mask hides, which are missing labels."""
+    """Return an array with None for masked entries, which are missing labels."""
     if not isinstance(array, np.ma.MaskedArray):
         return array
     values = array.data.astype(object)
@@ -240,16 +239,16 @@ def _whole_numbers(raw: np.ndarray, name: str) -> np.ndarray:
     broken = ~missing & ((np.rint(raw) != raw) | (np.abs(raw) >= 2.0**63))
     if broken.any():
         raise InvalidInputError(
-            f"partition {name!r} has label {raw[broken][0]}; labels are whole numbers or text: recode it."
+            f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text: recode it."
         )
     return np.where(missing, MISSING, raw).astype(np.int64)
 
 
 def _signed(raw: np.ndarray, name: str) -> np.ndarray:
-    largest = int(raw.max(initial=0))  # of exact integers, whatever their type
+    largest = int(raw.max(initial=0))  # exact for any integer type
     if largest >= 1 << 63:
         raise InvalidInputError(
-            f"partition {name!r} has label {largest}; labels are below 2**63: recode it or write it as text."
+            f"partition {name!r} has label {largest}; labels must be below 2**63: recode it or use text."
         )
     return raw.astype(np.int64)
 
@@ -260,7 +259,7 @@ def _to_arrow(raw: np.ndarray, name: str) -> Any:
     if raw.dtype.kind not in "OUST":
         raise InvalidInputError(
             f"partition {name!r} has labels of type {raw.dtype}; "
-            "labels are whole numbers or text: recode them."
+            "labels must be whole numbers or text: recode them."
         )
     try:
         return pa.array(raw.astype(object) if raw.dtype.kind == "T" else raw, from_pandas=True)
@@ -268,7 +267,7 @@ def _to_arrow(raw: np.ndarray, name: str) -> Any:
         kinds = " and ".join(sorted({type(value).__name__ for value in raw})[:4])
         raise InvalidInputError(
             f"partition {name!r} has labels of type {kinds}; "
-            "labels of a partition are all whole numbers or all text: recode them."
+            "the labels of a partition must be all whole numbers or all text: recode them."
         ) from None
 
 
@@ -289,31 +288,17 @@ def _plain_arrow(raw: Any, name: str) -> Any:
         numbers = pc.fill_null(raw, pa.scalar(np.nan, kind)).to_numpy(zero_copy_only=False)
         return _whole_numbers(numbers, name)
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return _text_from_bytes(raw, name)
+        try:
+            return raw.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            raise InvalidInputError(
+                f"partition {name!r} has bytes that are not UTF-8; decode its labels first."
+            ) from None
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
         return raw.cast(pa.large_string())
     elif not pa.types.is_integer(kind):
-        raise InvalidInputError(
-            f"partition {name!r} has labels of type {kind}; labels are whole numbers or text: recode them."
-        )
-    return _integers(raw, name)
-
-
-def _integers(raw: Any, name: str) -> np.ndarray:
-    import pyarrow.compute as pc
-
-    numbers: np.ndarray = plain_column(pc.fill_null(raw, 0).to_numpy(zero_copy_only=False), name)
+        raise InvalidInputError(f"partition {name!r} has labels of type {kind}; use whole numbers or text.")
+    integers: np.ndarray = plain_column(pc.fill_null(raw, 0).to_numpy(zero_copy_only=False), name)
     if raw.null_count:
-        numbers = np.where(pc.is_null(raw).to_numpy(zero_copy_only=False), MISSING, numbers)
-    return numbers
-
-
-def _text_from_bytes(raw: Any, name: str) -> Any:
-    import pyarrow as pa
-
-    try:
-        return raw.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        raise InvalidInputError(
-            f"partition {name!r} has bytes that are not UTF-8 text; decode its labels first."
-        ) from None
+        integers = np.where(pc.is_null(raw).to_numpy(zero_copy_only=False), MISSING, integers)
+    return integers

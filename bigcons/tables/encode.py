@@ -1,6 +1,6 @@
-"""From a table of labels to dense codes in two passes over its blocks: collect the values, then encode.
+"""Encode a table of labels in two passes over its blocks: collect the values, then encode them.
 
-The memory in use is that of one block and of the distinct values, whatever the number of objects.
+Memory use is one block and the distinct values, independent of the number of objects.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ BLOCK_ROWS = 65_536
 MIN_CHUNK_ROWS = 1_024
 _N_CHUNKS = 16
 _WORKING_BYTES = 40
-"""per row, beside the blocks: columns are encoded one at a time, in 64-bit numbers"""
+"""Per row, in addition to the blocks: columns are encoded one at a time, in 64-bit numbers."""
 
 _SUSPECT_PARTITIONS = 1_000
 _SUSPECT_IDS = 200
-"""smaller tables may well have as many partitions, or objects that are all apart"""
+"""Smaller tables may legitimately have as many partitions, or only singleton clusters."""
 
 
 class LabelScan(NamedTuple):
-    """What the first pass finds."""
+    """The result of the first pass."""
 
     n_objects: int
     encodings: list[Encoding]
@@ -44,7 +44,7 @@ def scan_labels(
 ) -> LabelScan:
     """Read ``table`` once and return the encodings of its partitions, new values after the ``known`` ones.
 
-    Raises InvalidInputError for an empty matrix, for invalid labels and for a partition without any, and
+    Raises InvalidInputError for an empty matrix, invalid labels and partitions without labels, and
     MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
     """
     known = [None] * table.n_columns if known is None else known
@@ -60,8 +60,8 @@ def scan_labels(
         needed = sum(builder.n_bytes() for builder in builders)
         if values_budget is not None and needed > values_budget:
             raise MemoryBudgetError(
-                f"memory cannot hold the distinct labels, which take {format_size(needed)} "
-                f"of the {format_size(values_budget)} set apart for them; raise the budget.",
+                f"memory is too small for the distinct labels, which take {format_size(needed)} "
+                f"of the {format_size(values_budget)} reserved for them; raise the budget.",
                 needed=needed,
                 budget=values_budget,
             )
@@ -79,7 +79,7 @@ def encode_labels(
 ) -> Iterator[np.ndarray]:
     """Read ``table`` again and yield its rows as codes ``(n_rows, n_partitions)`` of ``dtype``.
 
-    Raises InvalidInputError at the end if the labels are not those of the first pass.
+    Raises InvalidInputError at the end if the labels differ from the first pass.
     """
     n_labeled = np.zeros(len(encodings), np.int64)
     for columns in map(_columns_of, table.blocks(rows)):
@@ -93,17 +93,17 @@ def encode_labels(
     if changed.size:
         raise InvalidInputError(
             f"partition {encodings[changed[0]].name!r} changed while it was read; "
-            "give labels that are the same each time."
+            "pass labels that do not change."
         )
 
 
 def _columns_of(rows: Rows) -> list[Column]:
-    """Return a block as columns, those of a matrix contiguous."""
+    """Return a block as columns, contiguous if it is a matrix."""
     return rows if isinstance(rows, list) else list(np.ascontiguousarray(unmasked(rows).T))
 
 
 def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
-    """Cut consecutive blocks of rows anew, into blocks of exactly ``rows`` (the last may be smaller)."""
+    """Regroup consecutive blocks into blocks of exactly ``rows`` rows (the last may be smaller)."""
     waiting: list[np.ndarray] = []
     n_waiting = 0
     for block in blocks:
@@ -120,20 +120,19 @@ def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
 
 
 def label_dtype(n_clusters: Iterable[int]) -> np.dtype:
-    """Return the smallest type for -1 and the codes of partitions of ``n_clusters`` clusters."""
+    """Return the smallest type for -1 and the codes of partitions with ``n_clusters`` clusters."""
     largest = max(n_clusters) - 1
-    fitting = (np.dtype(name) for name in ENSEMBLE["labels"].dtypes if np.iinfo(name).max >= largest)
-    return next(fitting)
+    return next(np.dtype(name) for name in ENSEMBLE["labels"].dtypes if np.iinfo(name).max >= largest)
 
 
 def default_chunk_rows(n_objects: int) -> int:
-    """Return a power of two: about 16 chunks, but no more than 65,536 rows and no fewer than 1,024."""
+    """Return a power of two from 1,024 to 65,536 that makes about 16 chunks."""
     ideal = 1 << max(0, (n_objects + _N_CHUNKS - 1) // _N_CHUNKS - 1).bit_length()
     return min(max(ideal, MIN_CHUNK_ROWS), BLOCK_ROWS)
 
 
 def rows_per_read(table: Table, budget: int) -> int:
-    """Return how many rows of ``table`` to read and encode at a time within half of ``budget`` bytes."""
+    """Return how many rows of ``table`` to read and encode at a time within half of ``budget``."""
     per_row = table.row_bytes + 2 * 4 * table.n_columns + _WORKING_BYTES
     rows = rows_within(
         budget,
@@ -146,7 +145,7 @@ def rows_per_read(table: Table, budget: int) -> int:
 
 
 def chunk_rows_within(n_objects: int, bytes_per_row: int, budget: int) -> int:
-    """Return the default rows per chunk, halved until four copies of a chunk fit into half of ``budget``."""
+    """Return the default rows per chunk, halved until four copies of a chunk fit in half of ``budget``."""
     rows = default_chunk_rows(n_objects)
     fitting = rows_within(
         budget, 8 * bytes_per_row, at_least=MIN_CHUNK_ROWS, what=f"{MIN_CHUNK_ROWS} rows of labels"
@@ -157,9 +156,9 @@ def chunk_rows_within(n_objects: int, bytes_per_row: int, budget: int) -> int:
 
 
 def partition_names(table: Table, names: Sequence[str] | None, first: int = 0) -> list[str]:
-    """Return the names given, or else the table's own, or else ``p0, p1, ...`` from ``first`` on.
+    """Return ``names``, else the names in the table, else ``p0, p1, ...`` numbered from ``first``.
 
-    Raises InvalidInputError if their number is wrong or one is there twice.
+    Raises InvalidInputError if their number is wrong or one is repeated.
     """
     chosen = names if names is not None else table.names
     if chosen is None:
@@ -167,33 +166,31 @@ def partition_names(table: Table, names: Sequence[str] | None, first: int = 0) -
     chosen = [str(name) for name in chosen]
     if len(chosen) != table.n_columns:
         raise InvalidInputError(
-            f"names has {len(chosen)} entries but labels has {table.n_columns} partitions; give one each."
+            f"names has {len(chosen)} entries but labels has {table.n_columns} partitions; pass one for each."
         )
     check_distinct(chosen)
     return chosen
 
 
 def check_distinct(names: Sequence[str]) -> None:
-    """Refuse names that are there twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise InvalidInputError(f"names has {name!r} twice; give every partition its own name.")
-        seen.add(name)
+    """Raise InvalidInputError if a name is repeated."""
+    if len(set(names)) < len(names):
+        repeated = next(name for u, name in enumerate(names) if name in names[:u])
+        raise InvalidInputError(f"names has {repeated!r} twice; give each partition a unique name.")
 
 
 def warn_of_suspects(n_objects: int, names: Sequence[str], n_clusters: np.ndarray) -> None:
-    """Warn of labels that look like a transposed matrix or have a column of ids."""
+    """Warn if labels look transposed or a column looks like object ids."""
     if len(names) >= max(_SUSPECT_PARTITIONS, 10 * n_objects):
         warn_user(
             f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns); "
-            "if it is the other way round, transpose it.",
+            "transpose it if rows are partitions.",
             SuspiciousLabelsWarning,
         )
     (ids,) = np.nonzero(n_clusters == max(n_objects, _SUSPECT_IDS))
-    if 0 < ids.size < len(names):  # if all columns are, none stands out
+    if 0 < ids.size < len(names):  # unless all columns do
         warn_user(
-            f"partition {names[ids[0]]!r} has a label of its own for every object; "
-            "if it holds their ids, leave it out.",
+            f"partition {names[ids[0]]!r} has a different label for every object; "
+            "drop the column if it contains ids.",
             SuspiciousLabelsWarning,
         )

@@ -1,4 +1,4 @@
-"""Tables on disk: .npy, .npz, .csv, .csv.gz, .parquet and .zarr. Nothing in them is ever unpickled."""
+"""Tables in files: .npy, .npz, .csv, .csv.gz, .parquet and .zarr. Pickles are never loaded."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MISSING_WORDS = (
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan"),
     *("None", "none", "NULL", "null", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
 )
-"""Cells of a CSV file that are missing, as pandas has them."""
+"""Cells of a CSV file that mean missing, as in pandas."""
 
 _BLOCK_BYTES = 1 << 20
-_CSV_READ_AHEAD = 64 << 20  # measured: the reader runs some 32 blocks ahead, with threads
-_PARQUET_PAGES = 5 << 19  # a data page and a dictionary page, a megabyte each as usually written
+_CSV_READ_AHEAD = 64 << 20  # measured: the threaded reader runs about 32 blocks ahead
+_PARQUET_PAGES = 5 << 19  # a data page and a dictionary page, usually a megabyte each
 _LONGEST_SHOWN = 40
 
 
@@ -42,8 +42,8 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
         return ArrayTable(_open_zarr(place, role), str(place))
     if not isinstance(place, DiskPlace) and (not place.name.endswith(".zarr") or place.exists()):
         raise InvalidInputError(
-            f"{place} is neither an ensemble nor a Zarr array (version 3), all that is read from a bucket; "
-            "copy it to a disk."
+            f"{place} is neither an ensemble nor a Zarr array (version 3); copy it to a disk, because only "
+            "these are read from a bucket."
         )
     if not place.exists():
         raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
@@ -58,27 +58,27 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
     if name.endswith((".parquet", ".pq")) or any(path.glob("*.parquet")):
         return ParquetTable(path)
     raise InvalidInputError(
-        f"{path} has suffix {path.suffix!r}; give .npy, .npz, .csv, .csv.gz, .parquet or .zarr (version 3)."
+        f"{path} has suffix {path.suffix!r}; use .npy, .npz, .csv, .csv.gz, .parquet or .zarr (version 3)."
     )
 
 
 def _open_zarr(place: Place, role: str) -> Any:
-    """Open a Zarr array, or of a group the one named ``role`` or the only one; codecs are checked."""
+    """Open a Zarr array, or the array of a group that is named ``role`` or is the only one."""
     if read_metadata(place).get("node_type") == "group":
         members = [name for name in place.names() if (place / name / METADATA).is_file()]
         chosen = [role] if role in members else members
         if len(chosen) != 1:
             raise InvalidInputError(
-                f"{place} is a group of {len(chosen)} arrays; give the path of the one with the {role}."
+                f"{place} is a group of {len(chosen)} arrays; pass the path of the one with the {role}."
             )
         place = place / chosen[0]
     return open_array(place)
 
 
 class NpyTable(Table):
-    """A matrix in ``.npy`` layout: a file, or the member of an archive. One dimension is one column.
+    """A matrix in ``.npy`` format: a file, or a member of an archive; 1-D arrays are one column.
 
-    It is read, not mapped: pages of a map would count as memory of this process.
+    It is read, not memory-mapped, because mapped pages count as memory of this process.
     """
 
     def __init__(self, path: Path, member: str | None = None) -> None:
@@ -131,27 +131,26 @@ class NpyTable(Table):
         return zipfile.ZipFile(self._path).open(self._member)
 
     def _cut(self) -> InvalidInputError:
-        return InvalidInputError(f"{self.where} ends before its last row; write the file again.")
+        return InvalidInputError(f"{self.where} is truncated; write the file again.")
 
 
 def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int], bool]:
     try:
         version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
+        is_old = version == (1, 0)
+        read = np.lib.format.read_array_header_1_0 if is_old else np.lib.format.read_array_header_2_0
         shape, by_columns, dtype = read(file)
     except ValueError:
         raise InvalidInputError(f"{where} is not a .npy file; write it with numpy.save.") from None
     if dtype.hasobject:
         raise InvalidInputError(
-            f"{where} holds pickled objects, which are never read; save numbers or fixed-width text."
+            f"{where} contains pickled objects, which are never loaded; save numbers or fixed-width text."
         )
     if len(shape) == 1:
         shape = (*shape, 1)
     check_matrix(shape, where)
     if min(shape) < 0:
-        raise InvalidInputError(f"{where} has a shape below 0; write it with numpy.save.")
+        raise InvalidInputError(f"{where} has a negative shape; write it with numpy.save.")
     return dtype, (shape[0], shape[1]), by_columns
 
 
@@ -167,7 +166,7 @@ def map_npy(path: Path) -> np.ndarray:
 
 
 def _npz_member(path: Path, role: str) -> str:
-    """Return the array of an archive that is named ``role``, or the only one, read once for its checksum."""
+    """Return the member named ``role``, or the only one, after reading it once to verify its checksum."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [entry.filename for entry in archive.infolist()]
@@ -177,11 +176,11 @@ def _npz_member(path: Path, role: str) -> str:
     chosen = [f"{role}.npy"] if f"{role}.npy" in arrays else arrays
     if len(chosen) != 1:
         raise InvalidInputError(
-            f"{path} holds {len(chosen)} arrays; keep one, or name the one to read {role!r}."
+            f"{path} contains {len(chosen)} arrays; keep one, or name the one to read {role!r}."
         )
     try:
         with zipfile.ZipFile(path) as archive, archive.open(chosen[0]) as member:
-            while member.read(_BLOCK_BYTES):  # a checksum is verified only when a reader does not jump
+            while member.read(_BLOCK_BYTES):  # the checksum is verified by sequential reads only
                 pass
     except (zipfile.BadZipFile, zlib.error, EOFError):
         raise InvalidInputError(f"{path}[{chosen[0]}] is damaged; write the file again.") from None
@@ -189,10 +188,10 @@ def _npz_member(path: Path, role: str) -> str:
 
 
 class CsvTable(PartedTable):
-    """Comma-separated values, plain or gzipped, read as a stream: the middle costs all that is before it.
+    """Comma-separated values, plain or gzipped, read as a stream: seeking parses everything before it.
 
-    The first line names the columns if `column_names` says so. With ``is_text`` all cells are text; otherwise
-    the first megabyte decides whether a column holds numbers, booleans or text.
+    `column_names` decides whether the first line is a header. With ``is_text``, all cells are text; otherwise
+    column types are inferred from the first megabyte.
     """
 
     def __init__(self, path: Path, *, is_text: bool) -> None:
@@ -213,11 +212,18 @@ class CsvTable(PartedTable):
         if is_text:
             self._types = {str(c): pa.large_string() for c in range(self.n_columns)}
         else:
-            self._types = {field.name: _csv_type(field.type) for field in self._peek()}
+            try:
+                with self._reader(None) as reader:
+                    inferred = reader.schema
+            except (pa.ArrowException, OSError) as error:
+                raise self._unreadable(error) from None
+            for field in inferred:  # whole numbers may have fractions further down
+                is_whole = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
+                self._types[field.name] = pa.float64() if is_whole else field.type
 
     @property
     def held_bytes(self) -> int:
-        """What the reader runs ahead."""
+        """What the reader buffers ahead."""
         return 0 if self.is_text else _CSV_READ_AHEAD
 
     def column_types(self) -> list[pa.DataType]:
@@ -241,7 +247,7 @@ class CsvTable(PartedTable):
             raise self._unreadable(error) from None
 
     def _first_line(self) -> tuple[list[str], int]:
-        """Return the cells of the first line that is not empty, and how many lines were read."""
+        """Return the cells of the first nonempty line, and the number of lines read."""
         opened = gzip.open if self.where.lower().endswith(".gz") else open
         try:
             with opened(self._path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -252,15 +258,6 @@ class CsvTable(PartedTable):
         except (csv.Error, OSError, EOFError, zlib.error) as error:
             raise self._unreadable(error) from None
         raise InvalidInputError(f"{self.where} is empty; write one line per object.")
-
-    def _peek(self) -> pa.Schema:
-        import pyarrow as pa
-
-        try:
-            with self._reader(None) as reader:
-                return reader.schema
-        except (pa.ArrowException, OSError) as error:
-            raise self._unreadable(error) from None
 
     def _reader(self, columns: Sequence[int] | None) -> Any:
         from pyarrow import csv as arrow
@@ -284,71 +281,48 @@ class CsvTable(PartedTable):
 
     def _unreadable(self, error: Exception) -> InvalidInputError:
         return InvalidInputError(
-            f"{self.where} cannot be read as CSV ({first_line(error)}); repair it, or write it as Parquet."
+            f"{self.where} cannot be read as CSV ({first_line(error)}); fix it or write it as Parquet."
         )
 
 
-def _csv_type(inferred: pa.DataType) -> pa.DataType:
-    """The type to read a column as: whole numbers may turn out to have fractions further down."""
-    import pyarrow as pa
-
-    numeric = pa.types.is_integer(inferred) or pa.types.is_null(inferred)
-    return pa.float64() if numeric else inferred
-
-
 def check_commas(cells: Sequence[str], where: str) -> None:
-    """Refuse a file whose first line is one cell with another separator in it.
-
-    Read as it stands, every line would be one label of its own, or one category.
-    """
+    """Raise InvalidInputError if the first line is a single cell with another separator in it."""
     for mark, name in ((";", "semicolons"), ("\t", "tabs")):
         if len(cells) == 1 and mark in cells[0]:
             raise InvalidInputError(
                 f"{where} begins with {cells[0][:_LONGEST_SHOWN]!r}, separated by {name}; "
-                "write the file with commas between its columns."
+                "separate its columns by commas."
             )
 
 
 def column_names(cells: Sequence[str], where: str) -> list[str] | None:
-    """Return the names of the columns if the first line has them; refuse a column without one.
+    """Return the column names if the first line is a header, else None.
 
-    An empty cell before numbers that count up is not an object but the header over an index of rows: cells
-    may be missing, so this line, too, could be read as an object.
+    A header has no numbers, and not only missing cells; a line with a number is the first object. Numbers
+    that count up like default column names trigger a warning or, after an empty cell, are the header of a
+    table with an index. Raises InvalidInputError if a column has no name.
     """
-    over_an_index = list(cells[:1]) == [""] and _counts_up(cells)
-    if not over_an_index and not _is_header(cells, where):
+    numbers = [cell for cell in cells if _is_number(cell)]
+    counts_up = len(numbers) >= 3 and any(
+        numbers == [str(first + u) for u in range(len(numbers))] for first in (0, 1)
+    )
+    if numbers and not (counts_up and cells[0] == ""):
+        if counts_up:
+            line = ",".join(cells[:4] if len(cells) <= 4 else [*cells[:4], "..."])
+            warn_user(
+                f"{where} begins with the line {line}, read as an object; if it is a header, use names that "
+                "are not numbers, or remove it.",
+                SuspiciousLabelsWarning,
+            )
+        return None
+    if all(cell in MISSING_WORDS for cell in cells):
         return None
     if "" in cells:
         raise InvalidInputError(
-            f"{where} has no name over column {list(cells).index('')} (an index of rows?); "
+            f"{where} has no name for column {list(cells).index('')} (a row index?); "
             "write it without the index, or name the column."
         )
     return list(cells)
-
-
-def _is_header(cells: Sequence[str], where: str) -> bool:
-    """Return whether the first line holds names: no number, and not missing cells alone.
-
-    A line with a number is the first object; warns if its numbers count up like the default names of columns.
-    """
-    if any(_is_number(cell) for cell in cells):
-        if _counts_up(cells):
-            line = ",".join(cells[:4] if len(cells) <= 4 else [*cells[:4], "..."])
-            warn_user(
-                f"{where} begins with the line {line}, taken for an object; if it names the columns, "
-                "use names that are not numbers, or leave it out.",
-                SuspiciousLabelsWarning,
-            )
-        return False
-    return not all(cell in MISSING_WORDS for cell in cells)
-
-
-def _counts_up(cells: Sequence[str]) -> bool:
-    """Return whether the numbers among the cells are 0, 1, 2, ... or 1, 2, 3, ..., and at least three."""
-    numbers = [cell for cell in cells if _is_number(cell)]
-    return len(numbers) >= 3 and any(
-        numbers == [str(first + u) for u in range(len(numbers))] for first in (0, 1)
-    )
 
 
 def _is_number(cell: str) -> bool:
@@ -366,12 +340,12 @@ class _ParquetFile(NamedTuple):
 
 
 class ParquetTable(Table):
-    """A Parquet file, or a folder of them in the order of the numbers in their names."""
+    """A Parquet file, or a folder of them in natural order of their names."""
 
     def __init__(self, path: Path) -> None:
         paths = sorted(path.glob("*.parquet"), key=natural_order) if path.is_dir() else [path]
         if not paths:
-            raise InvalidInputError(f"{path} holds no .parquet file; check the path.")
+            raise InvalidInputError(f"{path} contains no .parquet file; check the path.")
         self.where: str = str(path)
         self._files: list[_ParquetFile] = []
         for file in paths:
@@ -390,11 +364,11 @@ class ParquetTable(Table):
             elif names != self.names:
                 raise InvalidInputError(
                     f"{path} has other columns than {self._files[0].path.name}; "
-                    "give all files the same columns."
+                    "write all files with the same columns."
                 )
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._files.append(_ParquetFile(path, [group.num_rows for group in groups]))
-            for group in groups:  # pages as stored, as plain values and as decoded
+            for group in groups:  # pages compressed, decompressed and decoded
                 sizes = [group.column(c).total_uncompressed_size for c in range(group.num_columns)]
                 held = sum(min(3 * int(size), _PARQUET_PAGES) for size in sizes)
                 self.fixed_bytes: int = max(self.fixed_bytes, held)
@@ -412,7 +386,7 @@ class ParquetTable(Table):
         assert self.names is not None  # noqa: S101 - there was at least one file
         names = self.names if columns is None else [self.names[c] for c in columns]
         end = self.n_rows if stop is None else stop
-        row = 0  # the first of a row group
+        row = 0  # the first row of the row group
         for path, group_rows in self._files:
             groups, first = [], row
             for g, n_rows in enumerate(group_rows):
@@ -439,7 +413,7 @@ def _open_parquet(path: Path) -> Any:
     from pyarrow import parquet
 
     try:
-        # a small buffer: column chunks are streamed, not loaded whole
+        # a small buffer streams column chunks instead of loading them
         return parquet.ParquetFile(
             path, buffer_size=1 << 16, pre_buffer=False, page_checksum_verification=True
         )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ArrayTable(Table):
-    """Anything with a shape and row slices: a numpy array, a memory map, a Zarr or HDF5 array."""
+    """Any array that can be sliced by rows: numpy, a memory map, Zarr, HDF5."""
 
     def __init__(self, array: Any, where: str) -> None:
         check_matrix(array.shape, where)
@@ -57,12 +57,12 @@ class ArrayTable(Table):
         rows = max(rows - rows % self.least_rows, self.least_rows)
         aligned = start - start % self.least_rows
         for first, end in self.ranges(rows, aligned, stop):
-            yield np.asanyarray(self._array[max(first, start) : end])  # a mask stays
+            yield np.asanyarray(self._array[max(first, start) : end])  # keeps masks
             release_pages(self._array)
 
 
 def release_pages(array: Any) -> None:
-    """Let the system take back what was read of a memory map, which otherwise counts as ours."""
+    """Release the pages of a memory map, which otherwise count as memory of this process."""
     pages = getattr(array, "_mmap", None)
     if not isinstance(pages, mmap.mmap) or getattr(array, "mode", "") not in ("r", "r+"):
         return
@@ -81,14 +81,14 @@ def table_of_rows(rows: Sequence[Any], role: str) -> ArrayTable:
     n_columns = len(rows[0]) if len(rows) else 0
     for index, row in enumerate(rows):
         if not is_row(row) or len(row) != n_columns:
-            found = f"{len(row)} value(s)" if is_row(row) else "no list of values"
+            found = f"{len(row)} value(s)" if is_row(row) else "a single value"
             raise InvalidInputError(
                 f"{role} is ragged: row {index} has {found} but row 0 has {n_columns}; "
-                "give one value per column, None where missing."
+                "pass one value per column, None where missing."
             )
     if role == "features" and n_columns:
         return ArrayTable(np.asarray(rows), role)
-    matrix = np.empty((len(rows), n_columns), dtype=object)  # numbers and text keep their kinds
+    matrix = np.empty((len(rows), n_columns), dtype=object)  # keeps numbers and text apart
     for index, row in enumerate(rows):
         matrix[index] = row
     return ArrayTable(matrix, role)
@@ -106,7 +106,7 @@ class PandasTable(Table):
         self._frame = frame
 
     def column_types(self) -> list[pa.DataType]:
-        """Return the Arrow types; columns of objects are looked through for theirs."""
+        """Return the Arrow types; those of object columns are inferred from the values."""
         import pyarrow as pa
 
         try:
@@ -197,7 +197,7 @@ def open_dask(collection: Any, role: str) -> PartedTable:
     if hasattr(collection, "numblocks") and hasattr(collection, "chunks"):
         return DaskArrayTable(collection, role)
     raise InvalidInputError(
-        f"{role} has type dask {type(collection).__name__}; give a dask array or dataframe."
+        f"{role} has type dask {type(collection).__name__}; pass a dask array or dataframe."
     )
 
 
@@ -208,20 +208,20 @@ class DaskArrayTable(PartedTable):
         check_matrix(array.shape, where)
         if math.isnan(array.shape[1]):
             raise InvalidInputError(
-                f"{where} does not know its number of columns; call its compute_chunk_sizes() first."
+                f"{where} has an unknown number of columns; call its compute_chunk_sizes() first."
             )
         self.where = where
         self.dtype: np.dtype | None = np.dtype(array.dtype)
         self.n_columns: int = int(array.shape[1])
         self.lengths: list[int | None] = [None if math.isnan(rows) else int(rows) for rows in array.chunks[0]]
         self.least_rows: int = max((length or 1 for length in self.lengths), default=1)
-        copies = 4  # as the graph reads, decodes and cuts it, and as columns
+        copies = 4  # read, decoded and sliced by the graph, and as columns
         self.row_bytes: float = float(copies * self.dtype.itemsize * self.n_columns)
         self._array = array
 
     @property
     def held_bytes(self) -> int:
-        """The largest chunk, as it is computed and as it is yielded."""
+        """The largest chunk, computed and yielded."""
         return int(self.least_rows * self.row_bytes / 2)
 
     def load(
@@ -279,7 +279,7 @@ class ColumnsTable(Table):
         return values
 
     def _open(self, index: int) -> np.ndarray:
-        """Return the column as an array; a file is mapped, and closed with the array."""
+        """Return the column as an array; a file is memory-mapped and closed with the array."""
         from bigcons.tables.files import map_npy
 
         column = self._columns[index]
@@ -289,7 +289,7 @@ class ColumnsTable(Table):
         if column.shape != (self.n_rows,):
             raise InvalidInputError(
                 f"column {index} has shape {column.shape} but n_objects={self.n_rows}; "
-                f"give one label per object, shape ({self.n_rows},)."
+                f"pass one label per object, shape ({self.n_rows},)."
             )
         return column
 
@@ -309,7 +309,7 @@ class EnsembleTable(Table):
     def blocks(
         self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
     ) -> Iterator[Rows]:
-        """Yield slices of whole chunks, as columns."""
+        """Yield slices of whole chunks as columns."""
         rows = max(rows - rows % self.least_rows, self.least_rows)
         values = self._ensemble.categories
         positions = range(self.n_columns) if columns is None else columns
@@ -319,7 +319,7 @@ class EnsembleTable(Table):
 
 
 def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
-    """Return the original label values of codes, missing as None for text, -1 for numbers."""
+    """Return the original values of codes; missing is None for text, -1 for numbers."""
     if values is None:
         return codes
     missing: Any = None if values.dtype == object else -1
@@ -327,7 +327,7 @@ def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
 
 
 class SelectedTable(Table):
-    """A table with its columns in another order."""
+    """A table with its columns reordered."""
 
     def __init__(self, table: Table, names: Sequence[str]) -> None:
         assert table.names is not None  # noqa: S101 - only named columns can be selected

@@ -1,8 +1,8 @@
-"""A table from anything a user holds, read as blocks of rows: what labels and features are made from.
+"""Tables of any source, read as blocks of rows: the input of labels and features.
 
-Every kind of table follows the same rules, whether it holds labels or features. A block is a numpy matrix or
-the list of its columns (numpy or Arrow); no table is gathered, except that an Arrow stream is kept in memory.
-Objects of pandas and dask are recognized by the module of their type, so neither is imported here.
+Labels and features follow the same rules. A block is a numpy matrix or a list of columns (numpy or Arrow).
+Only Arrow streams are kept in memory as a whole. pandas and dask objects are recognized by the module of
+their type, so neither is imported here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Rows = Any
 """``(n_rows, n_columns)``: a numpy matrix, or the list of its columns."""
 
 _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
-"""What pandas and Dask call a Parquet column that holds an index without a name."""
+"""Names that pandas and dask give to the Parquet column of an unnamed index."""
 
 
 class Table(ABC):
@@ -37,19 +37,19 @@ class Table(ABC):
     Attributes
     ----------
     where
-        What messages call it: its path, "labels" or "features".
+        Name in messages: its path, "labels" or "features".
     names
-        Names of the columns, None if it has none of its own.
+        Names of the columns; None if it has no names.
     n_rows
-        None until a first pass has counted them.
+        Number of rows; None until a first pass has counted them.
     dtype
-        Type of all values of an array; None for tables with a type per column.
+        Type of an array; None for tables with a type per column.
     is_text
-        Whether numbers come as text.
+        Whether numbers are given as text.
     row_bytes, fixed_bytes
-        About how much memory reading takes per row of a block, and for any number of rows.
+        Approximate memory for reading, per row of a block and independent of the number of rows.
     least_rows
-        Rows that are stored together; blocks are no smaller.
+        Rows that are stored together; the minimum block size.
     """
 
     where: str
@@ -64,24 +64,24 @@ class Table(ABC):
 
     @property
     def held_bytes(self) -> int:
-        """About how much the table decodes at a time, beside the block it yields."""
+        """Approximate memory for decoding, in addition to the block that is yielded."""
         return self.fixed_bytes
 
     def column_types(self) -> list[pa.DataType] | None:
-        """Return the Arrow types of the columns, None for arrays and where only the values tell."""
+        """Return the Arrow types of the columns; None for arrays and if types must be inferred."""
         return None
 
     @abstractmethod
     def blocks(
         self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
     ) -> Iterator[Rows]:
-        """Yield rows ``start`` to ``stop`` (None: to the end) in order, about ``rows`` at a time.
+        """Yield rows ``start`` to ``stop`` (None: the end) in order, about ``rows`` at a time.
 
-        ``columns`` selects columns by position; a matrix comes whole.
+        ``columns`` selects columns by position; matrices ignore it.
         """
 
     def ranges(self, rows: int, start: int, stop: int | None) -> list[tuple[int, int]]:
-        """Return the first row and the row after the last of each block of ``rows`` rows."""
+        """Return ``(start, stop)`` of each block of ``rows`` rows."""
         end = self.n_rows if stop is None else stop
         return [(first, min(first + rows, end or 0)) for first in range(start, end or 0, rows)]
 
@@ -90,11 +90,11 @@ class PartedTable(Table):
     """A table that is read part by part: partitions of a dask collection, or a stream."""
 
     lengths: list[int | None]
-    """Rows of each part, None until it has been read to its end."""
+    """Rows of each part; None until it has been read completely."""
 
     @property
     def n_rows(self) -> int | None:  # type: ignore[override]
-        """Number of rows, None while the length of any part is unknown."""
+        """Number of rows; None while the length of any part is unknown."""
         known = [length for length in self.lengths if length is not None]
         return sum(known) if len(known) == len(self.lengths) else None
 
@@ -105,7 +105,7 @@ class PartedTable(Table):
     def blocks(
         self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
     ) -> Iterator[Rows]:
-        """Yield what the parts hold of the rows, without loading the parts before them."""
+        """Yield the rows part by part; parts before ``start`` of known length are not loaded."""
         end = sys.maxsize if stop is None else stop
         row = 0
         for part, length in enumerate(self.lengths):
@@ -141,9 +141,9 @@ def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
 
 
 def open_table(x: Any, role: str) -> Table:
-    """Return the table of whatever a user holds; ``role`` is "labels" or "features".
+    """Return the table of any supported source; ``role`` is "labels" or "features".
 
-    ``x`` is an array, a list of rows, a pandas DataFrame, anything with ``__arrow_c_stream__`` or
+    ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
     ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an ensemble, or a path to
     .npy, .npz, .csv, .csv.gz, .parquet (a file or a folder of them) or .zarr.
 
@@ -171,30 +171,30 @@ def open_table(x: Any, role: str) -> Table:
         return memory.ArrayTable(x, role)
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     raise InvalidInputError(
-        f"{role} has type {kind}; give a dense array, a list of rows, a pandas, polars or Arrow table, "
+        f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
         "a dask array or dataframe, or a path to .npy, .npz, .csv, .csv.gz, .parquet or .zarr."
     )
 
 
 def check_names(names: Sequence[object], where: str) -> list[str]:
-    """Return the names of columns as text; refuse an index of rows that was stored as a column."""
+    """Return column names as text; raises InvalidInputError for an unnamed index stored as a column."""
     texts = [str(name) for name in names]
     for text in texts:
         if _INDEX_NAME.fullmatch(text):
             raise InvalidInputError(
-                f"{where} has the column {text!r}, an index of rows; write it without (index=False)."
+                f"{where} has the column {text!r}, a row index; write it without the index (index=False)."
             )
     return texts
 
 
 def check_matrix(shape: tuple[float, ...], where: str) -> None:
-    """Refuse an array that is not a matrix."""
+    """Raise InvalidInputError unless the array is a matrix."""
     if len(shape) != 2:
         raise InvalidInputError(
-            f"{where} has {len(shape)} dimension(s); give a matrix with one row per object."
+            f"{where} has {len(shape)} dimension(s); pass a matrix with one row per object."
         )
 
 
 def first_line(error: Exception) -> str:
-    """Return the reason that a message quotes."""
+    """Return the first line of an error, to quote in a message."""
     return (str(error).partition("\n")[0] or type(error).__name__).rstrip(".")[:160]

@@ -88,7 +88,7 @@ def test_verify__finds_swapped_chunks(store):
     kept = chunk(store, 0).read_bytes()
     chunk(store, 0).write_bytes(chunk(store, 1).read_bytes())
     chunk(store, 1).write_bytes(kept)
-    with pytest.raises(CorruptStoreError, match="not the one that was written"):
+    with pytest.raises(CorruptStoreError, match="differs from its checksum"):
         Ensemble.open(store).verify()
 
 
@@ -114,7 +114,7 @@ def test_read__refuses_labels_that_no_partition_has(store):
     row = ensemble.read(0, 1)
     row[0, 3] = ensemble.n_clusters[3]
     array[0:1] = row
-    with pytest.raises(CorruptStoreError, match="not of its partition"):
+    with pytest.raises(CorruptStoreError, match="exceeds the number of clusters"):
         ensemble.read(0, 10)
     array[0:1] = np.where(np.arange(30) == 3, -2, row)
     with pytest.raises(CorruptStoreError, match="rows 0 to 10"):

@@ -99,7 +99,7 @@ def test_mask_labels__keeps_names_and_values(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("share", "message"), [(-0.1, "share=-0.1"), (1, "leaves no label"), ("half", "share='half'")]
+    ("share", "message"), [(-0.1, "share=-0.1"), (1, "masks every label"), ("half", "share='half'")]
 )
 def test_mask_labels__refuses_what_is_no_share(labels, share, message):
     with pytest.raises(InvalidInputError, match=message):

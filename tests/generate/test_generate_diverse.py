@@ -244,7 +244,7 @@ def test_diverse__graphs_without_pymetis_name_the_extra(blobs, monkeypatch):
         ({"algorithms": "som"}, "algorithms='som' is unknown"),
         ({"algorithms": ["kmeans", "som"]}, "algorithms='som' is unknown"),
         ({"algorithms": ["kmeans", "pcc"]}, "has the set 'pcc' among names"),
-        ({"algorithms": ["kmeans", "kmeans"]}, "names one twice"),
+        ({"algorithms": ["kmeans", "kmeans"]}, "has duplicates"),
         ({"algorithms": []}, "is empty"),
         ({"n_clusters": (3, 2)}, r"n_clusters\[1\]=2"),
         ({"n_clusters": "split"}, "n_clusters='split'"),

@@ -309,7 +309,7 @@ def test_kmeans__that_fails_says_what_is_kept(points, tmp_path, caplog, error, n
         make(points, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(n_finished, error))
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     place = tmp_path / "e.zarr.partial"
-    expected = f"2 finished partitions are kept in {place}; the same call, without overwrite, goes on."
+    expected = f"2 finished partitions are kept in {place}; the same call, without overwrite, resumes."
     assert told == ([expected] if n_finished else [])
 
 
@@ -501,7 +501,7 @@ def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, 
         ({"memory": "much"}, "memory='much'"),
         ({"client": "nowhere"}, "client='nowhere'"),
         ({"random_state": -1}, "random_state=-1"),
-        ({"out": "https://example.org/e.zarr"}, "cannot hold a store"),
+        ({"out": "https://example.org/e.zarr"}, "not a supported URL"),
     ],
 )
 def test_kmeans__says_what_is_wrong_in_one_line(points, tmp_path, monkeypatch, wrong, message):

@@ -79,10 +79,10 @@ def test_out__refuses_anything_but_a_path(door, value):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("s3://bucket", "write s3://bucket/path"),
-        ("s3:///path", "write s3://bucket/path"),
-        ("s3://bucket/a/../b", "write the path in full"),
-        ("https://example.org/e.zarr", "cannot hold a store"),
+        ("s3://bucket", "use s3://bucket/path"),
+        ("s3:///path", "use s3://bucket/path"),
+        ("s3://bucket/a/../b", "use the full path"),
+        ("https://example.org/e.zarr", "not a supported URL"),
         (Path("s3://bucket/e.zarr"), "lost a slash"),
     ],
 )

@@ -106,7 +106,7 @@ def test_consensus__takes_an_estimator_without_memberships(tmp_path):
 
 
 def test_consensus__refuses_an_estimator_that_is_not_fitted(tmp_path):
-    with pytest.raises(InvalidInputError, match="fit it before storing it"):
+    with pytest.raises(InvalidInputError, match="call fit before storing it"):
         Consensus.from_estimator(tmp_path / "c.zarr", object())
 
 
@@ -208,7 +208,7 @@ def test_read__refuses_rows_outside(stored):
 @pytest.mark.parametrize("array", ["labels", "memberships"])
 def test_read__notices_a_lost_chunk(stored, array):
     chunk_files(stored, array)[1].unlink()
-    with pytest.raises(CorruptStoreError, match="lost a chunk"):
+    with pytest.raises(CorruptStoreError, match="missing a chunk"):
         getattr(Consensus.open(stored.path), array)
     with pytest.raises(CorruptStoreError):
         Consensus.open(stored.path).verify()

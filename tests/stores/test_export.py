@@ -111,7 +111,7 @@ def test_export__refuses_in_one_line(tmp_path, stored, solution):
         (stored, folder, {"overwrite": True}, StoreExistsError, "is a folder; choose another path"),
         (stored, "l.txt", {}, InvalidInputError, r"suffix '.txt'; use one of .parquet, .csv, .npy"),
         (stored, "s3://bucket/l.csv", {}, InvalidInputError, "is a URL"),
-        (bare, tmp_path / "new.csv", {"memberships": True}, InvalidInputError, "holds labels only"),
+        (bare, tmp_path / "new.csv", {"memberships": True}, InvalidInputError, "has labels only"),
     ]:
         with pytest.raises(error, match=message) as caught:
             consensus.export(path, **options)

@@ -147,7 +147,7 @@ def test_save__without_pairs(n_objects, tmp_path):
         ([(0, 1, 2, 1)], "n_agree=2, n_seen=1"),
         ([(0, 1, -1, 1)], "n_agree=-1"),
         ([(0, 1, 1, 70_000)], "n_seen=70000"),
-        ([(3, 7, 1, 1), (0, 1, 1, 1), (7, 3, 1, 1)], "i=3, j=7, but each pair may be given once"),
+        ([(3, 7, 1, 1), (0, 1, 1, 1), (7, 3, 1, 1)], "i=3, j=7, but each pair must be given once"),
     ],
 )
 def test_from_arrays__refuses_in_one_line(rows, message):

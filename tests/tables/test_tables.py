@@ -185,7 +185,7 @@ def test_tables__refuse_an_index_stored_as_a_column(tmp_path, reader):
     frame = pd.DataFrame({"a": [0, 1], "b": [0, 1]}, index=[4, 9])
     frame.to_parquet(tmp_path / "x.parquet")
     for source in (tmp_path / "x.parquet", pa.Table.from_pandas(frame), Stream(pa.Table.from_pandas(frame))):
-        with pytest.raises(InvalidInputError, match="'__index_level_0__', an index of rows; write"):
+        with pytest.raises(InvalidInputError, match="'__index_level_0__', a row index; write"):
             reader(source)
 
 
@@ -202,7 +202,7 @@ def test_parquet__types_may_differ_as_far_as_they_fit(tmp_path):
     pq.write_table(pa.table({"x": [3.0, 4.0]}), tmp_path / "2.parquet")
     assert as_read(tmp_path) == ([[1], [2], [3], [4]], [[1.0], [2.0], [3.0], [4.0]])
     pq.write_table(pa.table({"x": ["5"]}), tmp_path / "3.parquet")
-    with pytest.raises(InvalidInputError, match="text beside whole numbers"):
+    with pytest.raises(InvalidInputError, match="mixes text and whole numbers"):
         Ensemble.from_labels(tmp_path)
     with pytest.raises(InvalidInputError, match="mixes text and numbers"):
         open_features(tmp_path).read(0, 5)
