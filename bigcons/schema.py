@@ -1,6 +1,6 @@
-"""The on-disk format: every stored array, and every entry of the manifests. ``docs/format.md`` explains it.
+"""The on-disk format: every stored array and every entry of the manifests; see ``docs/format.md``.
 
-``FORMAT_VERSION`` is raised whenever an older bigcons could not read, or would misread, a store.
+``FORMAT_VERSION`` is incremented whenever an older bigcons could not read, or would misread, a store.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ KINDS = {
     "pairs": "a table of pairs",
     "consensus": "a consensus",
 }
-"""The kinds of stores, in words for messages."""
+"""Kinds of stores, as described in messages."""
 
 MISSING = -1
-"""The label of an object that a partition does not label."""
+"""The label of an object that a partition leaves unlabeled."""
 
 
 class ArraySpec(NamedTuple):
-    """One stored array. Its fill value is never data, so that a lost chunk is recognized."""
+    """One stored array. Its fill value is never data, so that missing chunks are detected."""
 
     shape: tuple[str, ...]
-    """Entries of the manifest that give the shape, or expressions in them."""
+    """Names of manifest entries, or expressions of them."""
     dims: tuple[str, ...]
-    """Dimension names in the metadata of the array."""
+    """Dimension names in the array's metadata."""
     dtypes: tuple[str, ...]
     fill: str
     """"minimum" or "maximum" of the type, or "-1"."""
@@ -58,13 +58,13 @@ ENSEMBLE = {
         "minimum",
         "zstd",
         "Label of each object in each partition, numbered from 0 without gaps; -1 if missing. "
-        "The smallest type that holds all labels. On disk its name is labels-<generation>.",
+        "The smallest type for all labels. The stored name is labels-<generation>.",
     ),
 }
 PAIRS = {
     "indptr": ArraySpec(
         ("n_objects + 1",), ("n_objects + 1",), ("int64",), "-1", "lz4",
-        "Where the entries of each object begin in the other three arrays.",
+        "Start of each object's entries in the other three arrays.",
     ),
     "indices": ArraySpec(
         ("2 n_pairs",), ("2 n_pairs",), ("int32",), "-1", "lz4",
@@ -72,11 +72,11 @@ PAIRS = {
     ),
     "n_agree": ArraySpec(
         ("2 n_pairs",), ("2 n_pairs",), ("uint8", "uint16"), "maximum", "lz4",
-        "Number of partitions that put the pair in one cluster.",
+        "Number of partitions that cluster the pair together.",
     ),
     "n_seen": ArraySpec(
         ("2 n_pairs",), ("2 n_pairs",), ("uint8", "uint16"), "maximum", "lz4",
-        "Number of partitions that label both objects, at least 1. The smallest type with a value to spare.",
+        "Number of partitions that label both objects, at least 1. The smallest type with a spare value.",
     ),
 }  # fmt: skip
 CONSENSUS = {
@@ -94,9 +94,9 @@ MANIFEST = {
     "format": "Always bigcons.",
     "format_version": "Integer; readers refuse versions above their own.",
     "kind": "One of ensemble, pairs, consensus.",
-    "created_by": "The program and version that wrote the store; for people.",
+    "created_by": "Program and version that wrote the store; informative.",
     "body": "Object with the entries of the kind, below.",
-    "data": "Name of the data folder that holds the arrays; absent if they are beside the manifest.",
+    "data": "Name of the data folder with the arrays; absent if they are next to the manifest.",
     "shared": "Names of earlier data folders that still hold chunks; present with data only.",
     "checksum": "CRC-32 of the manifest without this entry.",
 }
@@ -109,8 +109,8 @@ BODIES = {
         "names": "Name of each partition, all different.",
         "n_clusters": "Number of clusters of each partition.",
         "n_labeled": "Number of objects that each partition labels, at least 1.",
-        "provenance": "What made the ensemble, from what and with which parameters.",
-        "generation": "Number of the label array and of the categories file, from 1.",
+        "provenance": "Source of the ensemble, how it was made and with which parameters.",
+        "generation": "Number in the names of the label array and the categories file, from 1.",
         "dtype": "Type of the label array.",
         "chunk_rows": "Rows of a chunk of the label array.",
         "chunk_columns": "Columns of a chunk, at most 128.",
@@ -123,7 +123,7 @@ BODIES = {
     "pairs": {
         "n_objects": "Number of objects.",
         "rows_per_block": "Rows of a block if pairs were sampled in tiles, else null.",
-        "provenance": "What the table was made from, and how.",
+        "provenance": "Source of the table and how it was made.",
         "n_pairs": "Number of pairs, each stored in the rows of both of its objects.",
         "counts_dtype": "Type of n_agree and n_seen.",
         "chunk_entries": "Entries of a chunk of each array, except where an array is shorter than one chunk.",
@@ -132,13 +132,13 @@ BODIES = {
     "consensus": {
         "n_objects": "Number of objects, at least 1.",
         "n_clusters": "Number of consensus clusters, including those without objects.",
-        "has_memberships": "Whether there is an array of memberships; true if absent.",
+        "has_memberships": "Whether the store has memberships; true if absent.",
         "chunk_rows": "Rows of a chunk of both arrays.",
         "checksums": "CRC-32 of each chunk of labels, continued over its memberships.",
         "history": "Lists by name, one value per step of the solve.",
-        "parameters": "Of the method, with its name as method.",
+        "parameters": "Parameters of the method; its name is method.",
         "results": "Objective, number of passes and the like.",
-        "provenance": "What the consensus was made from, and by what.",
+        "provenance": "Input of the consensus and how it was computed.",
     },
 }
 """The entries of the body by kind of store."""

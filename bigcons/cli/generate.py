@@ -127,10 +127,10 @@ def command(
 ) -> None:
     """Cluster FEATURES many times.
 
-    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .npy, .npz or .zarr with one row
-    per object; it is read in blocks and need not fit in memory, except for --scheme diverse. Options that do
-    not apply to the scheme are refused. The same command again continues an interrupted one and finds the
-    result of a finished one.
+    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with
+    one row per object; it is read in blocks and need not fit in memory, except for --scheme diverse. Options
+    that do not apply to the scheme are refused. The same command again continues an interrupted one and finds
+    the result of a finished one.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if fixed is not None:

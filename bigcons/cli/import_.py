@@ -21,8 +21,8 @@ def command(labels: str, out: str, chunk_rows: int | None, memory: str, overwrit
     """Store a table of LABELS as an ensemble.
 
     LABELS is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with one row per object and one column per
-    partition; missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it contains a
-    number; then it is the first object. The table is streamed and need not fit in memory.
+    partition; missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it
+    contains a number; then it is the first object. The table is streamed and need not fit in memory.
     """
     from bigcons.stores.ensemble import import_labels
 

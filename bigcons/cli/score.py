@@ -45,8 +45,8 @@ def command(
 ) -> None:
     """Evaluate CONSENSUS against a truth, its ensemble or features.
 
-    The truth is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr file. Objects without a class in it, or without
-    a label in the consensus, are omitted.
+    The truth is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr file. Objects without a class in it, or
+    without a label in the consensus, are omitted.
 
     Higher is better, except for van_dongen, variation_of_information, pcc_objective and compactness, which
     are distances or costs. Criteria named mean_... are averages over the partitions of the ensemble; so is

@@ -93,7 +93,7 @@ def make_partitions(
     client: object = None,
 ) -> Ensemble:
     """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
-    from bigcons.stores.ensemble import ensemble_of, write_partitions  # imports zarr
+    from bigcons.stores.ensemble import ensemble_of  # imports zarr
     from bigcons.tables.memory import ColumnsTable
 
     if isinstance(n_clusters, str) and n_clusters != SPLIT:
@@ -159,10 +159,9 @@ def make_partitions(
                 matrix = _scaled_matrix(data, scaling, plan, scratch.folder)
                 task = PartitionTask(matrix, scheme, settings, plan, scratch.seed, scratch)
                 _run(task, plan, engine, unfinished)
-            return write_partitions(
+            return ensemble_of(
+                ColumnsTable([scratch.partition(u) for u in range(n_partitions)], data.n_objects),
                 out,
-                [scratch.partition(u) for u in range(n_partitions)],
-                n_objects=data.n_objects,
                 provenance={**made_with, "seed": scratch.seed, "source": data.where},
                 overwrite=overwrite,
                 memory=budget,

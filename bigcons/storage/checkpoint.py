@@ -11,7 +11,7 @@ import io
 import json
 import zlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,22 +25,6 @@ SNAPSHOT_FORMAT = 3
 """Incremented whenever the content of snapshots changes."""
 
 
-class BlockArrays(Protocol):
-    """Arrays by generation and block."""
-
-    def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block; the caller must not change them."""
-        ...
-
-    def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
-        """Store the rows of a block; a second write replaces the first atomically."""
-        ...
-
-    def drop(self, generation: int) -> None:
-        """Remove a generation, if it exists."""
-        ...
-
-
 class MemoryBlocks:
     """Block arrays in the memory of this process."""
 
@@ -48,7 +32,7 @@ class MemoryBlocks:
         self._rows: dict[tuple[int, int], np.ndarray] = {}
 
     def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block; the caller must not change them."""
+        """Return the rows of a block, which must not be modified."""
         return self._rows[generation, block.index]
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
@@ -85,7 +69,7 @@ class FileBlocks:
         return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns)
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
-        """Store the rows of a block."""
+        """Store the rows of a block; a second write replaces the first atomically."""
         place = self._place(generation, block)
         content = np.ascontiguousarray(rows, self.dtype).data.cast("B")
         with disk_errors(place):
@@ -97,6 +81,9 @@ class FileBlocks:
 
     def _place(self, generation: int, block: Block) -> Place:
         return self.folder / f"generation-{generation}" / f"block-{block.index}"
+
+
+BlockArrays = MemoryBlocks | FileBlocks
 
 
 class Snapshots:

@@ -69,12 +69,11 @@ def store_labels(
     *,
     budget: int,
     overwrite: bool,
-    names: Sequence[str] | None = None,
     chunk_rows: int | None = None,
 ) -> None:
     """Store a table as a new ensemble at ``out`` within a ``budget`` of bytes; see `import_labels`."""
     rows = rows_per_read(table, budget)
-    scan = scan_labels(table, partition_names(table, names), rows=rows, values_budget=budget // 4)
+    scan = scan_labels(table, partition_names(table, None), rows=rows, values_budget=budget // 4)
     dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
     if chunk_rows is None:
         chunk_rows = chunk_rows_within(scan.n_objects, dtype.itemsize * table.n_columns, budget)

@@ -30,7 +30,6 @@ from bigcons.stores.ensemble_store import (
     write_store,
 )
 from bigcons.tables.encode import warn_of_suspects
-from bigcons.tables.memory import ColumnsTable
 from bigcons.tables.table import Table, open_table
 from bigcons.validation import check_choice, check_int
 
@@ -394,44 +393,16 @@ def import_labels(
     """
     refuse_existing(out, overwrite)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
-    budget = parse_size(memory)
-    building.store_labels(
-        _table_of(source), out, provenance, budget=budget, overwrite=overwrite, chunk_rows=chunk_rows
+    table = _table_of(source)
+    ensemble = ensemble_of(
+        table, out, provenance=provenance, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows
     )
-    return _with_warnings(Ensemble.open(out))
+    return _with_warnings(ensemble)
 
 
 def _with_warnings(ensemble: Ensemble) -> Ensemble:
     warn_of_suspects(ensemble.n_objects, ensemble.names, ensemble.n_clusters)
     return ensemble
-
-
-def write_partitions(
-    out: StorePath,
-    columns: Sequence[Any],
-    *,
-    n_objects: int,
-    names: Sequence[str] | None = None,
-    provenance: dict[str, Any] | None = None,
-    overwrite: bool = False,
-    chunk_rows: int | None = None,
-    memory: int | str = "1GB",
-) -> Ensemble:
-    """Store partitions given one by one, as arrays ``(n_objects,)`` or paths of .npy files.
-
-    Files are read by blocks of rows, so the label matrix is never in memory.
-    """
-    refuse_existing(out, overwrite)
-    building.store_labels(
-        ColumnsTable(columns, check_int("n_objects", n_objects)),
-        out,
-        {"made_by": "write_partitions"} if provenance is None else provenance,
-        budget=parse_size(memory),
-        overwrite=overwrite,
-        names=names,
-        chunk_rows=chunk_rows,
-    )
-    return Ensemble.open(out)
 
 
 def ensemble_of(
@@ -441,6 +412,7 @@ def ensemble_of(
     provenance: dict[str, Any],
     overwrite: bool = False,
     memory: int | float | str = "1GB",
+    chunk_rows: int | None = None,
 ) -> Ensemble:
     """Read a table of labels into memory or, with ``out``, into a store within ``memory``.
 
@@ -448,7 +420,9 @@ def ensemble_of(
     """
     if out is not None:
         refuse_existing(out, overwrite)
-        building.store_labels(table, out, provenance, budget=parse_size(memory), overwrite=overwrite)
+        building.store_labels(
+            table, out, provenance, budget=parse_size(memory), overwrite=overwrite, chunk_rows=chunk_rows
+        )
         return Ensemble.open(out)
     return Ensemble(*building.read_labels(table, provenance))
 

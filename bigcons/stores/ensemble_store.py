@@ -42,6 +42,7 @@ from bigcons.storage.commit import (
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, Place, StorePath, disk_errors
 from bigcons.tables.encode import rechunk
+from bigcons.validation import check_int
 
 KIND = "ensemble"
 MAX_CHUNK_COLUMNS = 128
@@ -78,10 +79,10 @@ class StoredLabels:
         self.data, body, folders = load_manifest(path, KIND)
         try:
             self.header: Header = _read_header(body)
-            self.generation: int = _positive(body["generation"])
+            self.generation: int = check_int("generation", body["generation"])
             _require(body["dtype"] in ENSEMBLE["labels"].dtypes, f"dtype {body['dtype']!r}")
             self.dtype: np.dtype = np.dtype(body["dtype"])
-            self.chunk_columns: int = _positive(body["chunk_columns"])
+            self.chunk_columns: int = check_int("chunk_columns", body["chunk_columns"])
             self.checksums: np.ndarray = np.array(body["checksums"], np.int64)
             self.n_bytes: int = int(body["n_bytes"])
             self._categories_checksum = body["categories_checksum"]
@@ -239,7 +240,7 @@ def _stamp(path: Place) -> Hashable:
 
 
 def _read_header(body: dict[str, Any]) -> Header:
-    n_objects = _positive(body["n_objects"])
+    n_objects, chunk_rows = (check_int(name, body[name]) for name in ("n_objects", "chunk_rows"))
     names = [str(name) for name in body["names"]]
     n_clusters = np.array(body["n_clusters"], np.int64)
     # early stores spell it in British English
@@ -248,18 +249,12 @@ def _read_header(body: dict[str, Any]) -> Header:
     _require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
     _require(bool((n_labeled <= n_objects).all()), "the number of labels")
     _require(isinstance(body["provenance"], dict), "the provenance")
-    return Header(n_objects, names, n_clusters, n_labeled, _positive(body["chunk_rows"]), body["provenance"])
+    return Header(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"])
 
 
 def _require(condition: bool, what: str) -> None:
     if not condition:
         raise ValueError(what)
-
-
-def _positive(value: Any) -> int:
-    is_positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    _require(is_positive, f"{value!r} is not a positive integer")
-    return int(value)
 
 
 def _category_array(entry: list[Any]) -> np.ndarray:
@@ -328,6 +323,12 @@ class LabelWriter:
             )
         if not (self.folder / METADATA).is_file():
             create_group(self.folder)
+        categories_checksum = None
+        if any(values is not None for values in categories):
+            entries = [None if values is None else values.tolist() for values in categories]
+            data = json.dumps(entries).encode()
+            (self.folder / categories_name(self.generation)).write(data)
+            categories_checksum = zlib.crc32(data)
         body = {
             "n_objects": header.n_objects,
             "n_partitions": len(header.names),
@@ -340,7 +341,7 @@ class LabelWriter:
             "chunk_rows": self.chunk_rows,
             "chunk_columns": self.chunk_columns,
             "metadata_checksum": zlib.crc32((self._path / METADATA).read()),
-            "categories_checksum": self._write_categories(categories),
+            "categories_checksum": categories_checksum,
             "checksums": self._checksums,
             "n_bytes": self._path.n_bytes() + self._kept_bytes,
         }
@@ -350,14 +351,6 @@ class LabelWriter:
         body["shared"] = self._shared.as_entry()
         folders = [folder.name for folder in self._shared.folders]
         write_manifest(place, KIND, body, data=self.folder.name, shared=folders)
-
-    def _write_categories(self, categories: Categories) -> int | None:
-        if all(values is None for values in categories):
-            return None
-        entries = [None if values is None else values.tolist() for values in categories]
-        data = json.dumps(entries).encode()
-        (self.folder / categories_name(self.generation)).write(data)
-        return zlib.crc32(data)
 
     def _keep(self, kept: StoredLabels, kept_rows: int, kept_columns: int) -> None:
         n_rows, n_columns = kept.checksums.shape

@@ -137,7 +137,13 @@ class Features:
                 values[filled : filled + len(taken)] = taken
                 filled += len(taken)
                 rest = rest[len(taken) :]
-            self._require_finite(values, block.start)
+            finite = np.isfinite(values)
+            if not finite.all():
+                row, column = np.unravel_index(int(finite.argmin()), finite.shape)
+                raise InvalidInputError(
+                    f"{self.where} has {values[row, column]} at row {block.start + row} (from 0), column "
+                    f"{self.names[column]!r}; features must be finite: fill or drop missing values first."
+                )
             yield block, values
 
     def _cast(self, rows: Rows | None) -> np.ndarray:
@@ -183,15 +189,6 @@ class Features:
                 f"column {self.names[c]!r} of {self.where} has mixed types ({first_line(error)}); "
                 "convert it to one type."
             ) from None
-
-    def _require_finite(self, values: np.ndarray, first_row: int) -> None:
-        finite = np.isfinite(values)
-        if not finite.all():
-            row, column = np.unravel_index(int(finite.argmin()), finite.shape)
-            raise InvalidInputError(
-                f"{self.where} has {values[row, column]} at row {first_row + row} (from 0), column "
-                f"{self.names[column]!r}; features must be finite: fill or drop missing values first."
-            )
 
     def _find_categories(self) -> dict[str, np.ndarray]:
         """Return the sorted values of the categorical columns; the table counts its rows along the way."""

@@ -291,7 +291,7 @@ def check_commas(cells: Sequence[str], where: str) -> None:
         if len(cells) == 1 and mark in cells[0]:
             raise InvalidInputError(
                 f"{where} begins with {cells[0][:_LONGEST_SHOWN]!r}, separated by {name}; "
-                "separate its columns by commas."
+                "write the file with commas between columns."
             )
 
 

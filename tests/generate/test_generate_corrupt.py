@@ -58,7 +58,7 @@ def test_mask_labels__keeps_the_others_and_deletes_anywhere(labels):
     assert kept.sum(axis=1).var() == pytest.approx(7 * 0.3 * 0.7, rel=0.1)
 
 
-def test_mask_labels__gaps_stay_and_the_share_is_lost_of_what_is_left(labels):
+def test_mask_labels__missing_labels_count_towards_the_share(labels):
     gappy = np.where(np.random.default_rng(1).random(labels.shape) < 0.5, -1, labels)
     spoiled = delete(gappy, 0.4)
     assert (spoiled[gappy < 0] == -1).all()
@@ -101,12 +101,12 @@ def test_mask_labels__keeps_names_and_values(tmp_path):
 @pytest.mark.parametrize(
     ("share", "message"), [(-0.1, "share=-0.1"), (1, "masks every label"), ("half", "share='half'")]
 )
-def test_mask_labels__refuses_what_is_no_share(labels, share, message):
+def test_mask_labels__rejects_invalid_shares(labels, share, message):
     with pytest.raises(InvalidInputError, match=message):
         delete(labels, share)
 
 
-def test_mask_labels__refuses_to_empty_a_partition(tmp_path):
+def test_mask_labels__rejects_to_empty_a_partition(tmp_path):
     with pytest.raises(InvalidInputError, match=r"share=0.75 masks every label of partition 'p\d'"):
         delete(np.zeros((2, 2), dtype=int), 0.75, out=tmp_path / "e.zarr")
     assert names_in(tmp_path) == []
@@ -193,7 +193,7 @@ def test_noisy_copies__say_what_is_wrong(kwargs, message):
 # Stores
 
 
-def test_corrupt__refuse_what_exists(labels, tmp_path):
+def test_corrupt__reject_what_exists(labels, tmp_path):
     delete(labels, out=tmp_path / "e.zarr")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         delete("labels that are never read", out=tmp_path / "e.zarr", random_state=5)

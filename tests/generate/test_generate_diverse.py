@@ -243,7 +243,7 @@ def test_diverse__graphs_without_pymetis_name_the_extra(blobs, monkeypatch):
     [
         ({"algorithms": "som"}, "algorithms='som' is unknown"),
         ({"algorithms": ["kmeans", "som"]}, "algorithms='som' is unknown"),
-        ({"algorithms": ["kmeans", "pcc"]}, "has the set 'pcc' among names"),
+        ({"algorithms": ["kmeans", "pcc"]}, "mixes the set 'pcc' with names"),
         ({"algorithms": ["kmeans", "kmeans"]}, "has duplicates"),
         ({"algorithms": []}, "is empty"),
         ({"n_clusters": (3, 2)}, r"n_clusters\[1\]=2"),
@@ -259,7 +259,7 @@ def test_diverse__says_what_is_wrong_in_one_line(blobs, tmp_path, kwargs, messag
     assert list(tmp_path.iterdir()) == []
 
 
-def test_diverse__refuses_what_exists_before_any_work(blobs, tmp_path):
+def test_diverse__rejects_what_exists_before_any_work(blobs, tmp_path):
     make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         make("features that are never read", out=tmp_path / "e.zarr")
@@ -277,7 +277,7 @@ def test_diverse__finds_the_result_of_a_finished_call(blobs, tmp_path, caplog):
         make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr", random_state=1)
 
 
-def test_diverse__refuses_all_pairs_of_many_objects_with_the_number():
+def test_diverse__rejects_all_pairs_of_many_objects_with_the_number():
     many = np.random.default_rng(0).normal(size=(50_000, 2))
     with pytest.raises(MemoryBudgetError, match=r"cannot hold 'ward' on n_objects=50000, which needs 20 GB"):
         make(many, algorithms=["ward", "kmeans"])

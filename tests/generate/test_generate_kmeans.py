@@ -314,7 +314,7 @@ def test_kmeans__that_fails_says_what_is_kept(points, tmp_path, caplog, error, n
 
 
 @pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
-def test_kmeans__goes_on_with_what_is_unfinished(points, interrupted, seed):
+def test_kmeans__resumes_unfinished_partitions(points, interrupted, seed):
     recorder = Recorder()
     with report_progress_to(lambda: recorder):
         labels = make(points, n_partitions=5, out=interrupted, **seed)
@@ -333,19 +333,19 @@ def test_kmeans__goes_on_with_what_is_unfinished(points, interrupted, seed):
         ({"standardize": False}, "standardize="),
     ],
 )
-def test_kmeans__refuses_to_go_on_with_other_parameters(points, interrupted, other, named):
+def test_kmeans__rejects_resuming_with_other_parameters(points, interrupted, other, named):
     with pytest.raises(StoreError, match=rf"holds partitions made with {named}.*overwrite=True"):
         make(points, n_partitions=5, out=interrupted, **other)
     assert len(list(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))) == 2
 
 
-def test_kmeans__refuses_to_go_on_with_other_data(points, interrupted):
+def test_kmeans__rejects_resuming_with_other_data(points, interrupted):
     with pytest.raises(StoreError, match="features_checksum"):
         make(points[::-1] * 2 + 1, n_partitions=5, out=interrupted)
 
 
 @pytest.mark.parametrize("anew", [{"resume": False}, {"overwrite": True}])
-def test_kmeans__begins_anew_if_asked_to(points, interrupted, anew):
+def test_kmeans__starts_over_with_overwrite(points, interrupted, anew):
     recorder = Recorder()
     with report_progress_to(lambda: recorder):
         make(points, n_partitions=5, out=interrupted, n_clusters=3, **anew)
@@ -374,7 +374,7 @@ def test_kmeans__finds_the_result_of_a_finished_call(points, tmp_path, caplog, s
         ({"features": lambda points: points[::-1]}, r"features_checksum=\d+, not \d+"),
     ],
 )
-def test_kmeans__refuses_to_replace_a_result_of_other_parameters(points, tmp_path, other, named):
+def test_kmeans__rejects_to_replace_a_result_of_other_parameters(points, tmp_path, other, named):
     labels = make(points, out=tmp_path / "e.zarr")
     x = other.get("features", lambda points: points)(points)
     other = {name: value for name, value in other.items() if name != "features"}
@@ -383,7 +383,7 @@ def test_kmeans__refuses_to_replace_a_result_of_other_parameters(points, tmp_pat
     np.testing.assert_array_equal(labels_of(Ensemble.open(tmp_path / "e.zarr")), labels)
 
 
-def test_kmeans__refuses_to_replace_an_ensemble_it_did_not_make(points, tmp_path):
+def test_kmeans__rejects_to_replace_an_ensemble_it_did_not_make(points, tmp_path):
     Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         make(points, out=tmp_path / "e.zarr")
@@ -418,12 +418,12 @@ def test_kmeans__bounds_the_tasks_of_any_engine(points, memory, at_once):
     np.testing.assert_array_equal(labels, make(points, n_partitions=5))
 
 
-def test_kmeans__refuses_to_work_beside_another_process(points, tmp_path):
+def test_kmeans__rejects_a_concurrent_call(points, tmp_path):
     with writer_lock(tmp_path / "e.zarr.partial"), pytest.raises(StoreLockedError):
         make(points, out=tmp_path / "e.zarr")
 
 
-def test_kmeans__refuses_an_existing_output_before_any_work(points, tmp_path):
+def test_kmeans__rejects_an_existing_output_before_any_work(points, tmp_path):
     make(points, out=tmp_path / "e.zarr")
     for other in ({"n_clusters": 3}, {"n_partitions": 5}, {"random_state": 1}, {"resume": False}):
         with pytest.raises(StoreExistsError, match="overwrite=True"):
@@ -513,7 +513,7 @@ def test_kmeans__says_what_is_wrong_in_one_line(points, tmp_path, monkeypatch, w
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "lloyd"])
-def test_kmeans__refuses_a_budget_that_holds_nothing(points, tmp_path, algorithm):
+def test_kmeans__rejects_too_small_a_budget(points, tmp_path, algorithm):
     with pytest.raises(MemoryBudgetError, match=r"memory=1e\+05 B|memory=100 kB"):
         make(points, memory="100kB", algorithm=algorithm, out=tmp_path / "e.zarr")
     assert list(tmp_path.iterdir()) == []
@@ -528,7 +528,7 @@ def test_kmeans__refuses_a_budget_that_holds_nothing(points, tmp_path, algorithm
         ([0.0] * 49 + [np.nan], {}, "nan at row 49"),
     ],
 )
-def test_kmeans__refuses_features_it_cannot_cluster(tmp_path, column, kwargs, message):
+def test_kmeans__rejects_features_it_cannot_cluster(tmp_path, column, kwargs, message):
     with pytest.raises(InvalidInputError, match=message):
         make(np.array([column]).T, out=tmp_path / "e.zarr", **kwargs)
     assert list(tmp_path.iterdir()) == []

@@ -124,7 +124,7 @@ def test_random_features__takes_every_column_equally_often():
     np.testing.assert_allclose(counts / 3000, 0.3, atol=0.05)
 
 
-def test_random_features__refuses_more_than_there_are():
+def test_random_features__rejects_more_than_there_are():
     with pytest.raises(InvalidInputError, match="n_features=4 but only 3 features vary"):
         RandomFeatures(4).width(3)
 

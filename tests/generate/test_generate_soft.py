@@ -144,7 +144,7 @@ def test_from_memberships__names_a_row_far_down(memberships):
         make(wrong)
 
 
-def test_from_memberships__refuses_labels_only_and_what_exists(tmp_path, memberships):
+def test_from_memberships__rejects_labels_only_and_what_exists(tmp_path, memberships):
     with Consensus.create(tmp_path / "hard.zarr", n_objects=3, n_clusters=2, memberships=False) as writer:
         writer.write(0, np.array([0, 1, 1]))
     with pytest.raises(InvalidInputError, match="labels only"):

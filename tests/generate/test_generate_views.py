@@ -91,13 +91,13 @@ def test_views__go_on_with_what_is_unfinished(points, make, tmp_path):
     np.testing.assert_array_equal(make(points, out=out), make(points))
 
 
-def test_views__refuse_what_exists_before_any_work(points, make, tmp_path):
+def test_views__reject_what_exists_before_any_work(points, make, tmp_path):
     make(points, out=tmp_path / "e.zarr")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         make("features that are never read", out=tmp_path / "e.zarr", n_clusters=2)
 
 
-def test_views__refuse_a_budget_that_holds_nothing(points, make, tmp_path):
+def test_views__reject_a_budget_that_holds_nothing(points, make, tmp_path):
     with pytest.raises(MemoryBudgetError, match="raise the budget"):
         make(points, memory="100kB", out=tmp_path / "e.zarr")
     assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,8 @@ BUDGET = 150_000_000
 CHILD = """
 import sys
 import dask.array, numpy, pyarrow.parquet, zarr
-from bigcons.stores.ensemble import Ensemble, import_labels, write_partitions
+from bigcons.stores.ensemble import Ensemble, ensemble_of, import_labels
+from bigcons.tables.memory import ColumnsTable
 
 def peak():  # not ru_maxrss, which begins with the peak of the parent
     with open("/proc/self/status") as status:
@@ -30,7 +31,8 @@ Ensemble.from_labels([[0], [1]]).save(out).save(out, overwrite=True)
 before = peak()
 if how == "columns":
     columns = [f"{source}/{u}.npy" for u in range(60)]
-    stored = write_partitions(out, columns, n_objects=800_000, memory=int(budget), overwrite=True)
+    table = ColumnsTable(columns, 800_000)
+    stored = ensemble_of(table, out, provenance={}, memory=int(budget), overwrite=True)
 else:
     x = {
         "path": lambda: source,

@@ -103,7 +103,7 @@ def test_ensemble__lies_below_its_own_url_only(bucket, url, planted):
     assert "zarr.json" not in keys_below(bucket)
 
 
-def test_ensemble__is_replaced_once_the_new_one_is_whole(url, planted):
+def test_ensemble__is_replaced_once_the_new_one_is_complete(url, planted):
     planted.save(url, chunk_rows=1024)
     opened = Ensemble.open(url)
     with pytest.raises(StoreExistsError, match="pass overwrite=True"):
@@ -246,7 +246,7 @@ def test_read__finds_damage(url, planted):
         {"shared": [None]},
     ],
 )
-def test_open__refuses_manifests_that_point_outside_the_store(url, planted, change):
+def test_open__rejects_manifests_that_point_outside_the_store(url, planted, change):
     planted.save(url, chunk_rows=1024)
     place = place_of(url) / commit.MANIFEST
     content = json.loads(place.read()) | change
@@ -262,7 +262,7 @@ def test_open__refuses_manifests_that_point_outside_the_store(url, planted, chan
     [3, {}, {"generations": [1], "chunks": [[0]]}, {"generations": [], "chunks": [[1]] * 5},
      {"generations": [], "chunks": [[-1]] * 5}, {"generations": ["../x"], "chunks": [[1]] * 5}],
 )  # fmt: skip
-def test_open__refuses_inconsistent_shared_chunks(url, planted, shared):
+def test_open__rejects_inconsistent_shared_chunks(url, planted, shared):
     planted.save(url, chunk_rows=1024)
     data, body, _ = commit.load_manifest(url, "ensemble")
     commit.write_manifest(url, "ensemble", body | {"shared": shared}, data=data.name)
@@ -273,7 +273,7 @@ def test_open__refuses_inconsistent_shared_chunks(url, planted, shared):
 # Locks and kills
 
 
-def test_writer_lock__refuses_a_second_writer(url, planted):
+def test_writer_lock__rejects_a_second_writer(url, planted):
     with writer_lock(url) as check_lock:
         with pytest.raises(StoreLockedError, match=rf"process {os.getpid()} on .*if it was killed"):
             planted.save(url)
@@ -282,7 +282,7 @@ def test_writer_lock__refuses_a_second_writer(url, planted):
     assert not any("lock" in key for key in keys_below(url.rpartition("/")[0]))
 
 
-def test_writer_lock__of_a_dead_writer_runs_out(url, planted, monkeypatch):
+def test_writer_lock__of_a_dead_writer_expires(url, planted, monkeypatch):
     monkeypatch.setattr(locks, "LEASE_SECONDS", 0.2)
     lock = locks.Lease(bucket_place(url))
     lock._released.set()  # as if it were dead: it is not renewed
@@ -351,7 +351,7 @@ def run_child(code, *arguments):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
 @pytest.mark.parametrize("action", ["save", "append_objects", "append_partitions"])
-def test_write__killed_at_any_moment_leaves_a_whole_store(url, action, monkeypatch):
+def test_write__killed_at_any_moment_leaves_a_complete_store(url, action, monkeypatch):
     labels = np.arange(4000)[:, None] % [2, 3, 4, 5, 6, 7]
     rng = np.random.default_rng(0)
     for _ in range(2):
@@ -538,7 +538,7 @@ def test_open__without_obstore_names_the_extra(monkeypatch):
         ),
     ],
 )
-def test_open__tells_in_one_line_why_a_bucket_is_out_of_reach(url, planted, monkeypatch, settings, message):
+def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkeypatch, settings, message):
     for name, value in settings.items():
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     for action in (Ensemble.open, planted.save):
@@ -549,7 +549,7 @@ def test_open__tells_in_one_line_why_a_bucket_is_out_of_reach(url, planted, monk
         assert time.monotonic() - began < 60
 
 
-def test_read__tells_a_lost_server_from_damage(planted):
+def test_read__distinguishes_an_unreachable_server_from_damage(planted):
     with s3_server() as other:
         ensemble = planted.save(f"{other}/e.zarr", chunk_rows=1024)
         pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)

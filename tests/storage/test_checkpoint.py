@@ -18,7 +18,7 @@ def arrays(request, tmp_path):
     return MemoryBlocks() if request.param == "memory" else FileBlocks(tmp_path, 3)
 
 
-def test_blocks__come_back_by_generation(arrays):
+def test_blocks__round_trip_by_generation(arrays):
     arrays.write(0, BLOCK, ROWS)
     arrays.write(1, BLOCK, ROWS + 1)
     arrays.write(1, BLOCK, ROWS + 2)
@@ -34,7 +34,7 @@ def test_blocks__come_back_by_generation(arrays):
 @pytest.mark.parametrize(
     "damage", [lambda c: c[:-1], lambda c: c[1:], lambda c: b"", lambda c: b"\1" + c[1:]]
 )
-def test_file_blocks__refuse_damage(tmp_path, damage):
+def test_file_blocks__reject_damage(tmp_path, damage):
     arrays = FileBlocks(tmp_path, 3)
     arrays.write(0, BLOCK, ROWS)
     file = tmp_path / "generation-0" / "block-2"
@@ -43,7 +43,7 @@ def test_file_blocks__refuse_damage(tmp_path, damage):
         arrays.read(0, BLOCK)
 
 
-def test_snapshots__come_back_replaced_as_a_whole(tmp_path):
+def test_snapshots__are_replaced_atomically(tmp_path):
     snapshots = Snapshots(tmp_path, {"k": 3, "path": tmp_path})
     assert not snapshots.exists()
     assert snapshots.load() is None
@@ -57,7 +57,7 @@ def test_snapshots__come_back_replaced_as_a_whole(tmp_path):
     assert names_in(tmp_path) == ["snapshot.npz"]
 
 
-def test_snapshots__refuse_another_solve_another_format_and_damage(tmp_path, monkeypatch):
+def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path, monkeypatch):
     snapshots = Snapshots(tmp_path, {"k": 3, "seed": 0})
     snapshots.save({"a": ROWS}, {})
     with pytest.raises(InvalidInputError, match="with k=3, not 4"):

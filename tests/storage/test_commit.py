@@ -23,7 +23,7 @@ def make_store(path, value, overwrite=False):
         commit.write_manifest(directory, "pairs", {"value": value})
 
 
-def test_new_store__appears_when_it_is_whole(tmp_path):
+def test_new_store__appears_when_it_is_complete(tmp_path):
     with commit.new_store(tmp_path / "s") as directory:
         assert not (tmp_path / "s").exists()
         assert directory.path.parent == tmp_path
@@ -117,13 +117,13 @@ def test_commit__takes_numpy_values(tmp_path):
     assert commit.load_manifest(tmp_path, "pairs").body == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
 
 
-def test_load__tells_kinds_apart(tmp_path):
+def test_load__distinguishes_kinds(tmp_path):
     make_store(tmp_path / "s", 1)
     with pytest.raises(StoreNotFoundError, match="is a table of pairs; an ensemble of partitions is needed"):
         commit.load_manifest(tmp_path / "s", "ensemble")
 
 
-def test_load__refuses_every_changed_byte(tmp_path):
+def test_load__rejects_every_changed_byte(tmp_path):
     make_store(tmp_path / "s", 1)
     file = tmp_path / "s/manifest.json"
     data = file.read_bytes()
@@ -141,14 +141,14 @@ def test_load__refuses_every_changed_byte(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"kind": "pairs"}', "[" * 100_000, "\xff"])
-def test_load__refuses_broken_and_foreign_json(tmp_path, text):
+def test_load__rejects_broken_and_foreign_json(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text, encoding="latin-1")
     with pytest.raises(CorruptStoreError, match="damaged") as caught:
         commit.load_manifest(tmp_path, "pairs")
     assert "\n" not in str(caught.value)
 
 
-def test_load__refuses_a_later_format(tmp_path, monkeypatch):
+def test_load__rejects_a_later_format(tmp_path, monkeypatch):
     monkeypatch.setattr(commit, "FORMAT_VERSION", 99)
     make_store(tmp_path / "s", 1)
     monkeypatch.undo()

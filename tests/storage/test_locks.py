@@ -10,7 +10,7 @@ from bigcons.storage.locks import lock_path, writer_lock
 from tests.support.stores import names_in
 
 
-def test_writer_lock__refuses_a_second_writer(tmp_path):
+def test_writer_lock__rejects_a_second_writer(tmp_path):
     with writer_lock(tmp_path / "s"):
         with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), writer_lock(tmp_path / "s"):
             pass

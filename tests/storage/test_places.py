@@ -60,19 +60,19 @@ def test_check_path__takes_strings_and_paths(path):
 
 
 @pytest.mark.parametrize("value", [None, *NO_PATHS, BytesPath()])
-def test_check_path__refuses_anything_else(value):
+def test_check_path__rejects_anything_else(value):
     refused(check_path, value)
 
 
 @pytest.mark.parametrize("value", [None, 5, ""])
 @pytest.mark.parametrize("door", DOORS)
-def test_open_and_save__refuse_anything_but_a_path(door, value):
+def test_open_and_save__reject_anything_but_a_path(door, value):
     refused(DOORS[door], value)
 
 
 @pytest.mark.parametrize("value", [5, ""])
 @pytest.mark.parametrize("door", OUTPUTS)
-def test_out__refuses_anything_but_a_path(door, value):
+def test_out__rejects_anything_but_a_path(door, value):
     refused(OUTPUTS[door], value)
 
 
@@ -86,13 +86,13 @@ def test_out__refuses_anything_but_a_path(door, value):
         (Path("s3://bucket/e.zarr"), "lost a slash"),
     ],
 )
-def test_place_of__refuses_urls_that_name_no_place_in_a_bucket(wrong, message):
+def test_place_of__rejects_urls_that_name_no_place_in_a_bucket(wrong, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         place_of(wrong)
     assert "\n" not in str(caught.value)
 
 
-def test_atomic_file__leaves_the_old_file_until_the_new_one_is_whole(tmp_path):
+def test_atomic_file__keeps_the_old_file_until_the_new_one_is_complete(tmp_path):
     place = DiskPlace(tmp_path / "f")
     place.write(b"old")
     stamp = place.stamp()

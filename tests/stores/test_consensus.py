@@ -65,7 +65,7 @@ def chunk_files(consensus, array):
     chunk_rows=st.integers(1, 50),
     seed=st.integers(0, 99),
 )
-def test_consensus__comes_back_as_written(tmp_path_factory, n_objects, n_clusters, chunk_rows, seed):
+def test_consensus__round_trip(tmp_path_factory, n_objects, n_clusters, chunk_rows, seed):
     labels, memberships = a_solution(seed, n_objects, n_clusters)
     path = tmp_path_factory.mktemp("store") / "c.zarr"
     Consensus.write(path, labels, memberships, chunk_rows=chunk_rows)
@@ -105,13 +105,13 @@ def test_consensus__takes_an_estimator_without_memberships(tmp_path):
     assert stored.verify()["n_unlabeled"] == 1
 
 
-def test_consensus__refuses_an_estimator_that_is_not_fitted(tmp_path):
+def test_consensus__rejects_an_estimator_that_is_not_fitted(tmp_path):
     with pytest.raises(InvalidInputError, match="call fit before storing it"):
         Consensus.from_estimator(tmp_path / "c.zarr", object())
 
 
 @pytest.mark.parametrize("labels", [[0, N_CLUSTERS], [0, -2], [0.0, 1.0]])
-def test_write__refuses_what_are_no_labels_of_its_clusters(tmp_path, labels):
+def test_write__rejects_labels_out_of_range(tmp_path, labels):
     with pytest.raises(InvalidInputError, match="pass integers from 0 to 2"):
         Consensus.write(tmp_path / "c.zarr", labels, np.full((2, N_CLUSTERS), 1 / N_CLUSTERS))
     assert not list(tmp_path.iterdir())
@@ -124,14 +124,14 @@ def test_consensus__is_read_by_slices(stored):
     assert (stored.label_rows.shape, stored.membership_rows.shape) == (labels.shape, memberships.shape)
 
 
-def test_consensus__shows_itself_in_one_line_and_in_html(stored):
+def test_consensus__repr_and_html(stored):
     assert repr(stored).startswith("<Consensus by PCC: 25 objects, 3 clusters")
     assert "<table>" in stored._repr_html_()
     assert "objective" in stored._repr_html_()
 
 
 @pytest.mark.parametrize(("won", "said"), [(3, "3"), (2, "2 of 3 win objects")])
-def test_consensus__says_in_html_each_thing_once_and_briefly(tmp_path, won, said):
+def test_consensus__html_has_no_duplicates(tmp_path, won, said):
     facts = {"n_clusters": won, "objective": -739145.1697740655, "gap": 1.2963869647090478e-05}
     parameters = {"method": "PCC", "n_clusters": N_CLUSTERS}
     shown = Consensus.write(tmp_path / "c.zarr", *a_solution(), results=facts, parameters=parameters)
@@ -153,7 +153,7 @@ def test_create__accepts_blocks_in_any_order(tmp_path):
 
 
 @pytest.mark.parametrize(("start", "stop"), [(4, 8), (0, 7), (24, 32), (-8, 0), (8, 8)])
-def test_writer__refuses_parts_of_chunks(tmp_path, start, stop):
+def test_writer__rejects_parts_of_chunks(tmp_path, start, stop):
     rows = max(stop - start, 0)
     with (
         pytest.raises(InvalidInputError, match="whole chunks"),
@@ -177,7 +177,7 @@ def test_create__leaves_nothing_when_rows_are_missing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_write__keeps_the_old_store_unless_told_otherwise(stored):
+def test_write__keeps_the_old_store_without_overwrite(stored):
     labels, memberships = a_solution(seed=1)
     with pytest.raises(StoreExistsError, match="--overwrite"):
         Consensus.write(stored.path, labels, memberships)
@@ -189,7 +189,7 @@ def test_write__keeps_the_old_store_unless_told_otherwise(stored):
 @pytest.mark.parametrize(
     ("labels", "memberships"), [((3,), (4, 2)), ((3,), (3,)), ((0,), (0, 2)), ((3, 1), (3, 2))]
 )
-def test_write__refuses_shapes_that_do_not_fit(tmp_path, labels, memberships):
+def test_write__rejects_shapes_that_do_not_fit(tmp_path, labels, memberships):
     with pytest.raises(InvalidInputError):
         Consensus.write(tmp_path / "c.zarr", np.zeros(labels), np.zeros(memberships))
     assert not list(tmp_path.iterdir())
@@ -200,13 +200,13 @@ def test_open__says_what_is_missing(tmp_path):
         Consensus.open(tmp_path / "nowhere.zarr")
 
 
-def test_read__refuses_rows_outside(stored):
+def test_read__rejects_rows_outside(stored):
     with pytest.raises(InvalidInputError, match="are not within"):
         stored.read_labels(0, N_OBJECTS + 1)
 
 
 @pytest.mark.parametrize("array", ["labels", "memberships"])
-def test_read__notices_a_lost_chunk(stored, array):
+def test_read__detects_a_lost_chunk(stored, array):
     chunk_files(stored, array)[1].unlink()
     with pytest.raises(CorruptStoreError, match="missing a chunk"):
         getattr(Consensus.open(stored.path), array)
@@ -216,7 +216,7 @@ def test_read__notices_a_lost_chunk(stored, array):
 
 @pytest.mark.parametrize("array", ["labels", "memberships"])
 @pytest.mark.parametrize("position", [0.0, 0.3, 0.6, 0.99])
-def test_read__notices_a_flipped_bit(stored, array, position):
+def test_read__detects_a_flipped_bit(stored, array, position):
     path = chunk_files(stored, array)[0]
     content = bytearray(path.read_bytes())
     content[int(position * len(content))] ^= 4
@@ -225,7 +225,7 @@ def test_read__notices_a_flipped_bit(stored, array, position):
         getattr(Consensus.open(stored.path), array)
 
 
-def test_verify__notices_a_whole_chunk_of_another_store(stored, tmp_path):
+def test_verify__detects_a_chunk_of_another_store(stored, tmp_path):
     labels, memberships = a_solution(seed=1)
     other = Consensus.write(tmp_path / "other.zarr", labels, memberships, chunk_rows=CHUNK_ROWS)
     chunk_files(stored, "memberships")[0].write_bytes(chunk_files(other, "memberships")[0].read_bytes())
@@ -233,7 +233,7 @@ def test_verify__notices_a_whole_chunk_of_another_store(stored, tmp_path):
         Consensus.open(stored.path).verify()
 
 
-def test_verify__refuses_memberships_off_the_simplex(tmp_path):
+def test_verify__rejects_memberships_off_the_simplex(tmp_path):
     labels, memberships = a_solution()
     memberships[3] *= 2
     stored = Consensus.write(tmp_path / "c.zarr", labels, memberships)
@@ -242,19 +242,19 @@ def test_verify__refuses_memberships_off_the_simplex(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["{", "{}", '{"zarr_format": 3}'])
-def test_open__refuses_broken_array_metadata(stored, damage):
+def test_open__rejects_broken_array_metadata(stored, damage):
     (Path(stored.path) / "labels" / "zarr.json").write_text(damage)
     with pytest.raises(CorruptStoreError, match=r"damaged|not Zarr version 3"):
         Consensus.open(stored.path)
 
 
-def test_open__notices_a_lost_array(stored):
+def test_open__detects_a_lost_array(stored):
     shutil.rmtree(Path(stored.path) / "labels")
     with pytest.raises(CorruptStoreError, match="labels is missing"):
         Consensus.open(stored.path)
 
 
-def test_open__refuses_codecs_it_does_not_know(stored):
+def test_open__rejects_codecs_it_does_not_know(stored):
     path = Path(stored.path) / "labels" / "zarr.json"
     metadata = json.loads(path.read_text())
     metadata["codecs"][1]["name"] = "numcodecs.pickle"
@@ -263,7 +263,7 @@ def test_open__refuses_codecs_it_does_not_know(stored):
         Consensus.open(stored.path)
 
 
-def test_open__refuses_arrays_of_another_shape(stored, tmp_path):
+def test_open__rejects_arrays_of_another_shape(stored, tmp_path):
     labels, memberships = a_solution(n_objects=9)
     other = Consensus.write(tmp_path / "other.zarr", labels, memberships)
     metadata = (Path(other.path) / "labels" / "zarr.json").read_text()
@@ -296,7 +296,7 @@ def test_a_consensus_of_labels_only(tmp_path):
      {"history": 3}, {"provenance": None}, {"parameters": [1]}],
     ids=str,
 )  # fmt: skip
-def test_open__refuses_an_inconsistent_manifest(stored, change):
+def test_open__rejects_an_inconsistent_manifest(stored, change):
     body = commit.load_manifest(stored.path, "consensus").body
     commit.write_manifest(stored.path, "consensus", body | change)
     with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
@@ -307,7 +307,7 @@ def test_open__refuses_an_inconsistent_manifest(stored, change):
         Consensus.open(stored.path)
 
 
-def test_read__tells_a_lack_of_memory_from_damage(stored, monkeypatch):
+def test_read__distinguishes_lack_of_memory_from_damage(stored, monkeypatch):
     no_memory = MagicMock()
     no_memory.__getitem__.side_effect = MemoryError("Unable to allocate 37.3 GiB")
     monkeypatch.setitem(stored._arrays, "labels", no_memory)

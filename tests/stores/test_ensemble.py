@@ -21,7 +21,7 @@ from tests.support.strategies import label_matrices, label_tables
 
 
 @given(label_tables())
-def test_from_labels__gives_back_the_labels_of_any_kind(rows):
+def test_from_labels__keeps_labels_of_any_kind(rows):
     assert values_of(Ensemble.from_labels(rows)) == rows
 
 
@@ -57,14 +57,14 @@ def test_from_labels__of_an_array_of_any_layout_and_type(labels, order, dtype):
     ],
     ids=lambda column: str(getattr(column, "dtype", type(column[1]))),
 )
-def test_from_labels__knows_every_way_to_say_missing(column):
+def test_from_labels__recognizes_missing_labels(column):
     frame = pd.DataFrame({"a": column})
     for x in (frame, np.asarray(frame, dtype=object), frame.to_numpy().tolist()):
         assert Ensemble.from_labels(x).read(0, 4)[:, 0].tolist() == [0, -1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint8", "uint64", "float32", "bool", "U5", "O"])
-def test_from_labels__takes_what_a_mask_hides_for_missing(kind):
+def test_from_labels__treats_masked_entries_as_missing(kind):
     values = np.array([[1, 0], [0, 1], [1, 1]])
     labels = np.ma.array(values.astype(kind), mask=[[0, 0], [1, 0], [0, 1]])
     ensemble = Ensemble.from_labels(labels).append_partitions(labels[:, 0])
@@ -125,13 +125,13 @@ def test_from_labels__takes_tables(frame):
         ([[1.5]], "partition 'p0' has label 1.5"),
         ([[np.inf]], "partition 'p0' has label inf"),
         ([[0, 1], [0]], "ragged: row 1 has 1"),
-        ([[0, 1], 7], "ragged: row 1 has no list"),
+        ([[0, 1], 7], "ragged: row 1 has a single value"),
         ([], r"empty, shape \(0, 0\)"),
         ([[]], r"empty, shape \(0, 0\)"),
         (np.empty((0, 3)), r"empty, shape \(0, 3\)"),
         ([[0, -1], [1, None]], "partition 'p1' has no labels"),
         (pd.DataFrame({"a": [1, 2], "b": [np.nan, np.nan]}), "partition 'b' has no labels"),
-        ([[0, 1], "ab"], "ragged: row 1 has no list"),
+        ([[0, 1], "ab"], "ragged: row 1 has a single value"),
         ([0, 1, 2], "1 dimension"),
         (["a", "b"], "1 dimension"),
         (np.zeros((2, 2, 2)), "3 dimension"),
@@ -154,7 +154,7 @@ def test_from_labels__takes_tables(frame):
     ],
     ids=str,
 )
-def test_from_labels__refuses_in_one_line(labels, message):
+def test_from_labels__rejects_in_one_line(labels, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         Ensemble.from_labels(labels)
     assert "\n" not in str(caught.value)
@@ -209,7 +209,7 @@ def test_offsets__number_the_base_clusters(labels):
 
 
 @given(label_matrices())
-def test_missing_share__counts_the_gaps(labels):
+def test_missing_share__counts_missing_labels(labels):
     assert Ensemble.from_labels(labels).missing_share == pytest.approx(np.mean(labels < 0))
 
 
@@ -219,7 +219,7 @@ def test_read__is_a_view_in_memory():
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 1), (0, 4)])
-def test_read__refuses_rows_that_are_not_there(start, stop):
+def test_read__rejects_rows_out_of_range(start, stop):
     with pytest.raises(InvalidInputError, match="not within the 3 objects"):
         Ensemble.from_labels([[0], [1], [2]]).read(start, stop)
 
@@ -233,7 +233,7 @@ def test_read_rows__in_the_order_asked_for(labels, indices):
 
 
 @pytest.mark.parametrize("indices", [[-1], [3], [[0]], [0.5]])
-def test_read_rows__refuses_other_indices(indices):
+def test_read_rows__rejects_other_indices(indices):
     with pytest.raises(InvalidInputError, match="indices"):
         Ensemble.from_labels([[0], [1], [2]]).read_rows(indices)
 
@@ -333,7 +333,7 @@ def test_append_partitions__takes_another_ensemble():
         (lambda e: e.append_partitions([[None], [None]]), "no labels"),
     ],
 )
-def test_append__refuses_and_changes_nothing(append, message):
+def test_append__rejects_and_changes_nothing(append, message):
     ensemble = Ensemble.from_labels([[0, 1], [1, 0]])
     with pytest.raises(InvalidInputError, match=message):
         append(ensemble)
@@ -345,7 +345,7 @@ def test_pickle__of_an_ensemble_in_memory():
     assert values_of(pickle.loads(pickle.dumps(ensemble))) == values_of(ensemble)
 
 
-def test_repr__tells_the_size_and_the_gaps():
+def test_repr__shows_size_and_missing_labels():
     ensemble = Ensemble.from_labels([[0, 1], [-1, 1]])
     assert "2 objects x 2 partitions" in repr(ensemble)
     assert "25.0% missing" in repr(ensemble)
@@ -370,7 +370,7 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
         (np.tile([0, 1], (2, 500)), r"2 objects \(rows\) in 1,000 partitions .* transpose it"),
     ],
 )
-def test_labels_that_look_like_something_else__are_taken_with_a_warning(table, advice, tmp_path):
+def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
     with pytest.warns(SuspiciousLabelsWarning, match=advice) as caught:
         read = Ensemble.from_labels(table)
     assert caught[0].filename == __file__

@@ -25,7 +25,7 @@ SOME = np.array([[0, 5, -1], [1, 5, 2], [-1, 7, 0], [2, 9, 1]])
 
 @given(label_tables(), st.integers(1, 4))
 @settings(max_examples=40, deadline=None)
-def test_save__gives_back_what_was_there(rows, chunk_rows):
+def test_save__round_trip(rows, chunk_rows):
     ensemble = Ensemble.from_labels(rows)
     with tempfile.TemporaryDirectory() as directory:
         stored = ensemble.save(Path(directory, "e.zarr"), chunk_rows=chunk_rows)
@@ -158,7 +158,7 @@ def test_append__is_recorded_in_the_provenance(tmp_path):
     assert stored.provenance["appended"] == [{"objects": 4}, {"partitions": 1}]
 
 
-def test_save__refuses_what_exists_and_replaces_it_when_asked(tmp_path):
+def test_save__rejects_what_exists_and_replaces_it_when_asked(tmp_path):
     Ensemble.from_labels(SOME).save(tmp_path / "e")
     other = Ensemble.from_labels([[0], [1]])
     with pytest.raises(StoreExistsError, match=r"exists; pass overwrite=True \(--overwrite\)"):
@@ -184,7 +184,7 @@ def test_save__of_a_store_over_itself(tmp_path):
 
 
 @pytest.mark.parametrize("chunk_rows", [0, -1, 1.5, True])
-def test_save__refuses_senseless_chunks(tmp_path, chunk_rows):
+def test_save__rejects_invalid_chunk_rows(tmp_path, chunk_rows):
     with pytest.raises(InvalidInputError, match="chunk_rows="):
         Ensemble.from_labels(SOME).save(tmp_path / "e", chunk_rows=chunk_rows)
     assert not names_in(tmp_path)

@@ -101,7 +101,7 @@ def test_export__that_cannot_begin_names_the_file_not_the_hidden_one(tmp_path, s
     assert caught.value.filename == str(path)
 
 
-def test_export__refuses_in_one_line(tmp_path, stored, solution):
+def test_export__rejects_in_one_line(tmp_path, stored, solution):
     bare = Consensus.write(tmp_path / "bare.zarr", solution[0], None)
     taken, folder = tmp_path / "taken.csv", tmp_path / "folder.csv"
     taken.write_text("mine")

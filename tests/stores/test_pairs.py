@@ -150,7 +150,7 @@ def test_save__without_pairs(n_objects, tmp_path):
         ([(3, 7, 1, 1), (0, 1, 1, 1), (7, 3, 1, 1)], "i=3, j=7, but each pair must be given once"),
     ],
 )
-def test_from_arrays__refuses_in_one_line(rows, message):
+def test_from_arrays__rejects_in_one_line(rows, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         table_of(rows)
     assert "\n" not in str(caught.value)
@@ -165,18 +165,18 @@ def test_from_arrays__refuses_in_one_line(rows, message):
         ((["a"], [1], [1], [1]), "i has .* integers"),
     ],
 )
-def test_from_arrays__refuses_columns(columns, message):
+def test_from_arrays__rejects_columns(columns, message):
     with pytest.raises(InvalidInputError, match=message):
         PairTable.from_arrays(*columns, n_objects=5)
 
 
 @pytest.mark.parametrize("ends", [(-1, 2), (3, 2), (0, N_OBJECTS + 1)])
-def test_read__refuses_rows_outside(ends):
+def test_read__rejects_rows_outside(ends):
     with pytest.raises(InvalidInputError, match="are not within a table of n_objects=12"):
         a_table().read(*ends)
 
 
-def test_save__never_replaces_unasked(tmp_path):
+def test_save__never_replaces_without_overwrite(tmp_path):
     table = a_table()
     table.save(tmp_path / "pairs.zarr")
     table.to_parquet(tmp_path / "pairs.parquet")
@@ -217,7 +217,7 @@ def test_from_parquet__of_other_programs(tmp_path):
         ({"j": [9]}, "0 to 3"),
     ],
 )
-def test_from_parquet__refuses_other_columns(change, message, tmp_path):
+def test_from_parquet__rejects_other_columns(change, message, tmp_path):
     columns = {"i": [0], "j": [1], "n_agree": [1], "n_seen": [1]} | change
     path = tmp_path / "pairs.parquet"
     pq.write_table(pa.table({name: column for name, column in columns.items() if column is not None}), path)
@@ -225,14 +225,14 @@ def test_from_parquet__refuses_other_columns(change, message, tmp_path):
         PairTable.from_parquet(path, 4)
 
 
-def test_from_parquet__refuses_another_number_of_objects(tmp_path):
+def test_from_parquet__rejects_another_number_of_objects(tmp_path):
     a_table().to_parquet(tmp_path / "pairs.parquet")
     with pytest.raises(InvalidInputError, match="n_objects=12, not 13"):
         PairTable.from_parquet(tmp_path / "pairs.parquet", 13)
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_info__says_what_there_is(stored, tmp_path):
+def test_info__summarizes_the_table(stored, tmp_path):
     table = a_table().save(tmp_path / "pairs.zarr") if stored else a_table()
     info = table.info()
     assert (info["n_objects"], info["n_pairs"]) == (N_OBJECTS, table.n_pairs)

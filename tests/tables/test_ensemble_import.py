@@ -23,9 +23,10 @@ from bigcons.errors import (
     StoreNotFoundError,
     SuspiciousLabelsWarning,
 )
-from bigcons.stores.ensemble import import_labels, write_partitions
+from bigcons.stores.ensemble import ensemble_of, import_labels
 from bigcons.stores.features import open_features
 from bigcons.tables.encode import encode_labels, scan_labels
+from bigcons.tables.memory import ColumnsTable
 from bigcons.tables.table import open_table
 from tests.support.stores import names_in, values_of
 
@@ -147,18 +148,18 @@ def test_import_labels__numbers_in_csv_are_numbers(tmp_path):
         ("a\r\nx\r\n", ["a"], 1),
     ],
 )
-def test_import_labels__tells_names_from_labels_in_csv(tmp_path, text, names, n_objects):
+def test_import_labels__distinguishes_names_from_labels_in_csv(tmp_path, text, names, n_objects):
     (tmp_path / "l.csv").write_bytes(text.encode())
     ensemble = Ensemble.from_labels(tmp_path / "l.csv")
     assert (ensemble.names, ensemble.n_objects) == (names, n_objects)
 
 
 @pytest.mark.parametrize("line", ["0,1,2", "1,2,3", "a,0,1,2"])
-def test_import_labels__says_that_numbers_are_no_names(tmp_path, line):
+def test_import_labels__warns_of_numeric_headers(tmp_path, line):
     (tmp_path / "l.csv").write_text(f"{line}\n{line}\n")
     with pytest.warns(SuspiciousLabelsWarning, match=f"begins with the line {line}, read as an object"):
         assert Ensemble.from_labels(tmp_path / "l.csv").n_objects == 2
-    with pytest.warns(SuspiciousLabelsWarning, match="if it names the columns"):
+    with pytest.warns(SuspiciousLabelsWarning, match="if it is a header"):
         assert open_features(tmp_path / "l.csv").n_objects == 2
 
 
@@ -175,7 +176,7 @@ def test_import_labels__says_that_numbers_are_no_names(tmp_path, line):
         ("", "is empty"),
     ],
 )
-def test_import_labels__refuses_broken_csv(tmp_path, text, message):
+def test_import_labels__rejects_broken_csv(tmp_path, text, message):
     (tmp_path / "l.csv").write_text(text)
     with pytest.raises(InvalidInputError, match=message) as caught:
         import_labels(tmp_path / "l.csv", tmp_path / "e")
@@ -185,18 +186,18 @@ def test_import_labels__refuses_broken_csv(tmp_path, text, message):
 
 @pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
-def test_csv__refuses_other_separators(tmp_path, mark, name, reader):
+def test_csv__rejects_other_separators(tmp_path, mark, name, reader):
     (tmp_path / "l.csv").write_text("id,a,b\n0,1,1\n1,2,1\n".replace(",", mark))
     with pytest.raises(InvalidInputError, match=f"separated by {name}; write the file with commas"):
         reader(tmp_path / "l.csv")
 
 
-def test_import_labels__tells_what_is_missing_or_unknown(tmp_path):
+def test_import_labels__reports_missing_and_unknown_files(tmp_path):
     (tmp_path / "l.txt").write_text("0")
     (tmp_path / "empty.parquet").mkdir()
     for name, error, message in [
         ("nothing.npy", StoreNotFoundError, "does not exist"),
-        ("l.txt", InvalidInputError, "suffix '.txt'; give .npy"),
+        ("l.txt", InvalidInputError, "suffix '.txt'; use .npy"),
         ("empty.parquet", InvalidInputError, "contains no .parquet file"),
     ]:
         with pytest.raises(error, match=message):
@@ -206,7 +207,7 @@ def test_import_labels__tells_what_is_missing_or_unknown(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet", ".csv"])
 @pytest.mark.parametrize("data", [b"", b"\x93NUMPY", b"PK\x03\x04", b"PAR1PAR1", b"\x00\xff" * 500])
-def test_import_labels__refuses_damaged_files_in_one_line(tmp_path, suffix, data):
+def test_import_labels__rejects_damaged_files_in_one_line(tmp_path, suffix, data):
     path = tmp_path / f"l{suffix}"
     path.write_bytes(data)
     with pytest.raises(BigconsError) as caught:
@@ -215,7 +216,7 @@ def test_import_labels__refuses_damaged_files_in_one_line(tmp_path, suffix, data
 
 
 @pytest.mark.parametrize("name", ["l.npy", "fortran.npy", "l.npz", "l.parquet"])
-def test_import_labels__refuses_cut_files(tmp_path, labels, frame, name):
+def test_import_labels__rejects_cut_files(tmp_path, labels, frame, name):
     path = tmp_path / name
     TABLE_FILES[name](frame, path) if name in TABLE_FILES else ARRAY_FILES[name](path, labels)
     path.write_bytes(path.read_bytes()[:-200])
@@ -225,7 +226,7 @@ def test_import_labels__refuses_cut_files(tmp_path, labels, frame, name):
 
 @pytest.mark.parametrize("name", ["l.npz", "compressed.npz", "fortran.npz"])
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
-def test_import_labels__refuses_damaged_archives(tmp_path, labels, name, share):
+def test_import_labels__rejects_damaged_archives(tmp_path, labels, name, share):
     ARRAY_FILES[name](str(tmp_path / name), labels)
     data = bytearray((tmp_path / name).read_bytes())
     data[int(share * len(data))] ^= 16
@@ -236,7 +237,7 @@ def test_import_labels__refuses_damaged_archives(tmp_path, labels, name, share):
 
 
 @pytest.mark.parametrize("shape", [(10**12, 3), (3, 10**12), (-1, 3)])
-def test_import_labels__refuses_more_rows_than_the_file_has(tmp_path, shape):
+def test_import_labels__rejects_more_rows_than_the_file_has(tmp_path, shape):
     with (tmp_path / "l.npy").open("wb") as file:
         header = {"descr": "|i1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
@@ -261,14 +262,14 @@ def test_import_labels__never_unpickles(tmp_path, name):
     np.save(tmp_path / "l.npy", payload, allow_pickle=True)
     with zipfile.ZipFile(tmp_path / "l.npz", "w") as archive:
         archive.write(tmp_path / "l.npy", "l.npy")
-    with pytest.raises(InvalidInputError, match="pickled objects, which are never read"):
+    with pytest.raises(InvalidInputError, match="pickled objects, which are never loaded"):
         import_labels(tmp_path / name, tmp_path / "e")
     assert not (tmp_path / "ran").exists()
     np.load(tmp_path / "l.npy", allow_pickle=True)
     assert (tmp_path / "ran").exists()
 
 
-def test_import_labels__refuses_old_zarr_and_unknown_codecs(tmp_path):
+def test_import_labels__rejects_old_zarr_and_unknown_codecs(tmp_path):
     zarr.create_array(str(tmp_path / "v2.zarr"), data=np.zeros((2, 2), np.int8), zarr_format=2)
     with pytest.raises(InvalidInputError, match=r"version 3"):
         import_labels(tmp_path / "v2.zarr", tmp_path / "e")
@@ -285,7 +286,7 @@ def test_import_labels__refuses_old_zarr_and_unknown_codecs(tmp_path):
             import_labels(tmp_path / name, tmp_path / "e")
 
 
-def test_import_labels__refuses_what_exists_before_it_reads(tmp_path, labels):
+def test_import_labels__rejects_what_exists_before_it_reads(tmp_path, labels):
     Ensemble.from_labels(labels).save(tmp_path / "e")
     with pytest.raises(StoreExistsError):
         import_labels(tmp_path / "never read.npy", tmp_path / "e")
@@ -306,7 +307,7 @@ def test_import_labels__keeps_within_the_budget_or_refuses(tmp_path):
     assert names_in(tmp_path) == ["large", "small"]
 
 
-def test_import_labels__notices_a_source_that_changes(tmp_path):
+def test_import_labels__detects_a_source_that_changes(tmp_path):
     rng = np.random.default_rng(0)
     restless = dask.array.map_blocks(
         lambda block: rng.integers(-1, 1000, block.shape),
@@ -327,17 +328,15 @@ def test_import_labels__copies_another_ensemble(tmp_path, frame):
 
 
 @pytest.mark.parametrize("as_files", [False, True])
-def test_write_partitions__assembles_columns(tmp_path, labels, as_files):
+def test_ensemble_of__assembles_columns(tmp_path, labels, as_files):
     columns = list(labels.T)
     if as_files:
         for u, column in enumerate(columns):
             np.save(tmp_path / f"{u}.npy", column)
         columns = [tmp_path / f"{u}.npy" for u in range(len(columns))]
-    stored = write_partitions(
+    stored = ensemble_of(
+        ColumnsTable(columns, N_OBJECTS, NAMES),
         tmp_path / "e",
-        columns,
-        n_objects=N_OBJECTS,
-        names=NAMES,
         provenance={"made_by": "test"},
         chunk_rows=512,
     )
@@ -347,13 +346,13 @@ def test_write_partitions__assembles_columns(tmp_path, labels, as_files):
     assert stored.chunk_rows == 512
 
 
-def test_write_partitions__refuses_columns_of_another_length(tmp_path):
+def test_ensemble_of__rejects_columns_of_different_lengths(tmp_path):
     with pytest.raises(InvalidInputError, match=r"column 1 has shape \(2,\) but n_objects=3"):
-        write_partitions(tmp_path / "e", [np.zeros(3, int), np.zeros(2, int)], n_objects=3)
+        ColumnsTable([np.zeros(3, int), np.zeros(2, int)], 3)
     with pytest.raises(StoreNotFoundError, match="does not exist"):
-        write_partitions(tmp_path / "e", [tmp_path / "0.npy"], n_objects=3)
+        ColumnsTable([tmp_path / "0.npy"], 3)
     with pytest.raises(InvalidInputError, match="empty"):
-        write_partitions(tmp_path / "e", [], n_objects=3)
+        ensemble_of(ColumnsTable([], 3), tmp_path / "e", provenance={})
 
 
 def test_import_labels__arrow_tables_in_memory(tmp_path, frame):
@@ -362,7 +361,7 @@ def test_import_labels__arrow_tables_in_memory(tmp_path, frame):
     assert values_of(import_labels(table, tmp_path / "e")) == values_of(Ensemble.from_labels(frame))
 
 
-def test_import__refuses_the_index_that_pandas_keeps_in_parquet(tmp_path):
+def test_import__rejects_the_index_that_pandas_keeps_in_parquet(tmp_path):
     frame = pd.DataFrame({"a": [0, 1, 1], "b": [0, 0, 1]})[1:]
     frame.set_axis([4, 9]).to_parquet(tmp_path / "labels.parquet")
     with pytest.raises(InvalidInputError, match="'__index_level_0__', a row index; write it without"):

@@ -168,7 +168,7 @@ def test_read__any_range_of_a_parted_source_is_a_slice(ends):
     np.testing.assert_array_equal(open_features(source).read(start, stop), matrix[start:stop])
 
 
-def test_read__refuses_rows_outside(matrix):
+def test_read__rejects_rows_outside(matrix):
     with pytest.raises(InvalidInputError, match="not within the 1000 rows"):
         open_features(matrix).read(5, N_ROWS + 1)
 
@@ -206,9 +206,9 @@ def test_read__missing_cells_of_csv(tmp_path):
         (np.zeros(3), "1 dimension"),
         (np.zeros((0, 3)), "has no rows; features need at least one"),
         (np.zeros((3, 0)), "has no columns; features need at least one"),
-        (np.array([["a"]]), "must hold real numbers"),
-        (np.array([[1j]]), "must hold real numbers"),
-        (np.array([[1, None]]), "must hold real numbers"),
+        (np.array([["a"]]), "must be real numbers"),
+        (np.array([[1j]]), "must be real numbers"),
+        (np.array([[1, None]]), "must be real numbers"),
         (pd.Series([1.0]), "pandas.Series"),
         (pl.LazyFrame({"x": [1]}), "polars.LazyFrame"),
         (pd.DataFrame({"when": pd.to_datetime(["2020-01-01"])}), "'when' of features has type timestamp"),
@@ -256,7 +256,7 @@ def test_open_features__says_what_is_wrong_with_a_file(tmp_path):
         open_features(tmp_path / "none.npy")
 
 
-def test_open_features__refuses_parquet_files_that_differ(tmp_path):
+def test_open_features__rejects_parquet_files_that_differ(tmp_path):
     pq.write_table(pa.table({"x": [1.0]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"y": [1.0]}), tmp_path / "2.parquet")
     with pytest.raises(InvalidInputError, match=r"2.parquet has other columns"):
@@ -283,13 +283,13 @@ def test_open_features__real_kdd():
 
 
 @pytest.mark.parametrize("text", [",a,b\n0,1.5,2\n1,3,4\n", ",0,1,2\n0,1,2,3\n1,4,5,6\n", "a, ,b\n1,2,3\n"])
-def test_open_features__refuses_a_csv_column_without_a_name(tmp_path, text):
+def test_open_features__rejects_a_csv_column_without_a_name(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(InvalidInputError, match=r"x.csv has no name for column [01] \(a row index\?\)"):
         open_features(tmp_path / "x.csv")
 
 
-def test_open_features__refuses_the_index_that_pandas_keeps_in_a_table(tmp_path):
+def test_open_features__rejects_the_index_that_pandas_keeps_in_a_table(tmp_path):
     frame = pd.DataFrame({"a": [1.5, 2.0], "b": [0.5, 1.0]}, index=[4, 9])
     frame.to_parquet(tmp_path / "x.parquet")
     for source in (tmp_path / "x.parquet", pa.Table.from_pandas(frame)):

@@ -91,7 +91,7 @@ def test_tables__a_stream_that_can_be_read_once_is_kept(frame):
 
 @pytest.mark.parametrize("x", [pl.Series([1, 2]), pa.array([1, 2]), Stream(pa.chunked_array([[1, 2]]))])
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
-def test_tables__refuse_a_single_column_of_arrow(x, reader):
+def test_tables__reject_a_single_column_of_arrow(x, reader):
     with pytest.raises(InvalidInputError, match="is not a table") as caught:
         reader(x)
     assert "\n" not in str(caught.value)
@@ -160,7 +160,7 @@ def test_csv__the_same_words_are_missing(tmp_path, word):
 
 
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
-def test_csv__refuses_a_damaged_archive_in_one_line(tmp_path, reader):
+def test_csv__rejects_a_damaged_archive_in_one_line(tmp_path, reader):
     content = gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)
     for data in (b"a,b\n1,2\n", content[:-20], content[:5]):
         (tmp_path / "x.csv.gz").write_bytes(data)
@@ -171,7 +171,7 @@ def test_csv__refuses_a_damaged_archive_in_one_line(tmp_path, reader):
 
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
-def test_zarr__refuses_unknown_codecs(tmp_path, reader, sharded):
+def test_zarr__rejects_unknown_codecs(tmp_path, reader, sharded):
     layout = {"shards": (4, 2), "chunks": (2, 2)} if sharded else {}
     zarr.create_array(str(tmp_path / "x.zarr"), data=np.zeros((4, 2), np.int8), **layout)
     file = tmp_path / "x.zarr/zarr.json"
@@ -181,7 +181,7 @@ def test_zarr__refuses_unknown_codecs(tmp_path, reader, sharded):
 
 
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
-def test_tables__refuse_an_index_stored_as_a_column(tmp_path, reader):
+def test_tables__reject_an_index_stored_as_a_column(tmp_path, reader):
     frame = pd.DataFrame({"a": [0, 1], "b": [0, 1]}, index=[4, 9])
     frame.to_parquet(tmp_path / "x.parquet")
     for source in (tmp_path / "x.parquet", pa.Table.from_pandas(frame), Stream(pa.Table.from_pandas(frame))):
@@ -190,7 +190,7 @@ def test_tables__refuse_an_index_stored_as_a_column(tmp_path, reader):
 
 
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
-def test_parquet__refuses_files_with_other_columns(tmp_path, reader):
+def test_parquet__rejects_files_with_other_columns(tmp_path, reader):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"y": [1]}), tmp_path / "2.parquet")
     with pytest.raises(InvalidInputError, match=r"2\.parquet has other columns than 1\.parquet"):
@@ -208,7 +208,7 @@ def test_parquet__types_may_differ_as_far_as_they_fit(tmp_path):
         open_features(tmp_path).read(0, 5)
 
 
-def test_open_features__refuses_what_a_mask_hides():
+def test_open_features__rejects_masked_entries():
     matrix = np.ma.array(np.ones((5, 2)), mask=False)
     matrix[3, 1] = np.ma.masked
     for source in (matrix, dask.array.from_array(matrix, chunks=(2, 2))):
@@ -216,7 +216,7 @@ def test_open_features__refuses_what_a_mask_hides():
             open_features(source).read(0, 5)
 
 
-def test_open_features__refuses_a_store(tmp_path):
+def test_open_features__rejects_a_store(tmp_path):
     Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
     with pytest.raises(InvalidInputError, match=r"e\.zarr is a store of bigcons"):
         open_features(tmp_path / "e.zarr")
