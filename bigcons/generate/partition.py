@@ -100,7 +100,7 @@ class PartitionTask:
     def __call__(self, u: int) -> np.ndarray | None:
         """Compute partition ``u``."""
         n_objects, n_features, _ = self.matrix
-        stream = self.scheme.stream
+        stream = f"generate.{self.scheme.name}"
         rng = generator(self.seed, stream, u)
         low, high = self.settings.n_clusters
         n_clusters = int(rng.integers(low, high + 1))

@@ -40,11 +40,6 @@ class Scheme(NamedTuple):
     objects: RandomShare | DealtShare
     features: AllFeatures | RandomFeatures | ZipfWeights
 
-    @property
-    def stream(self) -> str:
-        """The name of its random stream."""
-        return f"generate.{self.name}"
-
     def parameters(self) -> dict[str, Any]:
         """Return the parameters for the provenance."""
         return asdict(self.objects) | asdict(self.features)

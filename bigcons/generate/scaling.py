@@ -82,7 +82,16 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
 
     Raises InvalidInputError if no column varies, or if one has values too large for float32.
     """
-    moments, checksum = _moments(features)
+    total: Moments | None = None
+    checksum = 0
+    with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
+        for block, values in features.iterate():
+            checksum = zlib.crc32(values.data, checksum)
+            part = Moments.of(values)
+            total = part if total is None else total.merge(part)
+            listener.advance(block.n_rows)
+    assert total is not None  # noqa: S101 - features have at least one row
+    moments = total
     deviation = np.sqrt(moments.squares / moments.n)
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
     if len(kept) == 0:
@@ -104,17 +113,3 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
             f"{moments.high[column]:g}, too far for float32; rescale or clip it."
         )
     return Scaling(kept, mean, scale, checksum)
-
-
-def _moments(features: Features) -> tuple[Moments, int]:
-    """Return the moments of all columns, and the checksum of all values."""
-    total: Moments | None = None
-    checksum = 0
-    with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
-        for block, values in features.iterate():
-            checksum = zlib.crc32(values.data, checksum)
-            moments = Moments.of(values)
-            total = moments if total is None else total.merge(moments)
-            listener.advance(block.n_rows)
-    assert total is not None  # noqa: S101 - features have at least one row
-    return total, checksum

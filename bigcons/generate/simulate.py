@@ -32,7 +32,6 @@ from bigcons.tables.table import PartedTable
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
-    from bigcons.stores.consensus import Consensus
     from bigcons.stores.ensemble import Ensemble
 
 SEGMENT_ROWS = 4096
@@ -103,7 +102,7 @@ def from_memberships(
     with open_logged_engine(client, "from_memberships") as engine:
         source = MappedLabels(
             engine,
-            soft.segments,
+            lambda: segments(soft.read()),
             _Sampler(n_partitions, seed, soft.where),
             n_partitions,
             row_bytes=24 * soft.n_clusters,
@@ -363,11 +362,7 @@ class _Memberships(NamedTuple):
     where: str
     n_clusters: int
     held_bytes: int
-    read: Any
-
-    def segments(self) -> Iterator[Segment]:
-        """Read all rows, segment by segment."""
-        return segments(self.read())
+    read: Callable[[], Iterable[np.ndarray]]
 
     def checksum(self) -> int:
         """Return the CRC-32 of all rows."""
@@ -383,27 +378,23 @@ def _open(memberships: object) -> _Memberships:
     if isinstance(memberships, (str, os.PathLike)) and is_store(memberships):
         memberships = Consensus.open(memberships)
     if isinstance(memberships, Consensus):
-        return _of_consensus(memberships)
+        consensus = memberships
+        consensus.read_memberships(0, 0)  # raises if there are only labels
+
+        def read_rows(start: int, stop: int) -> np.ndarray:
+            rows = consensus.read_memberships(start, stop)
+            rows[consensus.read_labels(start, stop) < 0] = 0
+            return rows
+
+        block_bytes = consensus.chunk_rows * (consensus.n_clusters * 12 + 16)
+        return _Memberships(
+            consensus.path, consensus.n_clusters, block_bytes, lambda: read_blocks(consensus, read_rows)
+        )
     features = open_features(memberships)
-
-    def read() -> Iterable[np.ndarray]:
-        return (values for _, values in features.iterate())
-
-    block_bytes = min(features.chunk_rows, features.n_objects) * features.n_features * 16
+    held_bytes = features.held_bytes + min(features.chunk_rows, features.n_objects) * features.n_features * 16
     where = "memberships" if features.where == "features" else features.where
-    return _Memberships(where, features.n_features, features.held_bytes + block_bytes, read)
-
-
-def _of_consensus(consensus: Consensus) -> _Memberships:
-    def read_rows(start: int, stop: int) -> np.ndarray:
-        memberships = consensus.read_memberships(start, stop)
-        memberships[consensus.read_labels(start, stop) < 0] = 0
-        return memberships
-
-    block_bytes = consensus.chunk_rows * (consensus.n_clusters * 12 + 16)
-    consensus.read_memberships(0, 0)  # raises if there are only labels
     return _Memberships(
-        consensus.path, consensus.n_clusters, block_bytes, lambda: read_blocks(consensus, read_rows)
+        where, features.n_features, held_bytes, lambda: (values for _, values in features.iterate())
     )
 
 

@@ -159,7 +159,7 @@ class BucketPlace(Place):
 
 
 class _FolderStore(ObjectStore[Any]):
-    """A Zarr store of a folder in a bucket; tells a missing object from an unreachable server."""
+    """A Zarr store of a folder in a bucket; distinguishes missing objects from unreachable servers."""
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None

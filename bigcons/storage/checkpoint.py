@@ -111,12 +111,12 @@ class Snapshots:
         return self._file.is_file()
 
     def fingerprint_kept(self) -> dict[str, Any] | None:
-        """Return the fingerprint of the snapshot, or None if there is none."""
+        """Return the fingerprint of the snapshot, or None without a snapshot."""
         found = self._read()
         return None if found is None else found[1].get("fingerprint")
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Return arrays and facts of the snapshot, or None if there is none.
+        """Return arrays and facts of the snapshot, or None if it does not exist.
 
         Raises InvalidInputError if another solve, or another version of bigcons, wrote it.
         """
@@ -139,7 +139,7 @@ class Snapshots:
         return arrays, head["facts"]
 
     def _read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Return arrays and head of the snapshot, or None if there is none."""
+        """Return arrays and head of the snapshot, or None if it does not exist."""
         try:
             content = io.BytesIO(self._file.read())
         except FileNotFoundError:

@@ -190,7 +190,10 @@ def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Plac
 def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
     """Raise StoreExistsError if a store must not be written at ``path``; call it before any work."""
     place = place_of(path)
-    if not _is_taken(place):
+    is_taken = place.exists()
+    if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
+        is_taken = place.is_file() or not all(_is_data_folder(name) for name in place.names())
+    if not is_taken:
         return
     if not overwrite:
         raise StoreExistsError(
@@ -214,13 +217,6 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
         same = str(target) == str(read_from)
     if same:
         raise StoreExistsError(f"{target} is the input and would be lost; choose another path.", path=target)
-
-
-def _is_taken(place: Place) -> bool:
-    """Return whether anything exists at ``place`` except leftovers of a killed writer in a bucket."""
-    if isinstance(place, DiskPlace):
-        return place.exists()
-    return place.exists() and (place.is_file() or not all(_is_data_folder(name) for name in place.names()))
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def writer_lock(path: StorePath | Place) -> Iterator[Callable[[], None]]:
         return
     from bigcons.storage.buckets import BucketPlace
 
-    assert isinstance(place, BucketPlace)  # noqa: S101 - there is no third kind of place
+    assert isinstance(place, BucketPlace)  # noqa: S101 - there are only two kinds of places
     lease = Lease(place)
     try:
         yield lease.check

@@ -100,7 +100,18 @@ class StoredLabels:
             raise CorruptStoreError(
                 f"{path} has an inconsistent manifest ({error}); {_RESTORE}", path=path
             ) from None
-        self._array = self._open_array(body)
+        file = self.data / labels_name(self.generation)
+        try:
+            self._array = open_array(file, self.shared.arrays(labels_name))
+        except StoreNotFoundError:
+            raise CorruptStoreError(f"{file} is missing; {_RESTORE}", path=file) from None
+        shape, chunks = self._array.shape, self._array.chunks
+        if (shape, chunks, self._array.dtype) != ((n, m), (chunk_rows, self.chunk_columns), self.dtype):
+            raise CorruptStoreError(
+                f"{file} does not have the shape and type in the manifest; {_RESTORE}", path=file
+            )
+        if zlib.crc32((file / METADATA).read()) != body["metadata_checksum"]:
+            raise CorruptStoreError(f"{file} has damaged metadata (wrong checksum); {_RESTORE}", path=file)
 
     def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:
         """Return rows ``start`` to ``stop`` from ``first_column`` on.
@@ -165,24 +176,6 @@ class StoredLabels:
                 f"{link} is a link that may leave the store; replace it with the data.", path=link
             )
         return int(self.checksums.size)
-
-    def _open_array(self, body: dict[str, Any]) -> Any:
-        path = self.data / labels_name(self.generation)
-        try:
-            array = open_array(path, self.shared.arrays(labels_name))
-        except StoreNotFoundError:
-            raise CorruptStoreError(f"{path} is missing; {_RESTORE}", path=path) from None
-        expected = (
-            (self.header.n_objects, len(self.header.names)),
-            (self.header.chunk_rows, self.chunk_columns),
-        )
-        if (array.shape, array.chunks) != expected or array.dtype != self.dtype:
-            raise CorruptStoreError(
-                f"{path} does not have the shape and type in the manifest; {_RESTORE}", path=path
-            )
-        if zlib.crc32((path / METADATA).read()) != body["metadata_checksum"]:
-            raise CorruptStoreError(f"{path} has damaged metadata (wrong checksum); {_RESTORE}", path=path)
-        return array
 
     def _check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: rows read may be old or new."""

@@ -170,8 +170,8 @@ class Features:
         name, column = self.names[c], self._arrow(column, c)
         is_category = _is_category(column.type, name, self.where)
         if is_category and name in self.categories:
-            values = _value_set(self.categories[name], column.type)
-            column = pc.index_in(_decoded(column), value_set=values)
+            column = _decoded(column)
+            column = pc.index_in(column, value_set=pa.array(self.categories[name].tolist(), column.type))
         elif (is_category or name in self.categories) and column.null_count < len(column):
             raise InvalidInputError(
                 f"column {name!r} of {self.where} mixes text and numbers; convert it to one type."
@@ -241,8 +241,3 @@ def _decoded(column: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.cast(pa.large_string()) if _is_text(column.type) else column
-
-
-def _value_set(categories: np.ndarray, kind: pa.DataType) -> pa.Array:
-    value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return pa.array(categories.tolist(), type=pa.large_string() if _is_text(value_type) else value_type)

@@ -190,13 +190,6 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
             raise InvalidInputError(
                 f"{path}: column {name!r} has {table[name].null_count} nulls; fill or drop these rows."
             )
-    columns = Edges(*(table[name].to_numpy() for name in Edges._fields))
-    return columns, _facts(path, metadata, n_objects)
-
-
-def _facts(
-    path: str | os.PathLike[str], metadata: dict[bytes, bytes], n_objects: int | None
-) -> dict[str, Any]:
     try:
         facts = json.loads(metadata.get(_PARQUET_METADATA, b"{}"))
         stated, provenance = facts.get("n_objects"), dict(facts.get("provenance") or {"source": str(path)})
@@ -207,4 +200,5 @@ def _facts(
     if None not in (n_objects, stated) and n_objects != stated:
         raise InvalidInputError(f"{path} states n_objects={stated}, not {n_objects}; omit n_objects.")
     n_objects = check_int("n_objects", stated if n_objects is None else n_objects, at_least=0)
-    return {"n_objects": n_objects, "provenance": provenance}
+    columns = Edges(*(table[name].to_numpy() for name in Edges._fields))
+    return columns, {"n_objects": n_objects, "provenance": provenance}

@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -333,12 +333,6 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-class _ParquetFile(NamedTuple):
-    path: Path
-    group_rows: list[int]
-    """Rows of each row group."""
-
-
 class ParquetTable(Table):
     """A Parquet file, or a folder of them in natural order of their names."""
 
@@ -347,11 +341,11 @@ class ParquetTable(Table):
         if not paths:
             raise InvalidInputError(f"{path} contains no .parquet file; check the path.")
         self.where: str = str(path)
-        self._files: list[_ParquetFile] = []
+        self._files: list[tuple[Path, list[int]]] = []  # with the rows of each row group
         for file in paths:
             self._add(file)
         self.n_columns: int = len(self.names or [])
-        self.n_rows: int | None = sum(sum(file.group_rows) for file in self._files)
+        self.n_rows: int | None = sum(sum(group_rows) for _, group_rows in self._files)
         self.row_bytes: float = 24.0 * self.n_columns
 
     def _add(self, path: Path) -> None:
@@ -363,11 +357,11 @@ class ParquetTable(Table):
                 self._types = list(schema.types)
             elif names != self.names:
                 raise InvalidInputError(
-                    f"{path} has other columns than {self._files[0].path.name}; "
+                    f"{path} has other columns than {self._files[0][0].name}; "
                     "write all files with the same columns."
                 )
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
-            self._files.append(_ParquetFile(path, [group.num_rows for group in groups]))
+            self._files.append((path, [group.num_rows for group in groups]))
             for group in groups:  # pages compressed, decompressed and decoded
                 sizes = [group.column(c).total_uncompressed_size for c in range(group.num_columns)]
                 held = sum(min(3 * int(size), _PARQUET_PAGES) for size in sizes)

@@ -174,7 +174,7 @@ class ArrowTable(Table):
 
 
 def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of which Arrow can decode the dictionary: it cannot if that is of string views."""
+    """Return a column with a dictionary that Arrow can decode, which excludes string views."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type) or column.type.value_type != pa.string_view():
