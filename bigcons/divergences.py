@@ -36,7 +36,7 @@ class Divergence:
     Missing derivatives are computed numerically, to about six digits; without a second derivative the
     divergence is continued as a parabola within 1e-3 of 0 and 1, where differences fail.
 
-    A generator that is not double-convex is refused, because a line search could then stop anywhere. With
+    A generator that is not double-convex is rejected, because a line search could stop anywhere. With
     ``allow_nonconvex=True`` it is accepted, and steps are found by sampling and golden section, at about ten
     times the cost. ``name`` appears in messages.
 
@@ -92,7 +92,11 @@ class Divergence:
     @cached_property
     def compiled(self) -> CompiledDivergence:
         """The scalar functions for kernels."""
-        return _compile_generator(self.phi, self.derivative, self.second_derivative)
+        from bigcons.kernels.divergences import bregman_functions
+
+        return CompiledDivergence(
+            *bregman_functions(self.phi, self.derivative, self.second_derivative), parameter=0.0
+        )
 
     @cached_property
     def nonconvexity(self) -> float | None:
@@ -102,9 +106,9 @@ class Divergence:
     def _first_failure(self) -> float | None:
         """Test the criterion on a grid.
 
-        ``d`` is convex in ``p`` for every ``x`` if and only if ``p F''(p)`` never falls and ``(1 - p)
-        F''(p)`` never rises. The grid is finer near 0 and 1. Numerical derivatives are too noisy to
-        test nearer than 1e-3.
+        ``d`` is convex in ``p`` for every ``x`` if and only if ``p F''(p)`` never decreases and
+        ``(1 - p) F''(p)`` never increases. The grid is finer near 0 and 1. Numerical derivatives are too
+        noisy to test closer than 1e-3.
         """
         edge = np.geomspace(1e-6 if self._analytic else 1e-3, 0.01, 200)
         p = np.unique(np.concatenate([edge, np.linspace(0.01, 0.99, 2001), 1 - edge]))
@@ -159,7 +163,7 @@ class _Family(Divergence):
 def resolve_divergence(divergence: str | Divergence) -> Divergence:
     """Return the divergence that an argument names; raise InvalidInputError if no solver can use it.
 
-    Texts are "l2", "kl", "power:1.5", "exponential" and "exponential:2".
+    Names are "l2", "kl", "power:1.5", "exponential" and "exponential:2".
     """
     if isinstance(divergence, str):
         divergence = _parse(divergence)
@@ -195,10 +199,3 @@ def _parse(text: str) -> Divergence:
     raise InvalidInputError(
         f"divergence={text!r} is unknown; use 'l2', 'kl', 'power:1.5' or 'exponential:1'."
     )
-
-
-def _compile_generator(phi: Scalar, derivative: Scalar | None, second: Scalar | None) -> CompiledDivergence:
-    from bigcons.kernels.divergences import bregman_functions
-
-    value, slope, curvature = bregman_functions(phi, derivative, second)
-    return CompiledDivergence(value, slope, curvature, 0.0)

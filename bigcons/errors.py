@@ -1,7 +1,7 @@
 """The errors and warnings of bigcons.
 
-Every message is one line: the value got, the rule it breaks, the remedy. What a program may want to act on is
-also an attribute, so that nobody has to parse the text. All errors survive pickling, with their attributes.
+Every message is one line: the value, the rule it breaks, the remedy. Values that a program may act on are
+also attributes, so that no text need be parsed. All errors can be pickled with their attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class InvalidInputError(BigconsError, ValueError):
     """An argument, a file or a label matrix breaks a stated rule.
 
     Attributes:
-        parameter: Name of the offending parameter, where there is one.
+        parameter: Name of the offending parameter, if any.
     """
 
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
@@ -46,7 +46,7 @@ class StoreError(BigconsError):
     """A store or file cannot be read or written.
 
     Attributes:
-        path: Path or URL of the store, or of the part of it that is at fault, where known.
+        path: Path or URL of the store, or of its faulty part, where known.
     """
 
     def __init__(self, message: str, *, path: object = None) -> None:
@@ -70,12 +70,12 @@ class StoreLockedError(StoreError):
     """Another process is writing to the store."""
 
 
-class MemoryBudgetError(MemoryError, BigconsError):  # in this order, or tblib cannot unpickle it
+class MemoryBudgetError(MemoryError, BigconsError):  # tblib unpickles it in this order only
     """The work does not fit in the memory budget.
 
     Attributes:
-        needed: Bytes the work takes, where known.
-        budget: Bytes it may take: the memory budget, or the share of it that is set aside for this work.
+        needed: Bytes required, where known.
+        budget: Bytes available: the memory budget, or the part of it reserved for this work.
     """
 
     def __init__(self, message: str, *, needed: float | None = None, budget: float | None = None) -> None:

@@ -19,7 +19,7 @@ _UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 _LEAST_WITHOUT_UNIT = 1000
 
 MOST_BYTES = 1 << 50
-"""The largest budget: far beyond any machine, so that a larger one is a slip."""
+"""The largest budget: far beyond any machine, so a larger one is a mistake."""
 
 
 class Block(NamedTuple):
@@ -47,36 +47,28 @@ def parse_size(size: int | float | str) -> int:
     Raises InvalidInputError for anything else, for a number below 1,000 without a unit, which was probably
     forgotten, and for more than 2**50 bytes, which no machine has.
     """
-    n_bytes = _n_bytes(size)
+    number, unit = math.nan, ""
+    if isinstance(size, str):
+        if match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size):
+            number, unit = float(match[1]), match[2].upper()
+    elif not isinstance(size, bool) and hasattr(size, "__float__") and 0 < size < math.inf:
+        number = size
+    if math.isnan(number) or (unit and unit not in _UNITS):
+        raise InvalidInputError(
+            f"memory={size!r} is not a size; use bytes or text such as '2GB' or '512MiB'."
+        )
+    if not unit and number < _LEAST_WITHOUT_UNIT:
+        raise InvalidInputError(
+            f"memory={size!r} would be bytes; give the unit, such as '{number:g}GB' or '{number:g}MB'.",
+            parameter="memory",
+        )
+    n_bytes = int(number * _UNITS[unit]) if unit else int(number)
     if n_bytes > MOST_BYTES:
         raise InvalidInputError(
             f"memory={size!r} is {format_size(n_bytes)}, more than any machine has; give at most 1 PiB.",
             parameter="memory",
         )
     return n_bytes
-
-
-def _n_bytes(size: int | float | str) -> int:
-    if isinstance(size, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size)
-        if match and match[2]:
-            if match[2].upper() in _UNITS:
-                return int(float(match[1]) * _UNITS[match[2].upper()])
-        elif match:
-            return _bytes_of_number(float(match[1]), size)
-    elif not isinstance(size, bool) and hasattr(size, "__float__") and 0 < size < math.inf:
-        return _bytes_of_number(size, size)
-    raise InvalidInputError(f"memory={size!r} is not a size; use bytes or text such as '2GB' or '512MiB'.")
-
-
-def _bytes_of_number(number: float, size: int | float | str) -> int:
-    """Return a size given without a unit, in bytes."""
-    if number < _LEAST_WITHOUT_UNIT:
-        raise InvalidInputError(
-            f"memory={size!r} would be bytes; give the unit, such as '{number:g}GB' or '{number:g}MB'.",
-            parameter="memory",
-        )
-    return int(number)
 
 
 def format_size(n_bytes: float) -> str:
@@ -90,7 +82,7 @@ def format_size(n_bytes: float) -> str:
 
 
 def enough_for(n_bytes: float) -> str:
-    """Format a size as `format_size`, but rounded up, so that as a budget it holds ``n_bytes``."""
+    """Format a size as `format_size` does, but rounded up: a budget sufficient for ``n_bytes``."""
     digits = max(math.floor(math.log10(max(n_bytes, 1.0))) - 2, 0)
     return format_size(math.ceil(n_bytes / 10**digits) * 10**digits)
 

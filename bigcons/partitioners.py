@@ -12,15 +12,15 @@ import numpy as np
 from bigcons.errors import MissingDependencyError
 from bigcons.execution.engine import available_cores
 
-# METIS takes integer weights: the largest edge weight becomes this, or less if their sum would pass the bound
-# of builds with 32-bit integers.
+# METIS takes integer weights: the largest edge weight is scaled to this, or to less if the sum would exceed
+# the limit of builds with 32-bit integers.
 LARGEST_WEIGHT = 10_000
 LARGEST_TOTAL = 1 << 30
 
-# What a stored entry of a graph (one of two for each edge) takes while it is built and partitioned.
+# Bytes per stored entry of a graph (two per edge) while it is built and partitioned.
 BYTES_PER_ENTRY = 64
 
-# What a vertex of a hyperedge takes in Python lists and in the partitioner.
+# Bytes per vertex of a hyperedge in Python lists and in the partitioner.
 BYTES_PER_PIN = 80
 
 
@@ -38,8 +38,8 @@ class Graph(NamedTuple):
 def graph_of(weights: np.ndarray) -> Graph:
     """Return the graph of a symmetric matrix (n, n) of edge weights, which is overwritten.
 
-    The diagonal is ignored. Entries that are not positive or round to 0 are no edges: less than a 20,000th of
-    the largest, a larger share if the sum of all weights is large.
+    The diagonal is ignored. Entries that are not positive or round to 0 are not edges: those below 1/20,000
+    of the largest, or a larger share if the sum of all weights is large.
     """
     np.fill_diagonal(weights, 0.0)
     largest, total = weights.max(initial=0.0), weights.sum(where=weights > 0)
@@ -55,12 +55,19 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
 
     No part has more than ``(1 + imbalance) n / n_parts`` vertices, unless METIS finds no such cut.
     """
-    pymetis = _pymetis()
+    try:
+        import pymetis
+    except ImportError:
+        raise MissingDependencyError(
+            "partitioner='metis' needs pymetis, which is not installed; pip install 'bigcons[graph]', or use "
+            "the default partitioner.",
+            extra="graph",
+        ) from None
     if n_parts == 1:
         return np.zeros(len(graph.indptr) - 1, np.int32), 0.0
     options = pymetis.Options(seed=seed % (2**31 - 1), ufactor=max(1, round(1000 * imbalance)))
     edges = pymetis.CSRAdjacency(*(part.astype(np.int64, copy=False) for part in graph[:2]))
-    # recursive bisection, its default for few parts, starts from equal parts and seldom leaves them
+    # recursive bisection, its default for few parts, starts from equal parts and rarely changes them
     cut, parts = pymetis.part_graph(n_parts, edges, eweights=graph.weights, recursive=False, options=options)
     return np.asarray(parts, np.int32), cut / graph.scale
 
@@ -75,8 +82,8 @@ def partition_hypergraph(
 ) -> tuple[np.ndarray, float]:
     """Return Mt-KaHyPar's parts (n_vertices,) int32 of a hypergraph and the weight of the hyperedges cut.
 
-    ``pins`` are the vertices of each hyperedge, ``weights`` whole numbers > 0. In its deterministic
-    mode, which gives the same parts for the same seed with any number of threads.
+    ``pins`` are the vertices of each hyperedge, ``weights`` whole numbers > 0. The deterministic mode gives
+    the same parts for the same seed with any number of threads.
     """
     if n_parts == 1:
         return np.zeros(n_vertices, np.int32), 0.0
@@ -102,21 +109,9 @@ def has_mtkahypar() -> bool:
     return importlib.util.find_spec("mtkahypar") is not None
 
 
-def _pymetis() -> Any:
-    try:
-        import pymetis
-    except ImportError:
-        raise MissingDependencyError(
-            "partitioner='metis' needs pymetis, which is not installed; pip install 'bigcons[graph]', or use "
-            "the default partitioner.",
-            extra="graph",
-        ) from None
-    return pymetis
-
-
 @cache
 def _mtkahypar() -> tuple[Any, Any]:
-    """Return the package and the session, of which a process has one."""
+    """Return the package and the process's only session."""
     try:
         mtkahypar = importlib.import_module("mtkahypar")
     except ImportError:

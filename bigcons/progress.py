@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """The listener of a long task. All methods are called from one thread, in order."""
+    """Listener of a long task. All methods are called in order from one thread."""
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Begin a task of ``total`` units."""

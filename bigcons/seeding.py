@@ -1,7 +1,7 @@
 """Random draws that are the same for any number of workers.
 
-A draw depends only on the seed, the name of its stream, and the index of the block (partition, restart, ...)
-it is made for, never on which worker makes it or when.
+A draw depends only on the seed, the name of its stream, and the index of its block (partition, restart, ...),
+never on which worker makes it or when.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Argument checks shared by all modules: a refusal states the value got, the rule and the remedy."""
+"""Argument checks shared by all modules: errors state the value, the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def check_flag(name: str, value: object) -> bool:
 def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     """Return the weights of the partitions as float64 (n_partitions,): finite, >= 0 and not all 0.
 
-    A partition of weight 0 is treated as absent: an object labeled by it alone counts as unlabeled. Only the
-    ratios of the weights affect the result, so the largest must be of moderate size.
+    A partition of weight 0 is treated as absent: an object that only it labels counts as unlabeled. Only the
+    ratios of the weights affect the result, so the largest must be moderate.
     """
     try:
         checked = np.array(weights, dtype=np.float64)
@@ -86,8 +86,8 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     if bad.any():
         first = int(np.argmax(bad))
         raise InvalidInputError(
-            f"weights[{first}]={checked[first]:g} is out of range; use finite numbers >= 0, with 0 for a "
-            "partition to leave out.",
+            f"weights[{first}]={checked[first]:g} is out of range; use finite numbers >= 0, 0 to omit a "
+            "partition.",
             parameter="weights",
         )
     if not checked.any():

@@ -1,1 +1,1 @@
-"""Engines, serial, on threads and on Dask workers, and the fold over row blocks."""
+"""Engines (serial, threads, Dask workers) and the fold over row blocks."""

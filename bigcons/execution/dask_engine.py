@@ -1,6 +1,6 @@
-"""The engine on Dask workers: few blocks in flight, lost workers survived, no wait without an end.
+"""The engine on Dask workers: bounded blocks in flight, recovery from lost workers, and no endless waits.
 
-Imported only when a client is in play, for ``distributed`` takes half a second to import.
+Imported only when a client is used, because ``distributed`` takes half a second to import.
 """
 
 from __future__ import annotations
@@ -31,42 +31,43 @@ from bigcons.memory import Block
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Dask gives the blocks of a worker that fell silent to others after 300 s, its worker-ttl: wait for that.
+# Dask reassigns the blocks of an unresponsive worker after 300 s (its worker-ttl), so wait longer than that.
 PATIENCE = 360.0
 
-# Sent with every block, a task function costs each 6 ms a MB. Shared by the workers it costs nothing, but
-# Dask crowds the first blocks on the worker that has it: short folds take up to twice as long on 8 workers.
+# A task function sent with every block costs 6 ms per MB and block. Shared by the workers it costs nothing,
+# but Dask crowds the first blocks on the worker that has it: short folds take up to twice as long on 8
+# workers.
 BYTES_WITH_BLOCK = 2_000_000
 
-# A task costs the scheduler and a worker some 10 ms of CPU, whatever it does: short items share one, as many
-# as take this long together and return no more than BUNDLE_BYTES.
+# A task costs the scheduler and a worker some 10 ms of CPU, whatever it does. Short items therefore share a
+# task, as many as take this long together and return at most BUNDLE_BYTES.
 TASK_SECONDS = 0.4
 MOST_TOGETHER = 8
 BUNDLE_BYTES = 1_000_000
 
-# What Dask's nanny sets MALLOC_TRIM_THRESHOLD_ to in the workers it starts, and what we set instead: of
-# malloc.h, with 32 MB the most that glibc allows for the second.
+# The MALLOC_TRIM_THRESHOLD_ that Dask's nanny sets in its workers, and the thresholds set instead (malloc.h;
+# 32 MB is the most that glibc allows for the second).
 DASK_TRIM_THRESHOLD = "65536"
 M_TRIM_THRESHOLD, TRIM_BYTES = -1, 64 << 20
 M_MMAP_THRESHOLD, MMAP_BYTES = -3, 32 << 20
 
 
 class DaskEngine:
-    """Tasks on the workers of a ``distributed.Client``, which stays the caller's to close.
+    """Tasks on the workers of a ``distributed.Client``, which the caller closes.
 
-    Tasks may run more than once: on another worker when theirs is lost, and again after an error, at most
-    ``retries`` times; a BigconsError would come again and is raised at once. The end of a worker is survived
-    as often as Dask allows (``distributed.scheduler.allowed-failures``, 3).
+    A task is retried on another worker if its worker is lost, and after an error at most ``retries`` times; a
+    BigconsError would recur and is raised at once. A task may lose as many workers as Dask allows
+    (``distributed.scheduler.allowed-failures``, 3).
 
-    Every worker has to run this version of bigcons, which is checked when the engine is made and whenever
-    workers appear; if not, an ExecutionError names the worker.
+    Every worker must run this version of bigcons. This is checked when the engine is made and whenever
+    workers join; an ExecutionError names a worker that does not.
 
-    A wait in which no block comes and no worker is seen working for ``patience`` seconds ends in an
-    ExecutionError; so does the loss of the scheduler, at once. A task that runs is given all its time.
+    A wait ends in an ExecutionError if for ``patience`` seconds no block arrives and no worker is busy, and
+    at once if the scheduler is lost. Running tasks are never timed out.
 
-    Two tasks per worker thread and two more are in flight, each of one item, or of up to eight short ones
-    that return little; towards the end they go singly again, for the workers to end together. Workers keep
-    memory that one block frees for the next, see `keep_freed_memory`.
+    Two tasks per worker thread plus two are in flight, each with one item, or with up to eight short items
+    whose results are small; near the end they have one item again, so that workers finish together. Workers
+    reuse freed memory for the next block, see `keep_freed_memory`.
     """
 
     name = "dask"
@@ -87,13 +88,13 @@ class DaskEngine:
 
     @property
     def n_workers(self) -> int:
-        """Worker threads at this time, at least 1."""
+        """Current number of worker threads, at least 1."""
         return max(1, Workers(self.client).n_threads)
 
     @property
     def in_flight(self) -> int:
         """The most tasks that are sent and not collected."""
-        return _most_in_flight(self.n_workers)
+        return 2 * self.n_workers + 2
 
     @property
     def n_processes(self) -> int:
@@ -110,7 +111,7 @@ class DaskEngine:
         try:
             while bundle := bundles.take(workers.n_threads):
                 what, key = _name(bundle), f"bigcons-block-{run}-{bundle[0][0]}"
-                # as an argument, the items would be searched for futures
+                # Dask would search items passed as an argument for futures
                 work = partial(run_task, run, [item for _, item in bundle])
                 sent.append(_Sent(what, self._submit(what, key, work, function)))
                 while bundles.has_sent_enough(sent, workers.n_threads):
@@ -119,16 +120,16 @@ class DaskEngine:
                     yield from done.results
             while sent:
                 yield from self._collect(sent, workers).results
-        finally:  # the scheduler drops what nobody holds; the last first, or it would take the others' place
+        finally:  # the scheduler drops released tasks; the last first, or it would start in their place
             for one in reversed(sent):
                 one.future.release()
             if isinstance(function, distributed.Future):
                 function.release()
 
     def _send_function(self, task: Callable[[Any], Any], run: str) -> bytes | distributed.Future[Any]:
-        """Return the pickled task to go with every block, or, if it is large, a future that workers share.
+        """Return the pickled task, sent with every block, or, if it is large, a future that workers share.
 
-        The future is of a task like the others, not scattered: it is done again if its worker is lost.
+        The future is a task like the others, not scattered data, so it is recomputed if its worker is lost.
         """
         content: bytes = cloudpickle.dumps(task)
         if len(content) <= BYTES_WITH_BLOCK:
@@ -140,11 +141,11 @@ class DaskEngine:
     ) -> distributed.Future[Any]:
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         with no_warning, _scheduler_errors(what):
-            # without a time for first-in-first-out, blocks sent shortly after one another run in any order
+            # without fifo_timeout=0, blocks sent in quick succession run in any order
             return self.client.submit(function, *args, key=key, retries=self.retries, fifo_timeout="0 ms")
 
     def _collect(self, sent: deque[_Sent], workers: Workers) -> Done:
-        """Wait for the first task sent, remove it and return what it did, or raise its error."""
+        """Wait for the first task sent, remove it, and return its outcome or raise its error."""
         what, future = sent[0]
         wait = Wait(workers, what, self.patience)
         while True:
@@ -158,9 +159,9 @@ class DaskEngine:
         future.release()
         if isinstance(error, KilledWorker):
             raise ExecutionError(
-                f"{what} was with {error.allowed_failures + 1} workers that died one after another; it may "
-                "need more memory than they have: give them more, or store the data in smaller chunks "
-                "(the workers' logs say why they ended)."
+                f"{what} ran on {error.allowed_failures + 1} workers that died one after another; it may "
+                "need more memory than they have: give them more, or store the data in smaller chunks (see "
+                "the workers' logs for the cause)."
             )
         if error is not None:
             raise error
@@ -171,7 +172,7 @@ class DaskEngine:
 def connect(address: str) -> Iterator[DaskEngine]:
     """Yield an engine on the Dask scheduler at ``address``; disconnect at the end."""
     client = None
-    with suppress(Exception):  # anything may answer there; a kept error would keep the client
+    with suppress(Exception):  # anything may answer there; keeping the error would keep the client
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     if client is None:
         raise InvalidInputError(
@@ -185,7 +186,7 @@ def connect(address: str) -> Iterator[DaskEngine]:
 
 
 def active_client() -> distributed.Client | None:
-    """Return the client that is active here, if plain code can use it."""
+    """Return the active client, if synchronous code can use it."""
     try:
         client = distributed.Client.current()
     except ValueError:
@@ -203,22 +204,22 @@ def is_within_task() -> bool:
 
 
 class _Sent(NamedTuple):
-    """A task that is sent."""
+    """A submitted task."""
 
     what: str
-    """Its items, for messages."""
+    """Description of its items, for messages."""
     future: distributed.Future[Any]
 
 
 class _Bundles:
-    """Items that are not sent yet, and how many of them go with one task."""
+    """Items not sent yet, and how many of them share a task."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = enumerate(items)
-        # generators often yield data, of which no more may be drawn than the memory plan allows
+        # generators often yield data, so draw no more than the memory plan allows
         self._n_left = len(items) if isinstance(items, Sized) else 0
         self._together = 0.0
-        """How many go together by the latest results; 0 before the first."""
+        """Items per task according to the latest results; 0 before the first."""
 
     def take(self, n_threads: int) -> list[tuple[int, Any]]:
         """Return the items of the next task in order, each with its position; empty at the end."""
@@ -229,24 +230,20 @@ class _Bundles:
         return bundle
 
     def adapt(self, done: Done) -> None:
-        """Set how many items go together by the time and the memory that a task took."""
+        """Set the number of items per task from the time and memory that a task took."""
         by_time = TASK_SECONDS / max(done.seconds, 1e-6)
         by_size = BUNDLE_BYTES / max(done.n_bytes, 1)
         self._together = min(by_time, by_size) * len(done.results)
 
     def has_sent_enough(self, sent: Sequence[_Sent], n_threads: int) -> bool:
         """Return whether something has to be collected before the next task is sent."""
-        # at first, just enough to keep all threads at work: the results tell how to bundle the rest
-        most = _most_in_flight(n_threads) if self._together else n_threads + 1
+        # at first, just enough to keep all threads busy: their results determine the bundles
+        most = 2 * n_threads + 2 if self._together else n_threads + 1
         return len(sent) >= most or any(one.future.status in ("error", "cancelled") for one in sent)
 
 
-def _most_in_flight(n_threads: int) -> int:
-    return 2 * n_threads + 2
-
-
 def _outcome(future: distributed.Future[Any], timeout: float) -> tuple[Exception | None, Done | None]:
-    """Return the task's error or what it did; raise TimeoutError if it is not done in time."""
+    """Return the task's error or its outcome; raise TimeoutError if it is not done in time."""
     try:
         result = future.result(timeout=timeout)
     except Exception as error:
@@ -265,14 +262,14 @@ def _scheduler_errors(what: str) -> Iterator[None]:
         raise
     except (OSError, CancelledError, ClosedClientError) as error:
         raise ExecutionError(
-            f"the Dask scheduler was lost or dropped its work, or the client was closed, before {what} came "
-            "back; if the scheduler ended, restart it and its workers, which end with it; connect a new "
+            f"the Dask scheduler was lost or dropped its work, or the client was closed, before {what} "
+            "finished; if the scheduler ended, restart it and its workers, which end with it; connect a new "
             "client, then run again (a solve with out= can be resumed)."
         ) from error
 
 
 def _name(bundle: Sequence[tuple[int, Any]]) -> str:
-    """Return a name of the items for messages: their blocks and rows, else their positions."""
+    """Describe the items for messages: by their blocks and rows, else by their positions."""
     (first, first_item), (last, last_item) = bundle[0], bundle[-1]
     blocks = [getattr(item, "block", item) for item in (first_item, last_item)]
     if not all(isinstance(block, Block) for block in blocks):
@@ -284,26 +281,26 @@ def _span(word: str, first: int, last: int) -> str:
     return f"{word} {first}" if first == last else f"{word}s {first} to {last}"
 
 
-# ---- what runs on the workers
+# ---- code that runs on the workers
 
 
 class Done(NamedTuple):
-    """What a task did."""
+    """Outcome of a task."""
 
     results: list[Any]
     seconds: float
     n_bytes: int
-    """About the memory that the results take."""
+    """Approximate size of the results."""
 
 
 class FinalError(NamedTuple):
-    """An error that would come again, returned as a result so that Dask does not retry the task."""
+    """An error that would recur, returned as a result so that Dask does not retry the task."""
 
     error: BigconsError
 
 
 def run_task(run: str, items: Sequence[Item], task: bytes | Callable[[Item], Any]) -> Done | FinalError:
-    """Run a task on items, its function pickled or not."""
+    """Run a task function, pickled or not, on the items."""
     keep_freed_memory()
     began = time.perf_counter()
     try:
@@ -321,8 +318,8 @@ _latest: tuple[str, Callable[[Any], Any] | None] = ("", None)
 
 
 def _unpickled(run: str, content: bytes) -> Callable[[Any], Any]:
-    """Return the task function of a run, which opens its stores once for all blocks on a worker."""
-    global _latest  # replaced as a whole: threads of the worker may do this at once
+    """Return the task function of a run, so that a worker opens its stores once for all blocks."""
+    global _latest  # replaced as a whole: threads of the worker may do so concurrently
     latest_run, function = _latest
     if latest_run != run or function is None:
         function = _load(content)
@@ -345,30 +342,30 @@ def _load(content: bytes) -> Callable[[Any], Any]:
     except (ImportError, AttributeError) as error:
         raise ExecutionError(
             f"Dask worker {distributed.get_worker().address} cannot load a task ({one_line(error)}): its "
-            "code of bigcons or of a module of yours differs from this process's; install the same on every "
-            "worker and restart them."
+            "version of bigcons or of one of your modules differs from this process's; install the same on "
+            "every worker and restart them."
         ) from error
 
 
 @contextmanager
 def _naming_the_worker() -> Iterator[None]:
-    """Add the worker's address to the error for a store that it cannot see, though this process may."""
+    """Add the worker's address to the error about a store that the worker cannot find."""
     try:
         yield
     except StoreNotFoundError as error:
         raise StoreNotFoundError(
             f"on Dask worker {distributed.get_worker().address}, {one_line(error)} "
-            "Workers must see a store at the same path as this process; use a path that all share."
+            "Workers must find a store at the same path as this process; use a shared path."
         ) from error
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Let glibc keep up to ``TRIM_BYTES`` of freed memory, where Dask's own setting forbids it.
+    """Let glibc keep up to ``TRIM_BYTES`` of freed memory despite Dask's setting.
 
-    With Dask's setting every buffer of a block goes back to the system and is mapped again, page by page, for
-    the next block, which doubles the time to read one. A threshold that somebody chose stays, as does every
-    other allocator. Takes effect once in a process.
+    Under Dask's setting, every buffer of a block returns to the system and is mapped again, page by page, for
+    the next block, which doubles the time to read one. A threshold set by the user and other allocators are
+    left alone. Runs once per process.
     """
     if os.environ.get("MALLOC_TRIM_THRESHOLD_") != DASK_TRIM_THRESHOLD:
         return

@@ -1,6 +1,6 @@
 """The workers of a Dask cluster as its scheduler describes them: their number, versions and work.
 
-Imported only when a client is in play, like the engine.
+Imported only when a client is used, like the engine.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ WARN_SECONDS = 20.0
 
 BUSY_STATES = ("executing", "long-running", "flight")
 
-# As text, for a worker without our code ends when it gets a task of it. What Dask's get_versions reports is
-# read from the package's metadata, which need not be of the code that is imported.
+# As text, because a worker without bigcons dies when it unpickles one of its tasks. Dask's get_versions reads
+# the package's metadata, which need not match the code that is imported.
 VERSION = "__import__('bigcons').__version__"
 TASKS = "__import__('bigcons.execution.dask_engine', fromlist=['run_task']).run_task.__name__"
 
 _checked: WeakKeyDictionary[distributed.Client, set[str]] = WeakKeyDictionary()
-"""The workers that need not be asked again."""
+"""Workers whose versions are known to match."""
 
 
 class Workers:
-    """The workers as the scheduler last described them, described again after REFRESH_SECONDS.
+    """The workers as last described by the scheduler, refreshed after REFRESH_SECONDS.
 
-    Raises ExecutionError when workers appear that do not run this bigcons.
+    Raises ExecutionError if a new worker does not run this version of bigcons.
     """
 
     def __init__(self, client: distributed.Client) -> None:
@@ -50,14 +50,14 @@ class Workers:
 
     @property
     def n_threads(self) -> int:
-        """Worker threads, as of the last seconds."""
+        """Number of worker threads within the last REFRESH_SECONDS."""
         if time.monotonic() - self._described_at > REFRESH_SECONDS:
             self.refresh()
         return sum(worker["nthreads"] for worker in self._workers.values())
 
     @property
     def most_on_a_host(self) -> int:
-        """Worker processes on the host that has the most of them now."""
+        """Current number of worker processes on the host with the most of them."""
         self.refresh()
         return max(Counter(worker["host"] for worker in self._workers.values()).values(), default=0)
 
@@ -74,7 +74,7 @@ class Workers:
         check_versions(self._client, self._workers)
 
     def are_working(self) -> bool:
-        """Return whether any worker has sent a heartbeat since the last description and is at work."""
+        """Return whether any busy worker has sent a heartbeat since the last description."""
         heard_before = {address: worker["last_seen"] for address, worker in self._workers.items()}
         self.refresh()
         for address, worker in self._workers.items():
@@ -95,7 +95,7 @@ async def _describe(client: distributed.Client) -> dict[str, dict[str, Any]]:
 
 
 class Wait:
-    """A wait for one result: it fails when for too long no result has come and no worker has worked."""
+    """A wait for one result, which fails if no result arrives and no worker is busy for too long."""
 
     def __init__(self, workers: Workers, what: str, patience: float) -> None:
         self._workers, self._what, self._patience = workers, what, patience
@@ -111,23 +111,23 @@ class Wait:
         quiet = time.monotonic() - self._active_at
         if quiet > self._patience:
             raise ExecutionError(
-                f"{self._what} has not come for {quiet:.0f} s in which no Dask worker worked "
+                f"{self._what} has not finished and no Dask worker worked for {quiet:.0f} s "
                 f"(workers: {self._workers}); start workers or free the memory of paused ones, then run "
-                "again (the workers' logs say why they ended)."
+                "again (see the workers' logs for the cause)."
             )
         if quiet > WARN_SECONDS and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "waiting for %s; no Dask worker is working (workers: %s; their logs say why they ended)",
+                "waiting for %s; no Dask worker is busy (workers: %s; see their logs for the cause)",
                 *(self._what, self._workers),
             )
 
 
 def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None:
-    """Raise ExecutionError if a worker has no bigcons, another version of it or other code.
+    """Raise ExecutionError if a worker lacks bigcons or has another version or other code of it.
 
-    Each worker is asked once, which takes some 5 ms and its import of bigcons. One that does not answer
-    within ANSWER_SECONDS passes: waiting for its results has an end, too.
+    Each worker is asked once, which takes some 5 ms plus its import of bigcons. One that does not answer
+    within ANSWER_SECONDS passes, since waits for its results time out as well.
     """
     checked = _checked.setdefault(client, set())
     new = [address for address in addresses if address not in checked]
@@ -145,7 +145,7 @@ def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None
 
 
 async def _ask(client: distributed.Client, address: str) -> str:
-    """Return what is wrong with a worker's bigcons, an empty string if nothing is."""
+    """Return the problem with a worker's bigcons, an empty string if there is none."""
     version = ""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -155,7 +155,7 @@ async def _ask(client: distributed.Client, address: str) -> str:
     except (ImportError, AttributeError) as error:
         code = f"runs other code of bigcons {version} than this process" if version else "cannot load bigcons"
         return f"{code} ({one_line(error)})"
-    except Exception:  # lost, silent or closed, which the waits report
+    except Exception:  # lost, unresponsive or closed, which the waits report
         return ""
     return "" if version == __version__ else f"has bigcons {version}"
 

@@ -1,9 +1,9 @@
-"""Engines, which map tasks over items, and the fold over row blocks that passes are made of.
+"""Engines, which map tasks over items, and the fold over row blocks that implements a pass.
 
-An engine is a bounded, ordered map: it takes a function and its items and yields the results in the order of
-the items, never more than a few in flight. `fold` combines them in that order, so that no result depends on
-the number of workers. If items fail, the error of the first of them is raised, whatever the engine, and what
-has not begun does not begin; the same holds for an interrupt.
+An engine is a bounded, ordered map: it applies a function to items and yields the results in the order of the
+items, with only a few in flight. `fold` combines them in that order, so that no result depends on the number
+of workers. If items fail, every engine raises the error of the first, and queued items are not started; the
+same holds for an interrupt.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ Sums = TypeVar("Sums")
 
 
 class Engine(Protocol):
-    """What an engine offers."""
+    """Interface of an engine."""
 
     @property
     def name(self) -> str:
-        """A word for logs."""
+        """Name for logs."""
         ...
 
     @property
     def n_workers(self) -> int:
-        """How many items may run at a time."""
+        """Number of items that may run at a time."""
         ...
 
     @property
     def in_flight(self) -> int:
-        """The most results that are computed or wait to be collected at a time; several that together take no
-        more than ``bundle_bytes`` may count as one.
+        """The most results being computed or awaiting collection; several that together take at most
+        ``bundle_bytes`` may count as one.
         """
         ...
 
     @property
     def bundle_bytes(self) -> int:
-        """The most bytes of several results that count as one; 0 if each counts by itself."""
+        """The most bytes of several results that count as one; 0 if each result counts separately."""
         ...
 
     @property
     def n_processes(self) -> int:
-        """Processes on one machine that have the packages loaded, including this one."""
+        """Processes on one machine with the packages loaded, including this one."""
         ...
 
     @property
     def shares_memory(self) -> bool:
-        """Whether tasks see the arrays of the calling process and may fill them."""
+        """Whether tasks share the arrays of the calling process and may write to them."""
         ...
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
@@ -129,7 +129,7 @@ _running = threading.local()
 
 
 def stop_if_cancelled() -> None:
-    """Raise CancelledError in a task on threads whose result is no longer wanted; for tasks of many steps."""
+    """Raise CancelledError in a thread's task if its result is no longer needed; for tasks of many steps."""
     if getattr(_running, "is_cancelled", bool)():
         raise CancelledError
 
@@ -143,10 +143,10 @@ def available_cores() -> int:
 
 @contextmanager
 def open_engine(client: object = None) -> Iterator[Engine]:
-    """Yield the engine that a ``client=`` argument names; disconnect at the end from what was connected to.
+    """Yield the engine that a ``client=`` argument names.
 
-    ``client`` is what `resolve_engine` takes, or the address of a Dask scheduler such as "tcp://host:8786",
-    which is connected to for the duration of the ``with`` block.
+    ``client`` is an argument of `resolve_engine`, or the address of a Dask scheduler such as
+    "tcp://host:8786", connected for the duration of the ``with`` block.
     """
     if isinstance(client, str) and "://" in client:
         from bigcons.execution.dask_engine import connect
@@ -158,9 +158,9 @@ def open_engine(client: object = None) -> Iterator[Engine]:
 
 
 def resolve_engine(client: object = None) -> Engine:
-    """Return the engine that a ``client=`` argument names, if that takes no connection.
+    """Return the engine that a ``client=`` argument names without connecting to a scheduler.
 
-    None: the ``distributed.Client`` active here, if there is one, else threads; "serial"; "threads"; a
+    None: the active ``distributed.Client``, if any, else threads; "serial"; "threads"; a
     ``distributed.Client``; an Engine. Within a Dask task None is serial, since the worker's other threads
     have work of their own.
     """
@@ -178,7 +178,7 @@ def resolve_engine(client: object = None) -> Engine:
         return DaskEngine(client)
     if isinstance(client, str) and "://" in client:
         raise InvalidInputError(
-            f"client={client!r} is an address, not connected to here; pass distributed.Client({client!r})."
+            f"client={client!r} is an address, not accepted here; pass distributed.Client({client!r})."
         )
     raise InvalidInputError(
         f"client={client!r} is unknown; use None or 'threads' (all cores of this machine), 'serial', "
@@ -188,7 +188,7 @@ def resolve_engine(client: object = None) -> Engine:
 
 def _surrounding_engine() -> Engine:
     """Return the engine of the Dask client or task around the caller, else threads."""
-    if "distributed" not in sys.modules:  # then there is none, and importing it would take half a second
+    if "distributed" not in sys.modules:  # no client, and importing it would take half a second
         return ThreadsEngine()
     from bigcons.execution.dask_engine import DaskEngine, active_client, is_within_task
 
@@ -213,8 +213,8 @@ def fold(
 ) -> Sums:
     """Return ``sums_of_block`` of all blocks combined from the first to the last.
 
-    The order of combination is the order of ``blocks`` whatever the engine, so that sums of floats are equal
-    bit for bit. ``combine`` may change and return its first argument.
+    Results are combined in the order of ``blocks`` on every engine, so that floating-point sums are equal bit
+    for bit. ``combine`` may modify and return its first argument.
     """
     if not blocks:
         raise ValueError("a fold needs at least one block")
@@ -224,5 +224,5 @@ def fold(
             total = sums if total is None else combine(total, sums)
             if progress is not None:
                 progress.advance(block.n_rows)
-    assert total is not None  # noqa: S101 - there was at least one block
+    assert total is not None  # noqa: S101 - blocks is not empty
     return total

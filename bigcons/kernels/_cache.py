@@ -1,26 +1,26 @@
-"""Compiled kernels kept on disk, safe under several processes.
+"""Cache of compiled kernels on disk, safe with concurrent processes.
 
-Why: numba's own ``cache=True`` numbers its files through an index that processes overwrite for each other,
-so that a process may load the machine code of another signature; it does not notice changes in the kernels
-that a kernel calls; and it never finds a kernel again that takes a function. Here every entry is one file,
-written under a temporary name and renamed, and named by hashes of all that it depends on: nothing is shared,
-so nothing can race. An entry is read whole or not at all.
+With numba's own ``cache=True``, processes overwrite each other's index of files, so that one may load the
+machine code of another signature; changes in the kernels that a kernel calls go unnoticed; and a kernel that
+takes a function is never found again. Here every entry is one file, written under a temporary name, renamed,
+and named by hashes of everything it depends on: processes share no index. An entry is read whole or not at
+all.
 
-Whoever writes an entry removes those of the same kernel, types, versions and processor that were compiled
-from other sources and were not used for a day. Removing one too early costs a compilation, no more.
+Writing an entry removes entries of the same kernel, types, versions and processor that were compiled from
+other sources and have not been used for a day. Removing one too early only costs a compilation.
 
-What it assumes of numba, none of it documented:
+Undocumented behavior of numba that this module relies on:
 
 - ``numba.core.caching.FunctionCache`` loads and saves through ``_load_overload(sig, target_context)`` and
-  ``_save_overload(sig, data)``, which we override, and finds its directory as ``cache_path``;
+  ``_save_overload(sig, data)``, which are overridden here, and has its directory in ``cache_path``;
 - its ``_impl`` turns a compiled function into something to pickle (``check_cachable``, ``reduce``) and back
   (``rebuild``), and ``numba.core.serialize.dumps`` pickles it;
-- a dispatcher takes a cache as ``_cache`` and an identity of our choice by ``_set_uuid``, and its type has it
-  as ``dispatcher``;
+- a dispatcher accepts a cache as ``_cache`` and an identity by ``_set_uuid``, and its type refers to it as
+  ``dispatcher``;
 - a code generator describes the processor by ``magic_tuple``.
 
-`broken_assumptions` names those that no longer hold; then every process compiles. An entry that cannot be
-loaded or saved is compiled again, whatever the error.
+If `broken_assumptions` finds any that no longer hold, every process compiles its kernels. An entry that
+cannot be loaded or saved is compiled again, whatever the error.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from numba.core.serialize import dumps
 
 logger = logging.getLogger("bigcons")
 
-KEPT_SECONDS = 24 * 3600  # after the last use of an entry of other sources: someone may switch back and forth
+KEPT_SECONDS = 24 * 3600  # how long an unused entry of other sources is kept: users switch versions
 
 
 class KernelCache(FunctionCache):
-    """Numba's cache of one kernel, with files of our own in numba's place for them."""
+    """Numba's cache of one kernel, with our own files in numba's directory."""
 
     def __init__(self, kernel: Any, variant: str) -> None:
         super().__init__(kernel.py_func)
@@ -75,7 +75,7 @@ class KernelCache(FunctionCache):
         try:
             entry = pickle.loads(content)  # noqa: S301 - the user's own files, as with numba's cache
             return self._serializer.rebuild(target_context, entry)
-        except Exception:  # of any kind: what cannot be read is compiled again
+        except Exception:  # whatever cannot be read is compiled again
             return None
 
     def _save_overload(self, sig: Any, data: Any) -> None:
@@ -91,9 +91,9 @@ class KernelCache(FunctionCache):
                 file.write(hashlib.sha256(content).digest() + content)
             Path(file.name).replace(path)
             _remove_superseded(path)
-        except OSError:  # a full or read-only disk costs a compilation, no more
+        except OSError:  # a full or read-only disk only costs a compilation
             return
-        except Exception as error:  # nor does a numba that pickles otherwise
+        except Exception as error:  # as does a numba that pickles differently
             _warn_once(f"{type(error).__name__}: {error}")
 
     def _entry(self, sig: Any, codegen: Any) -> Path:
@@ -111,20 +111,20 @@ class KernelCache(FunctionCache):
 
 
 def _remove_superseded(path: Path) -> None:
-    """Remove what differs from an entry in its sources alone, and what killed processes left half written."""
+    """Remove entries that differ only in their sources, and files left by killed processes."""
     kernel = path.stem.rpartition("-")[0]
     for other in path.parent.iterdir():
         if other == path or not other.name.startswith(f"{kernel}-"):
             continue
-        with contextlib.suppress(OSError):  # removed by another, or open where that forbids it
+        with contextlib.suppress(OSError):  # removed by another process, or open on Windows
             if other.stat().st_mtime < time.time() - KEPT_SECONDS:
                 other.unlink()
 
 
 def broken_assumptions() -> list[str]:
-    """Return which assumptions of this module do not hold, a line each."""
+    """Return the assumptions of this module that do not hold, one line each."""
     impl = FunctionCache._impl_class
-    needed = [  # what is used, and the arguments it takes, if it is called or overridden
+    needed = [  # what is used, with its arguments if it is called or overridden
         (FunctionCache, "_load_overload", ("sig", "target_context")),
         (FunctionCache, "_save_overload", ("sig", "data")),
         (impl, "check_cachable", ("compile_result",)),
@@ -145,14 +145,14 @@ def broken_assumptions() -> list[str]:
 
 
 def keep_on_disk(kernel: Any, variant: str) -> None:
-    """Let a kernel of this package, or a function made of such, be found again by the next process.
+    """Cache a kernel of this package, or a function made of such kernels, for later processes.
 
     ``variant`` names the vectors it is compiled with.
     """
     if not _is_ours(kernel):
         return
     try:
-        kernel._set_uuid(_stable_name(kernel))  # as an argument of another it is the same when reloaded
+        kernel._set_uuid(_stable_name(kernel))  # the same type after reloading
         kernel._cache = KernelCache(kernel, variant)
     except RuntimeError:  # numba finds no directory that it may write to
         return
@@ -169,14 +169,14 @@ def _warn_once(error: str) -> None:
 
 
 def _is_ours(kernel: Any) -> bool:
-    """Return whether a function and all it closes over are of this package: a user's may change."""
+    """Return whether a function and everything it closes over belong to this package: a user's may change."""
     if not hasattr(kernel, "py_func") or not kernel.py_func.__module__.startswith("bigcons.kernels."):
         return False
     return all(_is_ours(part) for part in inspect.getclosurevars(kernel.py_func).nonlocals.values())
 
 
 def _stable_name(kernel: Any) -> str:
-    """Return a name that is the same in every process and tells apart functions made of different ones."""
+    """Return a name that is the same in every process and distinguishes functions by what they close over."""
     function = kernel.py_func
     parts = [_stable_name(part) for part in inspect.getclosurevars(function).nonlocals.values()]
     return f"{function.__module__}.{function.__qualname__}" + (f"[{','.join(parts)}]" if parts else "")

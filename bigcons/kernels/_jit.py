@@ -1,18 +1,18 @@
-"""The one place that sets numba's options, and decides which of its private parts kernels rest on.
+"""Numba's options for all kernels, and which of its private parts they use.
 
-Kernels release the GIL, so that plain threads run them in parallel, and never use numba's own parallel
-loops: the order of every sum is fixed by the code, hence the result by the input. Compilation is lazy (at
-the first call with given types), never at import.
+Kernels release the GIL, so plain threads run them in parallel, and never use numba's own parallel loops: the
+code fixes the order of every sum, so the result depends on the input alone. Kernels are compiled at the first
+call with given types, never at import.
 
-Three things rest on what numba does not document, each with a plain substitute. A release of numba that
-changes one of them costs speed, which one warning says, and nothing else:
+Three features rely on undocumented parts of numba, and each has a plain fallback. If a release of numba
+changes one of these parts, one warning is logged and only speed suffers:
 
-- `_cache` keeps compiled kernels on disk; otherwise every process compiles them anew. Numba's own cache does
-  not serve: it misses changes in the kernels that a kernel calls, and processes race for its index.
-- `_llvm` has vectors of eight doubles; otherwise `_plain` has tuples of eight floats.
-- `leaf` switches reference counts off; otherwise they are counted.
+- `_cache` keeps compiled kernels on disk; otherwise every process compiles them. Numba's own cache misses
+  changes in the kernels that a kernel calls, and processes race for its index.
+- `_llvm` provides vectors of eight doubles; otherwise `_plain` uses tuples of eight floats.
+- `leaf` switches off reference counting.
 
-``BIGCONS_JIT_CACHE=0`` and ``BIGCONS_JIT_VECTORS=0`` in the environment leave the first two out.
+The environment variables ``BIGCONS_JIT_CACHE=0`` and ``BIGCONS_JIT_VECTORS=0`` disable the first two.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from numba.core.options import DefaultOptions
 
 logger = logging.getLogger("bigcons")
 
-# Contraction and reassociation are allowed; NaN and infinity keep their meaning, for kernels test for them.
+# Contraction and reassociation are allowed; NaN and infinity keep their meaning: kernels test for them.
 _FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 
 
 def _private_parts() -> tuple[Any, Any, dict[str, bool]]:
-    """Return `_cache` and `_llvm`, None where they cannot be used, and the option for no reference counts."""
+    """Return `_cache` and `_llvm`, or None where unusable, and the option that disables reference counts."""
     broken: list[str] = []
 
     def part(name: str, switch: str) -> Any:
@@ -55,8 +55,8 @@ def _private_parts() -> tuple[Any, Any, dict[str, bool]]:
         broken.append("numba's options have no _nrt")
     if broken:
         logger.warning(
-            "numba %s is not what compiled kernels were written for: %s; results stay, speed suffers. "
-            "Use a numba that bigcons was released with to have it back.",
+            "numba %s lacks internals that bigcons relies on for speed: %s; results agree up to rounding. "
+            "Install a version of numba that this release of bigcons was tested with.",
             *(numba.__version__, "; ".join(broken)),
         )
     return disk, llvm, uncounted
@@ -71,18 +71,19 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a kernel that allocates no memory, and do not count references to the arrays it works on.
+    """Compile a kernel that allocates no memory, without reference counts for its arrays.
 
-    Its caller holds them. A count is two atomic instructions for each array and call, which is more than a
-    kernel of a few small loops costs itself.
+    The caller holds the arrays. Counting takes two atomic instructions per array and call, more than a kernel
+    of a few small loops costs.
     """
     return _compiled(function, **_UNCOUNTED)
 
 
 def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function that makes a kernel make it once for given arguments, whatever threads ask together.
+    """Cache a function that makes kernels, so that all threads get the same kernel for the same arguments.
 
-    Two kernels made alike are two types to numba, and of one name: who takes either refuses the other.
+    To numba, two kernels made from the same arguments are different types with the same name, and code
+    compiled for one rejects the other.
     """
     made, lock = cache(make), Lock()
 
@@ -95,8 +96,8 @@ def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
-    # Each kernel is whole, with what it calls inside: a call would be bound to whichever copy of the callee
-    # the process met first, compiled among other neighbors, and so perhaps to other last bits.
+    # Inline every callee: otherwise a call binds to whichever copy of the callee the process compiled first,
+    # in another context, so the last bits could differ.
     kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, forceinline=True, **options)(
         function
     )

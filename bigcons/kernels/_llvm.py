@@ -1,16 +1,16 @@
 """Vectors of eight doubles and two operations on bits, as LLVM instructions.
 
-Why: numba vectorizes a loop over consecutive entries, but not a sum of rows gathered from a table, which is
-what the E-steps, votes and PCC's passes do. Written as instructions on ``<8 x double>`` such a sum stays in
-one register, and LLVM maps it to whatever the processor has (AVX-512, AVX2, SSE, NEON).
+Numba vectorizes a loop over consecutive entries, but not a sum of rows gathered from a table, which E-steps,
+votes and PCC's passes consist of. Written as instructions on ``<8 x double>``, such a sum stays in one
+register, and LLVM maps it to the processor's instructions (AVX-512, AVX2, SSE, NEON).
 
-What it assumes, beyond numba's documented ``intrinsic``, ``models`` and ``register_model``:
+Assumptions beyond numba's documented ``intrinsic``, ``models`` and ``register_model``:
 
-- llvmlite's ``IRBuilder`` has the instructions used below, and LLVM accepts what it writes;
+- llvmlite's ``IRBuilder`` has the instructions used below, and LLVM accepts its output;
 - numba's code generator offers ``make_array``, which finds an array's data, and ``get_dummy_value``.
 
-`broken_assumptions` names those that no longer hold, without compiling anything. Then kernels use the plain
-loops in `_vector`, and results differ in the last bits at most.
+If `broken_assumptions` finds any that no longer hold, which takes no compilation, kernels use `_plain`, and
+results differ in the last bits at most.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Float64x8Model(models.PrimitiveModel):
         super().__init__(dmm, fe_type, _VECTOR)
 
 
-# ---- the instructions, given a builder alone, so that they can be tried without compiling a kernel
+# ---- the instructions; they need only a builder, so they can be tried without compiling a kernel
 
 
 def _load(builder, data, offset):
@@ -85,7 +85,7 @@ def _power_of_two(builder, exponent):
 
 
 def broken_assumptions() -> list[str]:
-    """Return which assumptions of this module do not hold, a line each; takes about a millisecond."""
+    """Return the assumptions of this module that do not hold, one line each; takes about a millisecond."""
     needed = ("make_array", "get_dummy_value")
     broken = [f"numba's code generator has no {name}" for name in needed if not hasattr(BaseContext, name)]
     module = ir.Module()
@@ -99,7 +99,7 @@ def broken_assumptions() -> list[str]:
         _store(builder, data, builder.ctpop(offset), vector)
         builder.ret(_power_of_two(builder, _sum(builder, vector)))
         binding.parse_assembly(str(module)).verify()
-    except Exception as error:  # whatever llvmlite raises for what it does not know
+    except Exception as error:  # llvmlite raises various errors for what it does not know
         broken.append(f"llvmlite cannot build vectors of doubles ({type(error).__name__}: {error})")
     return broken
 

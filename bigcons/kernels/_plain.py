@@ -1,6 +1,6 @@
-"""Plain twins of the LLVM functions of `_llvm`: a vector is a tuple of eight floats.
+"""Plain versions of the functions of `_llvm`: a vector is a tuple of eight floats.
 
-Slower, and sums may differ in the last bits, for the compiler is free to rearrange them.
+Slower, and sums may differ in the last bits because the compiler is free to rearrange them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,8 @@ def zero8():
 def load8(array, offset):
     """See `_vector`."""
     p = np.int64(offset)
-    return (
-        array[p],
-        array[p + 1],
-        array[p + 2],
-        array[p + 3],
-        array[p + 4],
-        array[p + 5],
-        array[p + 6],
-        array[p + 7],
-    )
+    return (array[p], array[p + 1], array[p + 2], array[p + 3],
+            array[p + 4], array[p + 5], array[p + 6], array[p + 7])  # fmt: skip
 
 
 @leaf
@@ -48,31 +40,15 @@ def store8(array, offset, vector):
 @leaf
 def add8(a, b):
     """See `_vector`."""
-    return (
-        a[0] + b[0],
-        a[1] + b[1],
-        a[2] + b[2],
-        a[3] + b[3],
-        a[4] + b[4],
-        a[5] + b[5],
-        a[6] + b[6],
-        a[7] + b[7],
-    )
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3],
+            a[4] + b[4], a[5] + b[5], a[6] + b[6], a[7] + b[7])  # fmt: skip
 
 
 @leaf
 def add_products8(a, b, c):
     """See `_vector`."""
-    return (
-        a[0] + b[0] * c[0],
-        a[1] + b[1] * c[1],
-        a[2] + b[2] * c[2],
-        a[3] + b[3] * c[3],
-        a[4] + b[4] * c[4],
-        a[5] + b[5] * c[5],
-        a[6] + b[6] * c[6],
-        a[7] + b[7] * c[7],
-    )
+    return (a[0] + b[0] * c[0], a[1] + b[1] * c[1], a[2] + b[2] * c[2], a[3] + b[3] * c[3],
+            a[4] + b[4] * c[4], a[5] + b[5] * c[5], a[6] + b[6] * c[6], a[7] + b[7] * c[7])  # fmt: skip
 
 
 @leaf

@@ -3,11 +3,11 @@
 ``zero8()`` is a vector of zeros; ``load8`` and ``store8`` move the eight consecutive entries of a flat
 float64 array that begin at a uint64 offset, in entries, which is not checked: rows are padded to whole
 vectors. ``add8(a, b)`` is ``a + b``, ``add_times8(a, b, factor)`` is ``a + b * factor`` for a number,
-``add_products8(a, b, c)`` is ``a + b * c``, and ``sum8`` sums the entries, first the two halves, then theirs.
-``power_of_two`` is 2 to the power of a whole float64 from -1022 to 1023, ``count_bits`` the number of bits
+``add_products8(a, b, c)`` is ``a + b * c``, and ``sum8`` adds the two halves, then theirs, down to a number.
+``power_of_two`` is 2 to the power of a whole float64 from -1022 to 1023; ``count_bits`` is the number of bits
 set in a uint64.
 
-`_jit` decides which twin serves: the instructions of `_llvm`, or `_plain` where numba no longer allows them.
+`_jit` chooses the implementation: the instructions of `_llvm`, or `_plain` where numba does not support them.
 """
 
 from __future__ import annotations
@@ -15,41 +15,12 @@ from __future__ import annotations
 from bigcons.kernels._jit import LLVM
 
 if LLVM is not None:
-    from bigcons.kernels._llvm import (
-        add8,
-        add_products8,
-        add_times8,
-        count_bits,
-        load8,
-        power_of_two,
-        store8,
-        sum8,
-        zero8,
-    )
+    from bigcons.kernels import _llvm as _functions
 else:
-    from bigcons.kernels._plain import (
-        add8,
-        add_products8,
-        add_times8,
-        count_bits,
-        load8,
-        power_of_two,
-        store8,
-        sum8,
-        zero8,
-    )
+    from bigcons.kernels import _plain as _functions  # type: ignore[no-redef]
 
 WIDTH = 8
 
-__all__ = [
-    "WIDTH",
-    "add8",
-    "add_products8",
-    "add_times8",
-    "count_bits",
-    "load8",
-    "power_of_two",
-    "store8",
-    "sum8",
-    "zero8",
-]
+zero8, load8, store8, sum8 = _functions.zero8, _functions.load8, _functions.store8, _functions.sum8
+add8, add_times8, add_products8 = _functions.add8, _functions.add_times8, _functions.add_products8
+power_of_two, count_bits = _functions.power_of_two, _functions.count_bits

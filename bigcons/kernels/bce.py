@@ -1,22 +1,22 @@
 """Bayesian cluster ensembles, the E-step: the variational fixed point of every object of a block.
 
 Per object (Wang, Shan, Banerjee 2009), with ``beta[b]`` the probabilities of base cluster ``b``
-under the K clusters and ``psi`` the digamma function, two updates alternate until they settle:
+under the K clusters and ``psi`` the digamma function, two updates alternate until convergence:
 
     phi_jk ~ exp(psi(gamma_k)) beta[b_j, k]   over k, for every label b_j of the object
     gamma_k = alpha_k + sum_j phi_jk
 
-What is summed over the objects, the statistics and the lower bound, is of one and the same gamma and phi, and
-gamma is rounded to the type it is kept in before they are formed. So a pass that begins from the gamma of the
-one before begins exactly at the bound that one reported.
+The statistics and the lower bound summed over the objects use the same gamma and phi, and gamma is first
+rounded to the type it is stored in. So a pass that starts from the gamma of the previous pass starts exactly
+at the bound that pass reported.
 
-Rows of beta, and all that has an entry for each cluster, are padded to whole vectors: the padding of beta is
-zero, that of gamma one. With ``y = gamma + SHIFT`` the functions of gamma are
+Rows of beta and all arrays with an entry per cluster are padded to whole vectors, beta with zeros and gamma
+with ones. With ``y = gamma + SHIFT`` the functions of gamma are
 
     psi(gamma) = log y - excess(gamma)
     lgamma(gamma) = (y - 1/2) log y + stirling(gamma) - log(gamma (gamma + 1) ... (gamma + 5))
 
-The weights ``exp(psi)`` need no logarithm; of the others, most are taken of products.
+The weights ``exp(psi)`` need no logarithm; most of the other logarithms are taken of products.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bigcons.kernels._vector import (
 )
 from bigcons.kernels.cluster_tables import find_rows, padded
 
-# Arguments are moved up by this much, to where few terms of the asymptotic series give 2e-13.
+# Arguments are shifted by this much, to where a few terms of the asymptotic series give 2e-13.
 SHIFT = 6.0
 
 # Factors under one logarithm: likelihoods are above 1e-30, those of gamma below 1e36 up to a million labels.
@@ -69,13 +69,13 @@ def log_excess(x):
 
 @leaf
 def digamma(x):
-    """Return the digamma function of x > 0, to 1e-12 of the larger of itself and 1."""
+    """Return the digamma function of x > 0; absolute error up to 1e-12, relative error where it exceeds 1."""
     return math.log(x + SHIFT) - log_excess(x)
 
 
 @leaf
 def stirling(x):
-    """Return what `log_rising` and ``(y - 1/2) log y`` leave of lgamma(x), for ``y = x + SHIFT``."""
+    """Return ``lgamma(y) - (y - 1/2) log y`` for ``y = x + SHIFT``."""
     y = x + SHIFT
     r = 1.0 / y
     s = r * r
@@ -97,7 +97,7 @@ def rising(x):
 
 @leaf
 def exp_below_zero(x):
-    """Return exp(x) to 1e-13 of itself; x is raised to -700, and lowered to 0."""
+    """Return exp(x) to a relative 1e-13; x is clipped to [-700, 0]."""
     x = min(max(x, -700.0), 0.0)
     n = np.floor(x / LOG_2 + 0.5)
     r = x - n * LOG_2
@@ -116,15 +116,16 @@ def exp_below_zero(x):
 
 @jit
 def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means, tol, max_steps):
-    """Settle ``gamma`` of every object of a block; return the bound and how many objects have a label.
+    """Converge ``gamma`` of every object of a block; return the bound and the number of objects with a label.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; beta (B, K) float64, positive; alpha (K,) float64;
     gamma_old, gamma_new (rows, K) float32 or float64, may be one array. Adds ``phi`` to counts (B, K) and
-    ``psi(gamma_k) - psi(sum gamma)`` to log_means (K,). An object is settled when gamma changes by at most
-    ``tol`` of its sum, or after ``max_steps`` steps; one without labels keeps its gamma and counts nowhere.
+    ``psi(gamma_k) - psi(sum gamma)`` to log_means (K,). An object is done when gamma changes by at most
+    ``tol`` of its sum, or after ``max_steps`` steps; objects without labels keep their gamma and are not
+    counted.
 
-    The bound lacks what is the same for all objects: ``lgamma(sum alpha) - sum lgamma(alpha)`` of each.
-    Cost O(rows M K) for every step.
+    The bound omits the constant ``lgamma(sum alpha) - sum lgamma(alpha)`` of each object. Cost O(rows M K)
+    per step.
     """
     n_rows, M = labels.shape
     B, K = beta.shape
@@ -275,12 +276,13 @@ def sum_of_logs(x, m):
 
 @leaf
 def add_rest(gamma, K, prior, excess, m, rest):
-    """Add the expected log theta of one object to ``rest``; return what gamma alone gives the bound.
+    """Add the expected log theta of one object to ``rest``; return the terms of the bound in gamma alone.
 
-    Both lack their ``log y``: a summand of the first, and ``alpha_k + SHIFT - 1/2`` times it in the second.
+    Both omit their ``log y``: one summand of the first, and ``alpha_k + SHIFT - 1/2`` times it in the second.
 
-    With ``phi`` at its best for gamma, ``sum_k phi_jk (E_k + log beta_jk - log phi_jk)`` of a label is the
-    logarithm of its normalizer; ``- m psi(sum gamma)`` completes that of the m labels. What is left is
+    With the optimal ``phi`` for gamma, ``sum_k phi_jk (E_k + log beta_jk - log phi_jk)`` of a label is the
+    logarithm of its normalizer; ``- m psi(sum gamma)`` completes that of the m labels. The remaining terms
+    are
 
         sum_k (lgamma(gamma_k) + (alpha_k - gamma_k) psi(gamma_k))
         - lgamma(sum gamma) - (m + sum alpha - sum gamma) psi(sum gamma)

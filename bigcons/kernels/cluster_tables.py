@@ -1,14 +1,14 @@
-"""Tables with one row a base cluster: the rows an object's labels select are summed, or added to.
+"""Tables with one row per base cluster: sums over the rows an object's labels select, and updates.
 
-A table is (B, width) float64 with one row a base cluster, ``offsets[u] + label``, or (M, width) with one row
-a partition; its width is padded to whole vectors. Everything a method knows of an object's labels comes from
-such sums: the votes of methods that group or embed base clusters (`sum_votes`), and the scores
+A table is (B, width) float64 with one row per base cluster, ``offsets[u] + label``, or (M, width) with one
+row per partition; its width is padded to whole vectors. Methods use an object's labels through such sums: the
+votes of methods that group or embed base clusters (`sum_votes`), and the scores
 
     g_ik = bias_k + sum_j table[offset_j + x_ij, k]    over the observed labels of object i
 
 by which `assign` takes the best cluster and `respond` the probabilities ``r_ik = exp(g_ik) / sum_h
-exp(g_ih)``. Both sum on the way what the next table follows from: ``T[b, k]``, the weight of cluster ``k`` in
-base cluster ``b``.
+exp(g_ih)``. Both also accumulate the statistics of the next table: ``T[b, k]``, the weight of cluster ``k``
+in base cluster ``b``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def padded(width):
 def find_rows(labels, i, offsets, width, at, partition_width=0, partition_at=None):
     """List in ``at`` where the rows of object ``i``'s base clusters begin, in entries; return their number.
 
-    With ``partition_at``, list there where those of its partitions begin, in a table of that other width: the
-    labels are read once for both.
+    With ``partition_at``, also list where the rows of its partitions begin in a table of
+    ``partition_width``, so that labels are read once for both.
     """
     m = 0
     for u in range(labels.shape[1]):
@@ -55,9 +55,9 @@ def sum_rows(table, at, m, out):
 
 @leaf
 def sum_columns(table, at, w_at, m, start, stop, out):
-    """Do so for the columns from ``start``, where a vector begins, to ``stop`` or the end of its vector.
+    """Sum the columns from ``start``, where a vector begins, to ``stop`` or the end of its vector.
 
-    With ``w_at`` each row counts by its weight there.
+    ``w_at``, if given, are the weights of the rows.
     """
     for k in range(start, stop, WIDTH):
         column = np.uint64(k)
@@ -72,8 +72,8 @@ def sum_columns(table, at, w_at, m, start, stop, out):
 def add_to_rows(table, at, m, values, width):
     """Add ``values[:width]`` to the ``m`` rows of the flat ``table`` that begin at ``at``.
 
-    What pads ``values`` to a whole vector must be zero. Vectors of zeros are skipped: few clusters of an
-    object change at a time.
+    The padding of ``values`` to a whole vector must be zero. Vectors of zeros are skipped: few clusters of
+    an object change at a time.
     """
     for k in range(0, width, WIDTH):
         if not _has_entries(values, k):
@@ -115,10 +115,10 @@ def sum_votes(labels, offsets, table, scores, n_labels):
 
 @jit
 def mark_majorities(T, offsets, majority):
-    """Set ``majority`` (B, K), zeros before, to 1 where each cluster has most members in each partition.
+    """Set ``majority`` (B, K), initially zero, to 1 at each cluster's most frequent label in each partition.
 
-    T (B, K) float64 counts the members of every base cluster; the lowest label of a tie wins, and none where
-    a partition has no member. One reading of T.
+    T (B, K) float64 counts the members of every base cluster; on a tie the lowest label wins, and none where
+    a cluster has no member. One pass over T.
     """
     K = T.shape[1]
     most = np.empty(K)
@@ -137,13 +137,13 @@ def mark_majorities(T, offsets, majority):
 
 @jit
 def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
-    """Give every object its best cluster; it stays where it is on a tie, else the lowest number wins.
+    """Assign every object to its best cluster; on a tie it stays where it is, else the lowest number wins.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; table, T (B, padded K) float64; bias, sizes (K,)
     float64; current, assigned (rows,) int32, -1 where there is no cluster yet or no label at all, and -2 - k
     for an object that stayed in cluster k although one of lower number scores the same. Adds to T and sizes,
-    and to totals: SCORE the best scores, MOVED the objects whose cluster changed, LABELS and LABELED the
-    labels seen and the objects that have some.
+    and to totals: SCORE the best scores, MOVED the objects whose cluster changed, LABELS the labels present
+    and LABELED the objects that have any.
     """
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
@@ -181,7 +181,7 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
 def respond(labels, offsets, table, bias, T, sizes, totals):
     """Add the responsibilities of a block to T and sizes, and ``log sum_k exp(g_ik)`` to totals[SCORE].
 
-    Arguments as of `assign`, which see.
+    Arguments as in `assign`.
     """
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]

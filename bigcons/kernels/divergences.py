@@ -134,8 +134,8 @@ def bregman_functions(
 ) -> tuple[Kernel, Kernel, Kernel]:
     """Compile value, slope and curvature of a user's generator; missing derivatives become differences.
 
-    Near 0 and 1 generators may be infinitely steep, and differences are nothing but rounding: there the
-    divergence goes on as the parabola that it is at the edge, which keeps it convex and its slope continuous.
+    Near 0 and 1, where a generator may be infinitely steep and differences are mere rounding, the divergence
+    is continued by its parabola at the edge, which keeps it convex and its slope continuous.
     """
     edge = CUSTOM_EDGE if second_derivative is not None else NUMERICAL_EDGE
     f = jit(phi)

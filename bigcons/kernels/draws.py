@@ -6,7 +6,7 @@ import numpy as np
 
 from bigcons.kernels._jit import jit
 
-# numba turns a signed and an unsigned integer into a float, so all parts are unsigned.
+# numba promotes mixed signed and unsigned integers to float, so all parts are unsigned.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
@@ -15,9 +15,9 @@ _TO_UNIT = 2.0**-53
 
 @jit
 def uniform(random):
-    """Return a number in [0, 1); ``random`` (1,) uint64 moves on (SplitMix64 of Steele, Lea, Flood 2014).
+    """Return a number in [0, 1) and advance ``random`` (1,) uint64 (SplitMix64; Steele, Lea, Flood 2014).
 
-    numba's own generator is one for each thread, which no seed of ours would reach.
+    numba's own generator has a separate state in each thread and cannot be seeded from outside a kernel.
     """
     random[0] += _GOLDEN
     x = random[0]
@@ -31,8 +31,8 @@ def draw_labels(memberships: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
     ``memberships`` ``(n_objects, n_clusters)`` are >= 0 and need not sum to one; an object whose
     memberships are all zero gets -1. ``draws`` ``(n_objects, n_partitions)`` are uniform in [0, 1).
-    A label is the first cluster whose cumulated membership exceeds the draw, so that a cluster of
-    membership zero is never drawn. Smallest signed type; O(n_objects * n_partitions * n_clusters).
+    A label is the first cluster whose cumulative membership exceeds the draw, so a cluster of membership
+    zero is never drawn. Smallest signed type; O(n_objects * n_partitions * n_clusters).
     """
     cumulated = memberships.cumsum(axis=1, dtype=np.float64)
     total = cumulated[:, -1:]

@@ -30,9 +30,9 @@ def count(labels, offsets, z, by_label, by_partition):
 def sweep(labels, offsets, z, by_label, by_partition, alpha, omega, sums, keep, random):
     """Draw every ``z_ij`` given all others, object by object, and keep the counts up to date.
 
-    labels (n, M) with -1 missing; offsets (M+1,) int64; z (n, M) uint8; by_label (B, K) and by_partition
-    (M, K) float64 as `count` makes them; random (1,) uint64. With ``keep`` the number of labels that each
-    object has in each cluster is added to sums (n, K) float32. Cost O(n M K).
+    labels (n, M) with -1 missing; offsets (M+1,) int64; z (n, M) uint8; by_label (B, K) and by_partition (M,
+    K) float64 as `count` fills them; random (1,) uint64. With ``keep``, add the number of labels each object
+    has in each cluster to sums (n, K) float32. Cost O(n M K).
     """
     n, M = labels.shape
     K = by_label.shape[1]

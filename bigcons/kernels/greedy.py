@@ -1,4 +1,4 @@
-"""Greedy ANMI: objects in turn go where the average normalized mutual information gains most.
+"""Greedy ANMI: move objects in turn to the cluster that raises the average NMI most.
 
 With ``F(x) = x log x``, the counts ``n_hl`` of cluster h among label l of partition q, ``n_h`` of cluster h
 among the objects that q labels, ``n_l`` of label l and ``n`` of all these, the NMI of q is
@@ -25,11 +25,11 @@ _LEAST_GAIN = 1e-9
 def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature, random):
     """Move every object of a block in turn, codes (rows,) int32 in place; return moves and summed gain.
 
-    labels (rows, M) with -1 missing; counts (K, base clusters) and sizes (K, M) int64 are of all objects and
-    follow every move, as do A and B (M,) float64; C and ``n_seen`` = n (M,) stay; F (n + 2,) is x log x.
-    An object of code -1 stays out. The gain is in objects times NMI, and so is ``temperature``: at 0 the
-    object goes where it gains most, on a tie to the lowest cluster; above, to any cluster with probability
-    ``~ exp(gain / temperature)``, drawn by ``random`` (1,) uint64.
+    labels (rows, M) with -1 missing; counts (K, base clusters) and sizes (K, M) int64 cover all objects and
+    are updated with every move, as are A and B (M,) float64; C and ``n_seen`` = n (M,) are constant; F (n +
+    2,) is x log x. Objects of code -1 are skipped. The gain and ``temperature`` are in objects times NMI. At
+    temperature 0 an object moves where it gains most, on a tie to the lowest cluster; above 0, to any cluster
+    with probability ``~ exp(gain / temperature)``, drawn with ``random`` (1,) uint64.
     """
     M, K = labels.shape[1], counts.shape[0]
     seen = np.empty(M, np.int64)
@@ -76,7 +76,7 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
 
 @jit
 def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, before, gains):
-    """Set ``gains`` (K,) to what an object of cluster ``a`` would add to ``before`` in each.
+    """Set ``gains`` (K,) to what an object of cluster ``a`` would gain over ``before`` in each cluster.
 
     ``seen`` are the partitions that label it, ``base`` its base clusters there, and ``a_without`` and
     ``b_without`` the sums A and B of these partitions without it.
@@ -101,7 +101,7 @@ def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, befo
 
 @jit
 def highest(gains, a):
-    """Return the cluster of the largest gain, the lowest of equals; ``a`` if none is above rounding."""
+    """Return the cluster of the largest gain, on a tie the lowest; ``a`` if no gain exceeds rounding."""
     best, best_gain = a, _LEAST_GAIN
     for b in range(gains.shape[0]):
         if b != a and gains[b] > best_gain:

@@ -11,10 +11,10 @@ from bigcons.kernels._jit import jit
 def tree_and_neighbors(points, parent, length, nearest, distance, next_distance):
     """Fill the Euclidean minimum spanning tree of ``points`` (n, d) float64, and their nearest neighbors.
 
-    Vertex ``v`` hangs on ``parent[v]`` by an edge of ``length[v]``; vertex 0 has parent -1. ``nearest`` (n,)
-    is the nearest other point, the one seen first of equals, at ``distance``; the second nearest is at
-    ``next_distance``, infinite if there is none. Prim's algorithm visits every pair once, so the distances
-    are exact and none is kept: O(n^2 d) time, O(n) memory. At a tie an edge hangs on the vertex placed last,
+    An edge of ``length[v]`` joins vertex ``v`` to ``parent[v]``; vertex 0 has parent -1. ``nearest`` (n,) is
+    the nearest other point (on a tie, the first visited), at ``distance``; the second nearest is at
+    ``next_distance``, infinite if it does not exist. Prim's algorithm visits every pair once, so distances
+    are exact and none is stored: O(n^2 d) time, O(n) memory. On a tie the parent is the vertex placed last,
     so that many equal points form a path, not a star.
     """
     n = points.shape[0]
@@ -48,7 +48,7 @@ def tree_and_neighbors(points, parent, length, nearest, distance, next_distance)
 
 @jit
 def _meet(v, other, d, nearest, distance, next_distance):
-    """Tell point ``v`` of the distance to another one."""
+    """Update the two nearest distances of point ``v`` with its distance to another point."""
     if d < distance[v]:
         next_distance[v] = distance[v]
         distance[v] = d
@@ -59,9 +59,9 @@ def _meet(v, other, d, nearest, distance, next_distance):
 
 @jit
 def incident_edges(parent, length, start, edges):
-    """List the lengths of the tree's edges at every vertex, ascending: those of ``v`` from ``start[v]`` on.
+    """List the lengths of the tree's edges at every vertex, ascending: those of ``v`` begin at ``start[v]``.
 
-    ``start`` (n + 1,) and ``edges`` (2 (n - 1),) are filled.
+    Fills ``start`` (n + 1,) and ``edges`` (2 (n - 1),).
     """
     n = parent.shape[0]
     start[:] = 0
@@ -85,14 +85,14 @@ def incident_edges(parent, length, start, edges):
 def mean_increment(start, edges, every_pair):
     """Return the mean difference of the edges at a vertex: of every pair, or of neighbors in length.
 
-    At least one vertex has two edges, that is, the tree has three vertices.
+    The tree has at least three vertices, so some vertex has two edges.
     """
     total = 0.0
     count = 0
     for v in range(start.shape[0] - 1):
         degree = start[v + 1] - start[v]
         if every_pair:
-            for r in range(1, degree):  # the gap below the r-th shortest lies in so many pairs
+            for r in range(1, degree):  # number of pairs that span the gap below the r-th shortest edge
                 total += r * (degree - r) * (edges[start[v] + r] - edges[start[v] + r - 1])
             count += degree * (degree - 1) // 2
         elif degree > 1:
@@ -103,7 +103,7 @@ def mean_increment(start, edges, every_pair):
 
 @jit
 def list_increments(start, edges, every_pair, increments):
-    """Fill the increments that `mean_increment` averages; return how many, also if there is no room."""
+    """Fill the increments that `mean_increment` averages; return their number, even if they do not fit."""
     count = 0
     for v in range(start.shape[0] - 1):
         for r in range(start[v] + 1, start[v + 1]):

@@ -1,7 +1,7 @@
-"""Rows of labels compared: how often two objects agree, which rows are equal, and contingency tables.
+"""Comparisons of label rows: how often two objects agree, which rows are equal, and contingency tables.
 
-Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous. Counts are numerators and
-denominators only: the caller divides.
+Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous. Kernels count numerators and
+denominators; the caller divides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bigcons.kernels._jit import jit
 @jit
 def compare_rows(x, y):
     """Return (n_agree, n_seen) of two label rows ``(n_partitions,)``; negative labels are missing."""
-    n_agree = np.int32(0)  # 32 bits on purpose: the loop then fills whole vector registers
+    n_agree = np.int32(0)  # 32 bits so that the loop fills whole vector registers
     n_seen = np.int32(0)
     for u in range(x.shape[0]):
         seen = (x[u] >= 0) & (y[u] >= 0)
@@ -60,11 +60,11 @@ def add_contingency(codes, labels, offsets, table):
 
 @jit
 def number_rows(rows, known, n_known, slots, numbers):
-    """Give every row the number of the equal row of ``known``; rows not met before are added to it.
+    """Give every row the number of the equal row of ``known``; new rows are appended to it.
 
-    ``rows`` (n, n_partitions); ``known`` has at least n free rows after the first ``n_known``, and ``slots``,
-    a power of two of int64 that holds -1 where free, more places than ``known`` has rows. Rows are compared
-    in full, so the hash (FNV-1a by label) decides on speed alone. Returns the new number of known rows.
+    ``rows`` (n, n_partitions); ``known`` has at least n free rows after the first ``n_known``; ``slots``
+    int64, -1 where free, has a power-of-two length greater than the number of rows of ``known``. Rows are
+    compared in full, so the hash (FNV-1a by label) affects speed only. Returns the new number of known rows.
     """
     mask = np.uint64(slots.shape[0] - 1)
     for r in range(rows.shape[0]):

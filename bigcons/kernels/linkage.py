@@ -2,9 +2,9 @@
 
 Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous.
 
-Centroid linkage merges the two nearest centers, and two clusters that merge may come nearer to a third.
-Nearest-neighbor chains, which find merges out of order, miss these, so `centroid_merges` keeps for every
-cluster the nearest of those after it instead.
+Centroid linkage merges the two nearest centers, and the merged cluster may be nearer to a third than either
+was. Nearest-neighbor chains, which find merges out of order, miss such merges, so `centroid_merges` instead
+tracks for every cluster the nearest of those after it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SINGLE, COMPLETE, AVERAGE, WARD = range(4)
 def spanning_tree(rows, over_all, first, second, n_agree, n_seen):
     """Fill the ``n_rows - 1`` edges of a spanning tree of greatest similarity ``n_agree / n_seen``.
 
-    Prim's algorithm from row 0, similarities counted when they are asked for: O(n_rows) memory and
-    O(n_rows^2 n_partitions) time. With ``over_all`` n_seen is the number of partitions; a pair that is never
-    seen has similarity 0 / 1. Fractions are compared in integers, hence exactly; ties go to the lowest row,
-    and to the end placed first.
+    Prim's algorithm from row 0, with similarities counted on demand: O(n_rows) memory and O(n_rows^2
+    n_partitions) time. With ``over_all`` n_seen is the number of partitions; a pair never seen together has
+    similarity 0 / 1. Fractions are compared in integers, hence exactly; ties go to the lowest row, and to the
+    end placed first.
     """
     n = rows.shape[0]
     agree = np.full(n, -1, np.int64)
@@ -96,7 +96,7 @@ def number_clusters(first, second, sizes, matrix):
 
 @jit
 def find_root(parent, a):
-    """Return the root of ``a``; what lies on the way is brought nearer to it."""
+    """Return the root of ``a``, halving the path to it."""
     while parent[a] != a:
         parent[a] = parent[parent[a]]
         a = parent[a]
@@ -108,9 +108,9 @@ def chain_merges(distances, sizes, method, first, second, heights):
     """Fill the ``n - 1`` merges of a linkage by nearest-neighbor chains (Murtagh 1985).
 
     ``distances`` (n (n - 1) / 2,) float64, condensed as scipy does, are overwritten; ``sizes`` (n,) float64,
-    overwritten too, are the numbers of objects that the n points stand for at the start. A merge is of the
-    clusters that hold points ``first`` and ``second``; merges are not in order of height. Of clusters at
-    equal distance the one that begins with the lowest point is taken. O(n^2) time.
+    overwritten too, are the numbers of objects that the n points stand for. A merge joins the clusters that
+    contain points ``first`` and ``second``; merges are not in order of height. On a tie the cluster with the
+    lowest first point is taken. O(n^2) time.
     """
     n = sizes.shape[0]
     chain = np.empty(n, np.int64)
@@ -125,7 +125,7 @@ def chain_merges(distances, sizes, method, first, second, heights):
         while True:
             x = chain[length - 1]
             y = -1
-            if length > 1:  # of equals the one before is kept, or the chain might not end
+            if length > 1:  # on a tie keep the previous cluster, or the chain might not end
                 y = chain[length - 2]
             nearest = _nearest(distances, sizes, x, y)
             if nearest == y:
@@ -143,7 +143,7 @@ def chain_merges(distances, sizes, method, first, second, heights):
 
 @jit
 def _nearest(distances, sizes, x, nearest):
-    """Return the living cluster nearest to ``x``, at a tie ``nearest`` if that is not -1, else the lowest."""
+    """Return the active cluster nearest to ``x``, on a tie ``nearest`` if that is not -1, else the lowest."""
     n = sizes.shape[0]
     least = np.inf if nearest < 0 else distances[condensed_index(n, min(x, nearest), max(x, nearest))]
     for i in range(n):
@@ -158,7 +158,7 @@ def _nearest(distances, sizes, x, nearest):
 
 @jit
 def _merge(distances, sizes, method, a, b, height):
-    """Let ``a`` stand for both clusters (Lance and Williams 1967), and ``b`` for none."""
+    """Merge cluster ``b`` into ``a`` (Lance and Williams 1967)."""
     n = sizes.shape[0]
     size_a, size_b = sizes[a], sizes[b]
     sizes[a] = size_a + size_b
@@ -183,7 +183,7 @@ def _merge(distances, sizes, method, a, b, height):
 
 @jit
 def condensed_index(n, i, j):
-    """Return where the pair ``i < j`` of ``n`` points stands in scipy's condensed form."""
+    """Return the index of the pair ``i < j`` of ``n`` points in scipy's condensed form."""
     return n * i - i * (i + 1) // 2 + j - i - 1
 
 
@@ -193,23 +193,22 @@ def centroid_merges(squares, sizes, first, second, heights):
 
     ``squares`` (n (n - 1) / 2,) float64, squared distances of the centers of n points, condensed as scipy
     does, are overwritten; ``sizes`` (n,) float64, overwritten too, are the numbers of objects that the points
-    stand for. A merge is of the clusters that begin with points ``first < second``, at ``heights``, which may
-    fall by up to a factor of ``sqrt(3 / 4)`` from one to the next. Of equals the pair of the lowest first,
-    then of the lowest second point. O(n^2) time as long as few rows must be looked through again, O(n^3) at
-    worst.
+    stand for. A merge joins the clusters whose lowest points are ``first < second``, at ``heights``, which
+    may fall by up to a factor of ``sqrt(3 / 4)`` from one to the next. Ties go to the lowest first, then the
+    lowest second point. O(n^2) time as long as few rows must be rescanned, O(n^3) at worst.
 
-    ``least`` of a cluster is at most its square with the nearest after it: one whose nearest moved away is
-    only looked through again once it might be first (Müllner 2011).
+    ``least`` is a lower bound of a cluster's squared distance to the nearest after it: if that one moved
+    away, the row is rescanned only when it might hold the minimum (Müllner 2011).
     """
     n = sizes.shape[0]
     nearest = np.zeros(n, np.int64)
     least = np.full(n, np.inf)
     for i in range(n - 1):
-        _look_through(squares, sizes, i, nearest, least)
+        _scan_row(squares, sizes, i, nearest, least)
     for merge in range(n - 1):
         a = np.argmin(least)
         while squares[condensed_index(n, a, nearest[a])] != least[a]:
-            _look_through(squares, sizes, a, nearest, least)
+            _scan_row(squares, sizes, a, nearest, least)
             a = np.argmin(least)
         b = nearest[a]
         first[merge] = a
@@ -217,7 +216,7 @@ def centroid_merges(squares, sizes, first, second, heights):
         heights[merge] = np.sqrt(least[a])
         _merge_centers(squares, sizes, a, b, least[a])
         least[b] = np.inf
-        _look_through(squares, sizes, a, nearest, least)
+        _scan_row(squares, sizes, a, nearest, least)
         for i in range(a):
             if sizes[i] == 0:
                 continue
@@ -226,12 +225,12 @@ def centroid_merges(squares, sizes, first, second, heights):
             _offer(squares[condensed_index(n, i, a)], i, a, nearest, least)
         for i in range(a + 1, b):
             if sizes[i] > 0 and nearest[i] == b:
-                _look_through(squares, sizes, i, nearest, least)
+                _scan_row(squares, sizes, i, nearest, least)
 
 
 @jit
-def _look_through(squares, sizes, i, nearest, least):
-    """Find the nearest of the living clusters after ``i``, the lowest of equals; infinitely far if none."""
+def _scan_row(squares, sizes, i, nearest, least):
+    """Find the nearest active cluster after ``i``, on a tie the lowest; infinitely far if none."""
     n = sizes.shape[0]
     least[i] = np.inf
     for j in range(i + 1, n):
@@ -243,7 +242,7 @@ def _look_through(squares, sizes, i, nearest, least):
 
 @jit
 def _offer(square, i, j, nearest, least):
-    """Let ``j`` be the nearest after ``i`` if it is nearer than any known, or as near and lower."""
+    """Make ``j`` the nearest after ``i`` if it is nearer than the current one, or as near and lower."""
     if square < least[i] or (square == least[i] and j < nearest[i]):
         least[i] = square
         nearest[i] = j
@@ -251,7 +250,7 @@ def _offer(square, i, j, nearest, least):
 
 @jit
 def _merge_centers(squares, sizes, a, b, square):
-    """Let ``a`` stand for both clusters, ``square`` apart (Lance and Williams 1967), and ``b`` for none."""
+    """Merge cluster ``b`` into ``a``, at squared distance ``square`` (Lance and Williams 1967)."""
     n = sizes.shape[0]
     size = sizes[a] + sizes[b]
     inside = sizes[a] * sizes[b] * square / (size * size)

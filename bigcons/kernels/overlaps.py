@@ -1,8 +1,8 @@
-"""Overlaps of base clusters, ``G = H^T H``: how many objects each two share; and k-means of what embeds them.
+"""Overlaps of base clusters, ``G = H^T H``: how many objects each pair shares; and k-means in the embedding.
 
-Objects without weights are packed to bits, 64 to a word, and an overlap is the number of bits that two rows
-of words have in common. Objects with weights, or of partitions with so many clusters that most bits would be
-zero, are added one by one. Both fill the upper triangle only; counts come out the same to the bit.
+Unweighted objects are packed into bits, 64 to a word, and an overlap is the number of bits that two rows of
+words have in common. Objects are added one by one if they have weights, or if partitions have so many
+clusters that most bits would be zero. Both fill the upper triangle only, with the same counts to the bit.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def count_overlaps(labels, offsets, table):
     """
     n_rows, M = labels.shape
     B = offsets[M]
-    words = min(WORDS, (n_rows + 63) // 64)  # rows of few objects are short, and all of them in the cache
-    bits = np.empty((B + 1, words), np.uint64)  # the last row takes the missing labels, without a branch
+    words = min(WORDS, (n_rows + 63) // 64)  # short rows for few objects, so that all stay in the cache
+    bits = np.empty((B + 1, words), np.uint64)  # the last row collects missing labels without a branch
     for first in range(0, n_rows, 64 * WORDS):
         last = min(n_rows, first + 64 * WORDS)
         pack(labels, offsets, first, last, bits)
@@ -71,7 +71,7 @@ def common_bits(bits, a, b, n_words):
 
 @jit
 def mirror(table):
-    """Copy what is above the diagonal of ``table`` (B, B) to below it, tile by tile."""
+    """Copy the upper triangle of ``table`` (B, B) to the lower one, tile by tile."""
     B = len(table)
     for first in range(0, B, TILE):
         for left in range(0, first + 1, TILE):
@@ -82,7 +82,7 @@ def mirror(table):
 
 @jit
 def add_overlaps(labels, offsets, weights, table):
-    """Add ``weights[i]`` for every two base clusters of object ``i`` to ``table``, as `count_overlaps` does.
+    """Add ``weights[i]`` to ``table`` for each pair of base clusters of object ``i``; as `count_overlaps`.
 
     weights (rows,) float64. O(m_i^2) for an object with m_i labels.
     """
@@ -109,7 +109,7 @@ def add_overlaps(labels, offsets, weights, table):
 
 @jit
 def list_codes(labels, i, offsets, codes):
-    """List the base clusters of an object in ``codes`` (M,) and return how many they are."""
+    """List the base clusters of an object in ``codes`` (M,) and return their number."""
     m = 0
     for u in range(labels.shape[1]):
         codes[m] = offsets[u] + labels[i, u]  # overwritten by the next if the label is missing
@@ -119,7 +119,7 @@ def list_codes(labels, i, offsets, codes):
 
 @jit
 def normalize_rows(rows):
-    """Scale the rows of a float64 matrix to unit length, in place; rows of zeros stay."""
+    """Scale the rows of a float64 matrix to unit length, in place; rows of zeros stay zero."""
     for i in range(rows.shape[0]):
         squares = 0.0
         for k in range(rows.shape[1]):
@@ -134,8 +134,8 @@ def normalize_rows(rows):
 def nearest_centers(rows, counted, centers, assigned, sums, sizes):
     """Set ``assigned`` (n,) int32 to the nearest of the centers (K, d), the lowest number on a tie.
 
-    Rows (n, d) for which ``counted`` is true add to sums (K, d) and sizes (K,) of their center; returns the
-    sum of their squared distances. Others get -1.
+    Adds rows (n, d) for which ``counted`` is true to sums (K, d) and sizes (K,) of their center, and returns
+    the sum of their squared distances. Other rows get -1.
     """
     inertia = 0.0
     for i in range(rows.shape[0]):
