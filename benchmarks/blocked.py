@@ -37,8 +37,8 @@ from bigcons.generate import kmeans
 from bigcons.memory import parse_size, row_blocks
 from bigcons.methods.pcc.all_pairs import extend_subsample
 from bigcons.methods.pcc.blocked import solve_blocked
-from bigcons.methods.pcc.pairs import solve_pairs
-from bigcons.methods.pcc.solution import Solution
+from bigcons.methods.pcc.heap import solve_pairs
+from bigcons.methods.pcc.memberships import Solution
 from bigcons.solving.survey import take_survey
 from bigcons.stores.pairs import PairTable
 

@@ -34,7 +34,7 @@ from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConvergenceWarning
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.generate import kmeans
-from bigcons.methods.pcc.pairs import solve_pairs
+from bigcons.methods.pcc.heap import solve_pairs
 from bigcons.metrics import matching_accuracy, pcc_objective
 
 SHARE = 0.25e-3

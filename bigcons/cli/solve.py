@@ -80,7 +80,7 @@ def command(
     --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
     not given take the method's defaults; those it does not have are refused.
     """
-    from bigcons.solving.workspace import is_kept
+    from bigcons.solving.workspace import can_resume
     from bigcons.storage.commit import is_store
     from bigcons.stores.consensus import fit_results
 
@@ -91,7 +91,7 @@ def command(
     try:
         model.fit(ensemble, out=out, overwrite=overwrite)
     except KeyboardInterrupt:
-        if not is_kept(out):
+        if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
         raise
     if is_there:

@@ -6,12 +6,12 @@ outer products of the objects seen in partition ``u``, the objective over all n(
     f(Y) = const - (sum_b |S_b|^2 - sum_i m_i |y_i|^2) + (sum_u |T_u|^2 - sum_i m_i |y_i|^4) / 2
 
 and, as a function of one object, the quadratic ``y'A y - 2 b'y`` with ``b`` and ``A`` gathered from the rows
-of ``S`` and ``T`` that the object's labels point at. Rows are padded to whole vectors, and ``T`` keeps
+of ``S`` and ``T`` that the object's labels index. Rows are padded to whole vectors, and ``T`` keeps
 the upper triangle only, so that gathering and scattering are vector instructions.
 
-If partitions have weights, ``S`` and ``T`` stay as they are: rows are weighted when they are gathered, m_i is
+With partition weights, ``S`` and ``T`` are unchanged: rows are weighted when they are gathered, m_i is
 the summed weight of the labels of object i, and each partition's part of the norms counts by its weight.
-Weights of None are told apart when a kernel is compiled, and cost nothing.
+``weights=None`` is resolved at compile time and costs nothing.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_columns
 from bigcons.kernels.simplex import minimize_on_simplex
 
-# What a sweep adds up besides S and T: the slots of `totals` in `sweep`.
+# Slots of `totals` in `sweep`: what it sums besides S and T.
 SQUARES, QUARTICS, MAX_GAP, N_MOVED = 0, 1, 2, 3
 N_TOTALS = 4
 
-# And what a line search along its changes needs: the number of sums in `measure_step`.
+# Number of sums in `measure_step`, which a line search along the changes needs.
 N_STEP_SUMS = 6
 
-# Clusters with at least this share of an object's largest ``b`` are read at once: others seldom attract it.
+# Clusters with at least this share of an object's largest ``b`` are read first: others rarely attract it.
 LIKELY_SHARE = 0.125
 
-# From a face of more clusters than this, such as a random start's, it is shorter to the optimum by way of a
-# vertex: leaving a face of K takes K rounds of K^3, while few objects end in more than a handful.
+# From a face of more clusters than this, as in a random start, it is faster to restart at a vertex: leaving a
+# face of K clusters takes K rounds of K^3, and few objects end in more than a handful.
 WIDE_FACE = 32
 
 
@@ -55,13 +55,13 @@ def sweep(
     fewer of the first clusters an object needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m``
     labels.
 
-    With ``S_out is S`` and ``T_out is T`` later objects see what earlier ones did (Gauss-Seidel). An object
-    whose KKT gap is at most ``threshold`` stays as it is; others go ``relaxation`` >= 1 times as far as their
-    minimum, or as far as the simplex reaches. With ``fresh`` the objects are new: ``y_old`` is
-    not read, counts as zero, and nothing of theirs is in S and T yet.
+    With ``S_out is S`` and ``T_out is T`` later objects see the moves of earlier ones (Gauss-Seidel). An
+    object whose KKT gap is at most ``threshold`` does not move; others take ``relaxation`` >= 1 times the
+    step to their minimum, or stop at the boundary of the simplex. With ``fresh`` the objects are new:
+    ``y_old`` is not read, counts as zero, and they are not part of S and T yet.
 
     totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 and m|y|^4; totals[MAX_GAP] is the largest
-    KKT gap met, totals[N_MOVED] a count.
+    KKT gap found, totals[N_MOVED] the number of objects that moved.
     """
     n_rows, M = labels.shape
     K = y_new.shape[1]
@@ -126,7 +126,7 @@ def sweep(
 
 @jit
 def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
-    """Add what the objective along the changes of a block is made of, besides those of S and T.
+    """Add a block's terms of the objective along its changes, besides those of S and T.
 
     ``T_step``, as T, sums ``d d'`` over the changes ``d`` from ``y_old`` to ``y_new (rows, K)`` float32, in
     the order of the memberships. ``sums (N_STEP_SUMS,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
@@ -161,7 +161,7 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
 
 @jit
 def listed(weights):
-    """Return room for the weights of one object's labels, None without weights."""
+    """Return a buffer for the weights of one object's labels, None without weights."""
     if weights is None:
         return None
     return np.empty(weights.shape[0])
@@ -184,7 +184,7 @@ def weigh(labels, i, m, weights, w_at):
 
 @leaf
 def n_likely(y, b):
-    """Return how many clusters to read first: up to the last that ``y`` belongs to or that is likely."""
+    """Return how many clusters to read first: up to the last in the support of ``y`` or likely."""
     most = 0.0
     for k in range(b.shape[0]):
         most = max(most, b[k])
@@ -196,7 +196,7 @@ def n_likely(y, b):
 
 @leaf
 def n_below(level, b, n):
-    """Return how many clusters, at least ``n``, to read: no other has a half gradient below ``level``."""
+    """Return how many clusters, at least ``n``, to read: the others have half gradients >= ``level``."""
     wider = b.shape[0]
     while wider > n and -b[wider - 1] >= level:
         wider -= 1
@@ -205,9 +205,9 @@ def n_below(level, b, n):
 
 @leaf
 def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
-    """Form ``A[:n, :n]`` of one object from its rows of T, its own part, of the given weight, taken out.
+    """Form ``A[:n, :n]`` of one object from its rows of T, less its own contribution of the given weight.
 
-    ``A[:known, :known]`` and what it was made of in ``t_sum`` are there already.
+    ``A[:known, :known]`` and its part of ``t_sum`` are already computed.
     """
     sum_columns(table, at, w_at, m, padded(triangle(known)), triangle(n), t_sum)
     q = triangle(known)
@@ -238,7 +238,7 @@ def gradient_range(A, b, y, n):
 
 @leaf
 def n_positive(y, n):
-    """Return to how many of the first ``n`` clusters ``y`` belongs."""
+    """Return the number of the first ``n`` clusters in the support of ``y``."""
     found = 0
     for k in range(n):
         found += y[k] > 0.0
@@ -247,7 +247,7 @@ def n_positive(y, n):
 
 @leaf
 def lightest_vertex(A, b, n):
-    """Return the best single one of the first ``n`` clusters for an object that has no membership yet."""
+    """Return the best vertex among the first ``n`` clusters, for an object without a membership."""
     best = 0
     for k in range(1, n):
         if A[k, k] - 2.0 * b[k] < A[best, best] - 2.0 * b[best]:
@@ -257,7 +257,7 @@ def lightest_vertex(A, b, n):
 
 @leaf
 def overshoot(order, y_old, i, step, y):
-    """Take the minimum ``y`` as a step of length 1, and go ``step``, or as far as the simplex reaches."""
+    """Extrapolate the step from the old membership to the minimum ``y`` by ``step``, within the simplex."""
     for k in range(y.shape[0]):
         old = np.float64(y_old[i, order[k]])
         if y[k] < old and step * (old - y[k]) > old:
@@ -270,7 +270,7 @@ def overshoot(order, y_old, i, step, y):
 
 @leaf
 def record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
-    """Round ``y`` into ``y_new[i]``; return whether it moved, the old one in ``y``, the change in ``d``."""
+    """Round ``y`` into ``y_new[i]``; return if it moved, with the old row in ``y``, the change in ``d``."""
     moved = False
     a = b = c = 0.0
     for k in range(y.shape[0]):
@@ -293,10 +293,7 @@ def record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
 
 @leaf
 def fill_change(y, d, n, t_change):
-    """Fill what the move by ``d`` from ``y`` changes in T, padded with zeros.
-
-    Only the first ``n`` clusters can have changed.
-    """
+    """Fill the change of T for the move ``d`` from ``y`` in the first ``n`` clusters, padded with zeros."""
     q = 0
     for r in range(n):
         new = y[r] + d[r]

@@ -1,4 +1,4 @@
-"""Line searches along one two-coordinate step, for any divergence. Made for a pair of scalar functions.
+"""Line searches along a step, for any divergence, compiled for its scalar functions.
 
 ``scratch (4, l)`` holds for each neighbor the probability ``p`` now, its change ``b`` per unit of step, the
 observed share ``x`` and the weight ``w``; the derivative along the step is ``sum w b slope(x, p + eps b)``,
@@ -14,8 +14,8 @@ import numpy as np
 
 from bigcons.kernels._jit import jit, made_once
 
-# Newton converges quadratically: after a move this small the error is about the square of it. Small against
-# the distance to both ends of the step, where slopes may be infinite and Newton crawls.
+# Newton converges quadratically: after a move this small the error is about its square. Relative to
+# the distance to both ends of the step, where slopes may be infinite and Newton is slow.
 NEWTON_STEP = 1e-4
 GOLDEN_STEP = 1e-6
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
@@ -26,8 +26,7 @@ N_SAMPLES = 16
 def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> Callable[..., Any]:
     """Return the search for a double-convex divergence: Newton kept inside the paper's shrinking bracket.
 
-    Lourenço et al. 2015, section 4.1 bisect; a Newton iterate that leaves the bracket is replaced by its
-    middle.
+    Lourenço et al. 2015 bisect; here a Newton iterate that leaves the bracket is replaced by its midpoint.
     """
 
     @jit
@@ -71,8 +70,7 @@ def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> C
 def sampling_search(value: Callable[..., Any]) -> Callable[..., Any]:
     """Return the safeguarded search for a divergence that is not double-convex: sample, then golden section.
 
-    The step never raises the objective: the best of the samples and of the refined point is taken, 0
-    included.
+    Never raises the objective: returns the best of the samples, 0 included, and the refined point.
     """
 
     @jit

@@ -1,7 +1,7 @@
 """One object's best membership among fixed prototypes: Newton on the simplex.
 
-Its cost is ``sum_e w_e d(x_e, y.q_e)``, a divergence between the share ``x_e`` that was observed and the
-probability ``y.q_e`` that the membership ``y`` gives, of weight ``w_e``, for each prototype ``q_e``.
+The cost is ``sum_e w_e d(x_e, y.q_e)`` over the prototypes ``q_e``: the divergence of the observed share
+``x_e`` from the probability ``y.q_e`` under the membership ``y``, with weight ``w_e``.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 from bigcons.kernels._jit import jit
 from bigcons.kernels.simplex import minimize_on_simplex
 
-# Newton steps for one object and visit, and the gap, relative to its total weight, at which they stop.
+# Newton steps per object and visit, and the gap, relative to the total weight, at which they stop.
 MOST_STEPS = 12
 INNER_TOL = 1e-7
 
-# A Newton step is taken in full if the slope at its end is at most this share of that at its beginning.
+# A Newton step is taken in full if the slope at its end is at most this share of the slope at its start.
 FULL_STEP_SLOPE = 0.5
 
-# Memberships below this are what rounding leaves of a coordinate that vanishes.
+# Memberships below this are rounding residue of a vanishing coordinate.
 DUST = 1e-15
 
 
 class Cost(NamedTuple):
-    """The cost of one object of K clusters among up to G prototypes, and working space to minimize it."""
+    """The cost of one object of K clusters among up to G prototypes, and scratch space to minimize it."""
 
     y: np.ndarray
     """(K,): the membership."""
@@ -43,18 +43,10 @@ class Cost(NamedTuple):
 
 @jit
 def cost_for(G, K):
-    """Return space for the cost of one object of K clusters among G prototypes."""
-    return Cost(
-        np.empty(K),
-        np.empty((G, K)),
-        np.empty((4, G)),
-        np.empty(K),
-        np.empty((K, K)),
-        np.empty(K),
-        np.empty(K),
-        np.empty(K, np.int64),
-        np.empty((K, K + 2)),
-    )
+    """Allocate the cost of one object of K clusters among G prototypes."""
+    y, gradient, b, step = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    prototypes, terms, A = np.empty((G, K)), np.empty((4, G)), np.empty((K, K))
+    return Cost(y, prototypes, terms, gradient, A, b, step, np.empty(K, np.int64), np.empty((K, K + 2)))
 
 
 @jit
@@ -109,8 +101,8 @@ def kkt_gap(g, y):
 def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
     """Minimize one object's cost over the simplex, in place in ``cost.y``, from its model there.
 
-    Every step goes towards the minimizer of the quadratic model over the simplex: all the way, so that
-    coordinates which vanish become exactly zero, unless the slope there tells that the model is far off.
+    Every step heads for the minimizer of the quadratic model over the simplex: the full step, so that
+    vanishing coordinates become exactly zero, unless the slope at its end shows that the model is poor.
     """
     y, step = cost.y, cost.step
     K = y.shape[0]
@@ -150,8 +142,8 @@ def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
 def step_length(cost, n_terms, promised, convex, slope, search, parameter):
     """Return 1 if the slope at the end of the step is small, else the length that a line search finds.
 
-    A divergence that is not convex always needs the search. The model is far off where a probability leaves
-    zero, which it lets grow twofold in a step: then the search goes up to the edge of the simplex.
+    A non-convex divergence always needs the search. The model is poor where a probability leaves zero, which
+    it allows to double in a step: the search then extends to the boundary of the simplex.
     """
     rise = 0.0
     for e in range(n_terms):
@@ -170,7 +162,7 @@ def step_length(cost, n_terms, promised, convex, slope, search, parameter):
 
 @jit
 def take_step(y, step, length):
-    """Move ``y`` by ``length`` of a step; what is left of a vanishing coordinate by rounding is zero."""
+    """Move ``y`` by ``length`` of a step, and set the rounding residue of vanishing coordinates to zero."""
     total = 0.0
     for k in range(y.shape[0]):
         reached = y[k] + length * step[k]

@@ -34,8 +34,8 @@ def over_tile(labels, rows, start, stop, tile, value, parameter):
 def over_votes(labels, rows, value, parameter):
     """Return ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` over all pairs of a few objects.
 
-    Every partition that saw both casts a vote, together or apart, that counts by itself: this differs from
-    the sum over the pairs by a part that memberships do not change.
+    Each partition that labels both objects casts a vote, together or apart; the sum over the votes differs
+    from that over the pairs by a constant.
 
     labels (r, M), rows (r, K) float64. O(r^2 (M + K)).
     """
@@ -51,7 +51,7 @@ def over_votes(labels, rows, value, parameter):
 
 @jit
 def probability(rows, i, j):
-    """Return the probability that two objects are together."""
+    """Return the co-membership probability of two objects."""
     p = 0.0
     for k in range(rows.shape[1]):
         p += rows[i, k] * rows[j, k]

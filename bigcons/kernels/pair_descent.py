@@ -1,13 +1,11 @@
-"""PCC's Algorithm 1 on a pair table: steepest two-coordinate steps, the steepest object from a priority
-queue.
+"""Algorithm 1 of PCC (Lourenço et al. 2015): steepest two-coordinate descent, objects in a priority queue.
 
-Lourenço et al. 2015, section 4. An object's row of ``rows (n, 2K)`` holds its membership and then its
-gradient. Departures from the paper, all exact: the probability of a pair is the product of two rows that a
-step reads anyhow, so nothing is kept per pair; and a key that falls is left as an upper bound until its
-object reaches the top.
+Each row of ``rows (n, 2K)`` holds an object's membership followed by its gradient. Two departures from the
+paper, both exact: the probability of a pair is recomputed from two rows that a step reads anyway, so nothing
+is stored per pair; and a decreased key is kept as an upper bound until its object reaches the top.
 
-The objects may be a part of all: object ``n + r`` is then row ``r`` of ``others (., K)`` float32, memberships
-that stay as they are.
+The n objects may be a subset: object ``n + r`` is then row ``r`` of ``others (., K)`` float32, memberships
+that are held fixed.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit
-from bigcons.kernels.heap import heapify, sift_down, sift_up
 
 
 @jit
@@ -42,28 +39,14 @@ def prepare(rows, indptr, indices, observed, weight, others, keys, items, positi
 
 @jit
 def descend(
-    rows,
-    indptr,
-    indices,
-    observed,
-    weight,
-    others,
-    keys,
-    items,
-    position,
-    scratch,
-    n_steps,
-    tol,
-    line_search,
-    slope,
-    parameter,
-):
+    rows, indptr, indices, observed, weight, others, keys, items, position, scratch, n_steps, tol,
+    line_search, slope, parameter
+):  # fmt: skip
     """Take up to ``n_steps`` steps; return how many were taken and the largest KKT gap left.
 
-    indptr (n+1,), indices as in a CSR matrix with every pair of the n objects at both ends, and those with
-    others at one; observed and weight, float32 like indices: share of agreement and number of partitions
-    behind it; scratch (4, most neighbors).
-    A step costs O(l (K + log n)) for l neighbors, plus the line search.
+    indptr (n+1,) and indices: CSR, each pair of the n objects stored in both rows, a pair with others in one;
+    observed and weight, float32, parallel to indices: share of agreement and number of partitions that label
+    both; scratch (4, most neighbors). A step costs O(l (K + log n)) for l neighbors plus the line search.
     """
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -84,7 +67,7 @@ def descend(
             scratch[2, e] = observed[start + e]
             scratch[3, e] = weight[start + e]
         length = line_search(scratch, m, gap, rows[j, v], parameter)
-        if length <= 0.0:  # a local minimum that is no KKT point: sleep until a neighbor moves
+        if length <= 0.0:  # a local minimum but not a KKT point: wait until a neighbor moves
             keys[0] = 0.0
             sift_down(keys, items, position, 0)
             continue
@@ -95,7 +78,7 @@ def descend(
 
 @jit
 def product(these, i, rows, j, K):
-    """Return the probability that object ``i`` of ``these``, rows or others, and ``j`` are together."""
+    """Return the co-membership probability of object ``i`` of ``these`` (rows or others) and ``j``."""
     p = 0.0
     for k in range(K):
         p += these[i, k] * rows[j, k]
@@ -111,7 +94,7 @@ def add_to_gradient(rows, j, factor, these, i, K):
 
 @jit
 def steepest(rows, i, K):
-    """Return object ``i``'s KKT gap and the clusters ``u`` to gain and ``v`` to lose membership."""
+    """Return object ``i``'s KKT gap and the clusters that gain (``u``) and lose (``v``) membership."""
     u = 0
     v = -1
     lowest = rows[i, K]
@@ -129,7 +112,7 @@ def steepest(rows, i, K):
 
 @jit
 def kkt_gap(rows, i, K):
-    """Return the gap alone, without branches: most calls are for neighbors that will not move now."""
+    """Return the gap alone, without branches: most calls are for neighbors that do not move next."""
     lowest = np.inf
     highest = -np.inf
     for k in range(K):
@@ -141,7 +124,7 @@ def kkt_gap(rows, i, K):
 
 @jit
 def pop_steepest(rows, K, keys, items, position):
-    """Return the object of the largest gap. Keys are upper bounds: lower the top one until it is true."""
+    """Return the object with the largest gap. Keys are upper bounds: lower the top key until it is exact."""
     while True:
         j = items[0]
         gap, u, v = steepest(rows, j, K)
@@ -153,7 +136,7 @@ def pop_steepest(rows, K, keys, items, position):
 
 @jit
 def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope, parameter):
-    """Move ``length`` of object ``j`` from cluster ``v`` to ``u``; bring gradients and queue up to date."""
+    """Move ``length`` of object ``j`` from cluster ``v`` to ``u``; update gradients and queue."""
     n = rows.shape[0]
     K = rows.shape[1] // 2
     rest = rows[j, v] - length
@@ -176,7 +159,7 @@ def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, po
         for k in range(K):
             rows[j, K + k] += after * rows[i, k]
             rows[i, K + k] += change * rows[j, k]
-        # the old product had the old y_j: take out what `change` did not see
+        # the old gradient term used the old y_j, which `change` does not account for
         rows[i, K + u] += before * length
         rows[i, K + v] -= before * length
         h = position[i]
@@ -209,7 +192,7 @@ def quadratic_search(scratch, m, gap, longest, _parameter):
 def total_value(rows, indptr, indices, observed, weight, others, value, parameter):
     """Return the objective over the pairs, each counted once. O(K n_pairs).
 
-    Pairs with objects beyond ``others``, which may be shortened, are left out.
+    ``others`` may be truncated: pairs with objects beyond it are left out.
     """
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -222,3 +205,59 @@ def total_value(rows, indptr, indices, observed, weight, others, value, paramete
             p = product(rows, j, rows, i, K) if j < n else product(others, j - n, rows, i, K)
             total += np.float64(weight[e]) * value(np.float64(observed[e]), p, parameter)
     return total
+
+
+# The queue is an indexed binary max-heap, so that any key can change. ``keys (n,)`` float64 and ``items
+# (n,)`` int32 are in heap order, so that sifting reads contiguous memory; ``position (n,)`` int32 inverts
+# ``items``.
+
+
+@jit
+def heapify(keys, items, position):
+    """Arrange ``keys`` and ``items`` in heap order and fill ``position``. O(n)."""
+    n = keys.shape[0]
+    for h in range(n):
+        position[items[h]] = h
+    for h in range(n // 2 - 1, -1, -1):
+        sift_down(keys, items, position, h)
+
+
+@jit
+def sift_up(keys, items, position, h):
+    """Move the entry at ``h``, whose key may have grown, towards the root. O(log n)."""
+    key = keys[h]
+    item = items[h]
+    while h > 0:
+        parent = (h - 1) >> 1
+        if keys[parent] >= key:
+            break
+        keys[h] = keys[parent]
+        items[h] = items[parent]
+        position[items[h]] = h
+        h = parent
+    keys[h] = key
+    items[h] = item
+    position[item] = h
+
+
+@jit
+def sift_down(keys, items, position, h):
+    """Move the entry at ``h``, whose key may have fallen, towards the leaves. O(log n)."""
+    n = keys.shape[0]
+    key = keys[h]
+    item = items[h]
+    while True:
+        child = 2 * h + 1
+        if child >= n:
+            break
+        if child + 1 < n and keys[child + 1] > keys[child]:
+            child += 1
+        if keys[child] <= key:
+            break
+        keys[h] = keys[child]
+        items[h] = items[child]
+        position[items[h]] = h
+        h = child
+    keys[h] = key
+    items[h] = item
+    position[item] = h

@@ -1,13 +1,13 @@
-"""All-pairs PCC for any Bregman divergence: to one object, a group of others is a single prototype.
+"""All-pairs PCC for any Bregman divergence: a group of objects is approximated by a single prototype.
 
-For one object ``j``, the pairs with the objects ``i`` of a group ``a`` cost, if one ``q_a`` stands for all
-their memberships,
+If one prototype ``q_a`` replaces the memberships of all objects ``i`` of a group ``a``, their pairs with an
+object ``j`` cost
 
     sum_i N_ij d(c_ij / N_ij, y_j.q_a) = N_ja d(c_ja / N_ja, y_j.q_a) + const,
 
 because the mean is the Bregman centroid: ``c_ja`` and ``N_ja``, the sums of ``c_ij`` and ``N_ij`` over the
-group, are gathered from the rows of two tables that the object's labels point at, ``count (B, G)`` and
-``seen (M, G)``. An object is never its own neighbor: its part is taken out of its own group.
+group, are gathered from the rows of two tables that the object's labels index, ``count (B, G)`` and ``seen
+(M, G)``. An object is not its own neighbor: its contribution is removed from its own group.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ N_TOTALS = 3
 
 
 class Tables(NamedTuple):
-    """What all objects together mean to one. Sizes: G groups, B base clusters, M partitions, K clusters."""
+    """Sums over all objects by group. Sizes: G groups, B base clusters, M partitions, K clusters."""
 
     centers: np.ndarray
-    """(G, K): an object belongs to the group of the center next to its membership."""
-    count: np.ndarray  # type: ignore[assignment] # nobody counts in these tuples
+    """(G, K): an object belongs to the group of the center nearest to its membership."""
+    count: np.ndarray  # type: ignore[assignment] # shadows tuple.count
     """(B, padded G): objects of each base cluster, by group."""
     seen: np.ndarray
     """(M, padded G): objects with a label in each partition, by group."""
@@ -47,9 +47,9 @@ class Scratch(NamedTuple):
     seen_at: np.ndarray
     agree: np.ndarray
     together: np.ndarray
-    """(padded G,): ``c_ja`` and ``N_ja``, the object itself among them if it is in the tables."""
+    """(padded G,): ``c_ja`` and ``N_ja``, including the object itself if it is in the tables."""
     cost: Cost
-    """Of the object, by the prototypes of the groups that it meets."""
+    """Of the object, given the prototypes of the groups it shares partitions with."""
 
 
 @jit
@@ -57,35 +57,19 @@ def scratch_for(tables, M):
     """Return working space for objects of M partitions."""
     G, K = tables.centers.shape
     width = tables.count.shape[1]
-    return Scratch(
-        np.empty(M, np.uint64),
-        np.empty(M, np.uint64),
-        np.empty(width),
-        np.empty(width),
-        cost_for(G, K),
-    )
+    at, agree = np.empty((2, M), np.uint64), np.empty((2, width))
+    return Scratch(at[0], at[1], agree[0], agree[1], cost_for(G, K))
 
 
 @jit
 def sweep(
-    labels,
-    offsets,
-    tables,
-    y_old,
-    y_new,
-    threshold,
-    fresh,
-    totals,
-    convex,
-    slope,
-    curvature,
-    search,
-    parameter,
-):
-    """Update every object of a block in turn, each given all others; ``tables`` follows every move.
+    labels, offsets, tables, y_old, y_new, threshold, fresh, totals,
+    convex, slope, curvature, search, parameter
+):  # fmt: skip
+    """Update every object of a block in turn, given all others; keep ``tables`` current after every move.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; y_old, y_new (rows, K) float32; totals (N_TOTALS,)
-    float64: gets the largest KKT gap met, and the number of objects that moved. An object whose gap is at
+    float64: the largest KKT gap found, and the number of objects that moved. An object whose gap is at
     most ``threshold`` stays as it is. With ``fresh`` the objects are not in ``tables``, which do not change;
     ``y_old`` is not read. ``convex``: whether the divergence is, in its second argument. O(m G) to gather an
     object with m labels, O(G K^2) a Newton step.
@@ -94,7 +78,7 @@ def sweep(
     y = s.cost.y
     for i in range(labels.shape[0]):
         m = gather_object(labels, i, offsets, tables, s)
-        set_uniform(y)
+        y[:] = 1.0 / y.shape[0]
         if m == 0:
             round_into(y, y_new, i)
             continue
@@ -106,11 +90,15 @@ def sweep(
         gap = newton_model(s.cost, n_terms, slope, curvature, parameter)
         totals[MAX_GAP] = max(totals[MAX_GAP], gap)
         if gap <= threshold and not fresh:
-            copy_row(y_old, y_new, i)
+            for k in range(y.shape[0]):
+                y_new[i, k] = y_old[i, k]
             continue
         minimize(s.cost, n_terms, gap, convex, slope, curvature, search, parameter)
         round_into(y, y_new, i)
-        if differ(y_old, y_new, i) and not fresh:
+        moved = False
+        for k in range(y.shape[0]):
+            moved |= y_old[i, k] != y_new[i, k]
+        if moved and not fresh:
             totals[N_MOVED] += 1.0
             read_row(y_old, i, y)
             add_object(tables, own, m, -1.0, s)
@@ -132,10 +120,10 @@ def accumulate(labels, offsets, tables, memberships):
 
 @jit
 def evaluate(labels, offsets, tables, memberships, totals, value, slope, parameter):
-    """Add half of what every object of a block costs to ``totals``, and find the largest KKT gap.
+    """Add half the cost of every object of a block to ``totals``, and find the largest KKT gap.
 
-    The cost is ``sum_a c_ja d(1, y_j.q_a) + (N_ja - c_ja) d(0, y_j.q_a)``: what ``sum_a N_ja d(c_ja / N_ja,
-    y_j.q_a)`` is but for a term without memberships, in a form that does not depend on the groups otherwise.
+    The cost is ``sum_a c_ja d(1, y_j.q_a) + (N_ja - c_ja) d(0, y_j.q_a)``: ``sum_a N_ja d(c_ja / N_ja,
+    y_j.q_a)`` up to a term that depends on the groups but not on the memberships.
     """
     s = scratch_for(tables, labels.shape[1])
     for i in range(labels.shape[0]):
@@ -155,7 +143,7 @@ def evaluate(labels, offsets, tables, memberships, totals, value, slope, paramet
 
 @jit
 def read_row(memberships, i, y):
-    """Set ``y`` to row ``i`` in float64 and its sum to one: float32 cannot tell how near a vertex is."""
+    """Set ``y`` to row ``i`` in float64, normalized: float32 does not resolve the distance to a vertex."""
     total = 0.0
     for k in range(y.shape[0]):
         y[k] = np.float64(memberships[i, k])
@@ -166,7 +154,7 @@ def read_row(memberships, i, y):
 
 @jit
 def nearest(centers, y):
-    """Return the group of ``y``: the center next to it in the squared distance, the first of equals."""
+    """Return the group of ``y``: the center nearest in Euclidean distance, the first in case of ties."""
     G, K = centers.shape
     best = 0
     lowest = np.inf
@@ -183,7 +171,7 @@ def nearest(centers, y):
 
 @jit
 def gather_object(labels, i, offsets, tables, s):
-    """Sum the rows of ``count`` and ``seen`` that object ``i`` points at; return how many labels it has."""
+    """Sum the rows of ``count`` and ``seen`` that object ``i`` indexes; return its number of labels."""
     width = tables.count.shape[1]
     m = find_rows(labels, i, offsets, width, s.count_at, width, s.seen_at)
     if m > 0:
@@ -194,7 +182,7 @@ def gather_object(labels, i, offsets, tables, s):
 
 @jit
 def add_object(tables, group, m, sign, s):
-    """Add the object in ``s``, of ``m`` labels, to its group; take it out with ``sign`` -1."""
+    """Add the object in ``s``, of ``m`` labels, to its group; remove it with ``sign`` -1."""
     count, seen = tables.count.ravel(), tables.seen.ravel()
     column = np.uint64(group)
     for e in range(m):
@@ -207,7 +195,7 @@ def add_object(tables, group, m, sign, s):
 
 @jit
 def list_terms(tables, own, m, s):
-    """List the groups that one object meets, its own part in group ``own`` taken out; return how many."""
+    """List the groups that share partitions with one object, itself removed from ``own``; return how many."""
     G, K = tables.centers.shape
     n_terms = 0
     for a in range(G):
@@ -229,30 +217,7 @@ def list_terms(tables, own, m, s):
 
 
 @jit
-def set_uniform(y):
-    """Set ``y`` to the center of the simplex."""
-    for k in range(y.shape[0]):
-        y[k] = 1.0 / y.shape[0]
-
-
-@jit
 def round_into(y, rows, i):
     """Set row ``i`` to ``y`` in float32."""
     for k in range(y.shape[0]):
         rows[i, k] = np.float32(y[k])
-
-
-@jit
-def copy_row(before, after, i):
-    """Leave row ``i`` as it was."""
-    for k in range(before.shape[1]):
-        after[i, k] = before[i, k]
-
-
-@jit
-def differ(before, after, i):
-    """Return whether row ``i`` changed."""
-    changed = False
-    for k in range(before.shape[1]):
-        changed |= before[i, k] != after[i, k]
-    return changed

@@ -6,21 +6,21 @@ import numpy as np
 
 from bigcons.kernels._jit import leaf
 
-# Added to the diagonal, relative to its largest entry: clusters without mass make A singular. Rounding costs
-# about eps / RIDGE and the ridge itself RIDGE, both relative to the gradient; this balances them.
+# Added to the diagonal, relative to its largest entry: empty clusters make A singular. Rounding costs
+# about eps / RIDGE and the ridge itself RIDGE, both relative to the gradient; this value balances them.
 RIDGE = 1e-8
 
 
 @leaf
 def minimize_on_simplex(A, b, y, K, support, work):
-    """Minimize ``y'Ay - 2b'y`` over the first ``K`` coordinates of the simplex, in place, from the face that
-    ``y`` lies on; return half the gradient there.
+    """Minimize ``y'Ay - 2b'y`` over the first ``K`` coordinates of the simplex, in place, from the face of
+    ``y``; return half the gradient at the minimum.
 
-    ``A`` (K, K) symmetric positive semidefinite, ``b`` (K,), ``y`` (K,) feasible, all of which may be longer.
+    ``A`` (K, K) symmetric positive semidefinite, ``b`` (K,), ``y`` (K,) feasible; all may be larger.
     ``support`` (K,) int64 and ``work`` (K, K + 2) are scratch. Primal active-set method (Nocedal and Wright
-    2006, section 16.5): minimize on the current face, walk there until a coordinate reaches zero, and when
-    the face is exhausted admit the coordinate of steepest descent. Coordinates off the final face are exactly
-    zero. O(K |face| + |face|^3) a round, with as many rounds as coordinates change; never rises.
+    2006, section 16.5): minimize on the current face, move there until a coordinate reaches zero, and at
+    the minimum of the face add the coordinate of steepest descent. Coordinates off the final face are exactly
+    zero. O(K |face| + |face|^3) a round, one per change of the support; the objective never rises.
     """
     largest = 0.0
     n_support = 0
@@ -40,7 +40,7 @@ def minimize_on_simplex(A, b, y, K, support, work):
         return -b[best]
     ridge = RIDGE * largest
     level = np.inf  # if the rounds run out before the face is exhausted
-    for _ in range(4 * K + 8):  # finite in exact arithmetic; the cap guards against cycling by rounding
+    for _ in range(4 * K + 8):  # finite in exact arithmetic; the cap prevents cycling by rounding
         if n_support > 1:
             level = minimize_on_face(A, b, ridge, support, n_support, work)
             dropped = walk_to(y, support, n_support, work)
@@ -62,11 +62,11 @@ def minimize_on_simplex(A, b, y, K, support, work):
 
 @leaf
 def minimize_on_face(A, b, ridge, support, m, work):
-    """Minimize over ``{y : sum y = 1, y = 0 off the face}`` ignoring ``y >= 0``; the result is ``work[:m,
-    0]``. Return half the gradient there, the same in all coordinates of the face.
+    """Minimize over ``{y : sum y = 1, y = 0 off the face}`` ignoring ``y >= 0``, into ``work[:m,
+    0]``. Return half the gradient there, which is equal in all coordinates of the face.
 
-    With ``LDL' = A`` on the face, ``y = A^-1 b + lam A^-1 1`` where ``lam`` makes the sum one. Divides once a
-    row, since each division waits for the one before.
+    With ``LDL' = A`` on the face, ``y = A^-1 b + lam A^-1 1`` where ``lam`` makes the sum one. One division
+    per row, since divisions are sequential here.
     """
     x, e, L = 0, 1, 2  # columns of work: A^-1 b, A^-1 1, then L below, DL' above and D^-1 on the diagonal
     for r in range(m):
@@ -105,7 +105,7 @@ def minimize_on_face(A, b, ridge, support, m, work):
 
 @leaf
 def walk_to(y, support, m, work):
-    """Move ``y`` to ``work[:m, 0]`` or the simplex' edge; return the rank that hit zero, or -1."""
+    """Move ``y`` toward ``work[:m, 0]`` within the simplex; return the position that hit zero, or -1."""
     step = 1.0
     blocking = -1
     for r in range(m):
@@ -130,7 +130,7 @@ def walk_to(y, support, m, work):
 
 @leaf
 def steepest_outside(A, b, ridge, y, K, support, m, inside):
-    """Return the coordinate off the face along which the objective falls fastest, or -1 if none does.
+    """Return the coordinate off the face of steepest descent, or -1 if there is none.
 
     ``inside`` is half the gradient on the face.
     """

@@ -28,7 +28,7 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
-from bigcons.solving.starts import best_start
+from bigcons.solving.passes import best_start
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int

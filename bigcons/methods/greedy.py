@@ -20,8 +20,7 @@ from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps, votes
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
-from bigcons.solving.passes import as_history, timed_passes
-from bigcons.solving.starts import best_start
+from bigcons.solving.passes import as_history, best_start, timed_passes
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number

@@ -15,8 +15,7 @@ from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import AssignmentClusterer, TableProblem, first_partition, shares
 from bigcons.solving.estimator import MethodInfo, Output
 from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.passes import Record, Stats
-from bigcons.solving.starts import best_start
+from bigcons.solving.passes import Record, Stats, best_start
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice

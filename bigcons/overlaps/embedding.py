@@ -21,8 +21,7 @@ from bigcons.memory import Block
 from bigcons.overlaps.incidence import fold_overlaps, fold_sizes, votes_of
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import History, as_history, timed_passes
-from bigcons.solving.starts import best_start
+from bigcons.solving.passes import History, as_history, best_start, timed_passes
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 

@@ -21,7 +21,7 @@ from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.results import Results, Use
 from bigcons.solving.survey import labeled_objects
-from bigcons.solving.workspace import finished_run, refuse_other_run, seed_kept, telling_what_is_kept
+from bigcons.solving.workspace import finished_run, logging_how_to_resume, refuse_conflicting_run, seed_of_run
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
 from bigcons.stores.consensus import Consensus, fit_results
@@ -110,7 +110,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         finished = finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
             refuse_existing(path, overwrite)
-        with nullcontext() if path is None else telling_what_is_kept(path):
+        with nullcontext() if path is None else logging_how_to_resume(path):
             ensemble, output = as_ensemble(x), None
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
@@ -122,10 +122,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 for source in (ensemble.path, self._stored_pairs()):
                     refuse_source(path, source)
                 if self.random_state is None and resume:
-                    seed = seed_kept(path, finished) or seed
+                    seed = seed_of_run(path, finished) or seed
                 output = Output(path, overwrite, resume, self._fingerprint(ensemble, seed))
                 if resume and finished is None:
-                    refuse_other_run(output)
+                    refuse_conflicting_run(output)
             self._found_at: str | None = None
             if finished is not None and output is not None:
                 self._take_finished(finished, output)

@@ -1,4 +1,4 @@
-"""The memory a solve takes: stated before it begins, and refused if it is over the budget."""
+"""The memory a solve needs, checked against the budget before it starts."""
 
 from __future__ import annotations
 
@@ -15,48 +15,43 @@ from bigcons.stores.ensemble_store import MAX_CHUNK_COLUMNS
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-# What loading and compiling kernels adds to a process that has imported them, and compiling those of another
-# method to one that has solved before: measured, with room.
+# Memory to load and compile kernels in a fresh process, and to compile those of another method in a process
+# that has already solved: measured, with a margin.
 COMPILER_BYTES = 120_000_000
 COMPILER_AGAIN_BYTES = 85_000_000
 
-# What methods in memory may hold without a budget.
+# Data that in-memory methods may hold if no budget is given.
 DEFAULT_DATA_BYTES = 4_000_000_000
 
 
 class MemoryPlan(NamedTuple):
-    """What a solve takes beside its processes, in bytes."""
+    """Memory of a solve in bytes, excluding its processes."""
 
     held: int
-    """As long as it lasts."""
+    """For the whole solve."""
     per_block: int = 0
-    """For each block at work."""
+    """For each block being processed."""
     per_result: int = 0
-    """For each result of a block on its way."""
+    """For each block result in transit."""
 
     def n_bytes(self, engine: Engine, ensemble: Ensemble) -> int:
-        """Return what the solve takes in all, with its processes and what reading keeps in them."""
+        """Return the total, including the processes and their read buffers."""
         results = max(self.per_result, engine.bundle_bytes) * engine.in_flight
-        beside = self.held + self.per_block * engine.n_workers + results
-        return process_bytes(engine) + reading_bytes(engine, ensemble) + beside
+        data = self.held + self.per_block * engine.n_workers + results
+        return process_bytes(engine) + reading_bytes(engine, ensemble) + data
 
     def check(
-        self,
-        name: str,
-        engine: Engine,
-        ensemble: Ensemble,
-        memory: str | float | None,
-        remedy: str = "",
+        self, name: str, engine: Engine, ensemble: Ensemble, memory: str | float | None, remedy: str = ""
     ) -> None:
-        """Log what the method ``name`` will take, and raise MemoryBudgetError if it is over ``memory``.
+        """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
 
         ``remedy`` continues "raise it to X".
         """
         needed = self.n_bytes(engine, ensemble)
         process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
         logger.info(
-            "%s plan: %s in all: %s for the processes and %s for their reading, %s held, %d blocks of %s at "
-            "work, %d results of %s",
+            "%s plan: %s in total: %s for the processes, %s for read buffers, %s held, %d concurrent blocks "
+            "of %s, %d results of %s",
             *(name, format_size(needed), format_size(process), format_size(reading), format_size(self.held)),
             *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
@@ -72,14 +67,14 @@ class MemoryPlan(NamedTuple):
 def check_matrix_plan(
     name: str, engine: Engine, ensemble: Ensemble, *, memory: str | float | None, remedy: str
 ) -> None:
-    """Check the plan of a method that holds a matrix of all pairs: 4 GB of it without ``memory``."""
+    """Check the plan of a method that holds a matrix of all pairs, of up to 4 GB without ``memory``."""
     n_objects = ensemble.n_objects
-    held = 20 * n_objects**2  # two counts, the similarity and what it is made with
+    held = 20 * n_objects**2  # two counts, the similarity and temporaries
     name = f"{name} of {n_objects:,} objects"
     if memory is None and held > DEFAULT_DATA_BYTES:
         raise MemoryBudgetError(
-            f"{name} needs {format_size(held)} beside the process; "
-            f"pass memory='{enough_for(2 * held)}' or so to allow it{remedy}.",
+            f"{name} needs {format_size(held)} in addition to the process; "
+            f"pass memory='{enough_for(2 * held)}' to allow it{remedy}.",
             needed=held,
             budget=DEFAULT_DATA_BYTES,
         )
@@ -87,9 +82,9 @@ def check_matrix_plan(
 
 
 def data_budget(memory: str | float | None, engine: Engine) -> int:
-    """Return the bytes that ``memory`` leaves for data beside the processes; 4 GB if it is None.
+    """Return the bytes that ``memory`` leaves for data after the processes; 4 GB if it is None.
 
-    Raises MemoryBudgetError if it is below what the processes take.
+    Raises MemoryBudgetError if it is below the memory of the processes themselves.
     """
     if memory is None:
         return DEFAULT_DATA_BYTES
@@ -105,9 +100,9 @@ def data_budget(memory: str | float | None, engine: Engine) -> int:
 
 
 def process_bytes(engine: Engine) -> int:
-    """Return what the processes of a solve take before they hold any data, on the machine with most of them.
+    """Return the memory of the processes of a solve without data, on the machine that runs most of them.
 
-    A Dask worker is taken to be like this process, which has imported the same.
+    A Dask worker is assumed to equal this process, which has imported the same modules.
     """
     process = max(_resident_at_first() + COMPILER_BYTES, resident_bytes() + COMPILER_AGAIN_BYTES)
     return process * engine.n_processes
@@ -115,24 +110,22 @@ def process_bytes(engine: Engine) -> int:
 
 @cache
 def _resident_at_first() -> int:
-    """Return the memory of this process when it first planned a solve, before it compiled anything."""
+    """Return the memory of this process when it first planned a solve, before compiling anything."""
     return resident_bytes()
 
 
 def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
-    """Return what reading a stored ensemble leaves in the processes that read, beside what was read."""
+    """Return the buffers that reading a stored ensemble leaves in the reading processes."""
     if ensemble.path is None:
         return 0
     columns = min(ensemble.n_partitions, MAX_CHUNK_COLUMNS)
     chunk = ensemble.chunk_rows * columns * ensemble.dtype.itemsize
-    n_readers = 1 if engine.shares_memory else engine.n_processes - 1  # whoever sends tasks reads nothing
+    n_readers = 1 if engine.shares_memory else engine.n_processes - 1  # the client reads nothing
     return n_readers * bytes_kept_by_decoding(chunk)
 
 
 def block_label_bytes(ensemble: Ensemble) -> int:
-    """Return what the labels of a block at work take: as read, and which of them are observed; twice as much,
-    measured, for what the allocator keeps between buffers.
-    """
+    """Return the memory of one block's labels and their mask, doubled for (measured) allocator overhead."""
     return 4 * label_bytes(ensemble, ensemble.chunk_rows)
 
 

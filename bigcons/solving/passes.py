@@ -1,18 +1,18 @@
-"""The driver of passes: start or resume, visit every block, take a step, commit, until settled.
+"""The loop of passes: start or resume, visit every block, take a step, commit, until settled.
 
-A pass is a fold over blocks: a small state goes to every block, what the blocks report adds up, and the next
-state follows from the sum. A `PassMethod` is the mathematics of a method, a `Run` its data, its engine and
-how far it may go, and `run_passes` the loop, the same for all methods.
+A pass is a fold over blocks: a small state goes to every block, the reports of the blocks are summed, and the
+next state follows from the sum. A `PassMethod` is the mathematics of a method, a `Run` its data, engine and
+limits, and `run_passes` the loop, the same for all methods.
 
-Methods with several starts are a `Problem`, of which `BestOfStarts` makes a `PassMethod`: all starts run on a
-sample, and the best of them go through the same passes over all objects.
+A method with several starts is a `Problem`, which `BestOfStarts` turns into a `PassMethod`: all starts run on
+a sample, and the best of them share the passes over all objects.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -26,47 +26,48 @@ from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshots
 logger: logging.Logger = logging.getLogger("bigcons")
 
 Record = dict[str, float]
-"""What one pass reports of itself, by name."""
+"""Quantities reported by one pass, by name."""
 
 History = dict[str, list[float]]
 """One list per quantity, one entry per pass, for plots and stored results."""
 
 S = TypeVar("S")  # the state of a method
-T = TypeVar("T")  # what its blocks report
+T = TypeVar("T")  # the report of its blocks
+Start = TypeVar("Start")
 
 
 class Iterate(NamedTuple, Generic[S]):
-    """Where a solve stands between two passes: what a snapshot holds, the block arrays by reference."""
+    """A solve between two passes, as a snapshot stores it; block arrays by generation."""
 
     state: S
     """What the method carries from pass to pass; small."""
     generation: int
-    """Of the block arrays that go with the state; a pass reads it and writes later ones."""
+    """Of the block arrays that belong to the state; a pass reads it and writes later ones."""
     is_settled: bool
     """Whether the stopping rule holds."""
     records: list[Record]
-    """One a pass."""
+    """One per pass."""
     start_objectives: list[float]
-    """Of every start that was tried; empty if there was nothing to choose."""
+    """Of every start; empty if there was no choice."""
 
 
 class Step(NamedTuple, Generic[S]):
-    """Where one pass led."""
+    """The result of one pass."""
 
     state: S
     record: Record
     is_settled: bool
     n_generations: int = 1
-    """Written by the pass; the last of them goes with the state."""
+    """Written by the pass; the last one belongs to the state."""
 
 
 class PassMethod(Protocol[S, T]):
-    """The mathematics of a method of passes."""
+    """The mathematics of a method that runs in passes."""
 
     name: str
 
     def start(self, run: Run) -> tuple[S, list[float]]:
-        """Write generation 0 of what objects carry; return the state, and the objectives of all starts."""
+        """Write generation 0 of the objects' rows; return the state, and the objectives of all starts."""
         ...
 
     def visit(self, run: Run, at: Iterate[S]) -> Callable[[Block], T]:
@@ -78,11 +79,11 @@ class PassMethod(Protocol[S, T]):
         ...
 
     def step(self, run: Run, at: Iterate[S], total: T) -> Step[S]:
-        """Return where the pass leads; change nothing, for a pass that is cut short is repeated."""
+        """Return the result of the pass; change nothing in place, as an interrupted pass is repeated."""
         ...
 
     def pack(self, state: S) -> tuple[Mapping[str, np.ndarray], Mapping[str, Any]]:
-        """Return a state as arrays, and facts that JSON can hold."""
+        """Return a state as arrays and JSON-serializable facts."""
         ...
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> S:
@@ -120,7 +121,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Blend:
-    """A task: write two generations ahead what lies at ``step`` of the way to the next one."""
+    """A task: write, two generations ahead, the interpolation at ``step`` between this one and the next."""
 
     arrays: BlockArrays
     generation: int
@@ -134,7 +135,7 @@ class Blend:
 
 @dataclass
 class Run:
-    """One solve: its data, where it runs, what it keeps between passes, and how far it goes."""
+    """One solve: its data, engine, storage between passes, and limits."""
 
     data: Any
     """The Ensemble; for pairs block by block, their PairTable."""
@@ -143,12 +144,12 @@ class Run:
     max_passes: int
     tol: float
     sample: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int8))
-    """(rows, M) labels to start from, for methods that do: of all objects if these are few."""
+    """(rows, M) labels to start from, of all objects if these are few."""
     n_init: int = 1
     init: Any = None
-    """Where objects begin, for methods that do not say so themselves."""
+    """Start of the objects, for methods with an ``init`` parameter."""
     arrays: BlockArrays = field(default_factory=MemoryBlocks)
-    """What objects carry from pass to pass."""
+    """Rows that objects carry from pass to pass."""
     snapshots: Snapshots | None = None
     rounds: list[list[Block]] = field(default_factory=list)
     """The blocks that may be visited at once, round by round; by default all at once."""
@@ -160,7 +161,7 @@ class Run:
     def fold(
         self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Progress | None = None
     ) -> T:
-        """Return the sum of what a task reports of the blocks, round by round, in their order."""
+        """Return the sum of a task's reports on the blocks, round by round, in order."""
         total = fold(self.engine, self.rounds[0], task, add, progress=listener)
         for blocks in self.rounds[1:]:
             total = add(total, fold(self.engine, blocks, task, add, progress=listener))
@@ -173,7 +174,7 @@ class Run:
         return Visit(function, arguments, self.data, self.arrays, reads, writes)
 
     def shorten(self, generation: int, step: float) -> None:
-        """Write two generations ahead what lies at ``step`` of the way to the next one."""
+        """Write, two generations ahead, the interpolation at ``step`` between this and the next."""
         for _ in self.engine.map(Blend(self.arrays, generation, step), self.blocks):
             pass
 
@@ -181,11 +182,14 @@ class Run:
 def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     """Return the iterate at which the passes end: settled, or after ``run.max_passes`` in all.
 
-    With snapshots, the start and every pass are committed, and a run that is there already is resumed.
-    Generations that no pass reads any more are dropped.
+    With snapshots, the start and every pass are committed, and an existing run is resumed. Generations that
+    no pass reads any more are dropped.
     """
-    at = _resumed(run, method)
-    if at is None:
+    found = run.snapshots.load() if run.snapshots is not None else None
+    if found is not None:
+        arrays, facts = found
+        at = Iterate(**{**facts, "state": method.unpack(arrays, facts["state"])})
+    else:
         state, start_objectives = method.start(run)
         at = Iterate(state, 0, False, [], start_objectives)
         _commit(run, method, at)
@@ -213,16 +217,8 @@ def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
         run.snapshots.save(arrays, {**at._asdict(), "state": dict(facts)})
 
 
-def _resumed(run: Run, method: PassMethod[S, T]) -> Iterate[S] | None:
-    found = run.snapshots.load() if run.snapshots is not None else None
-    if found is None:
-        return None
-    arrays, facts = found
-    return Iterate(**{**facts, "state": method.unpack(arrays, facts["state"])})
-
-
 def timed_passes(one_pass: Callable[[int], Record], *, max_passes: int, what: str) -> Iterator[Record]:
-    """Yield the record of each pass, with its ``seconds``, until the caller stops: for loops in memory."""
+    """Yield the record of each pass with its ``seconds``, until the caller stops: for in-memory loops."""
     for number in range(1, max_passes + 1):
         began = time.perf_counter()
         yield timed(what, number, one_pass(number), began)
@@ -246,12 +242,12 @@ def as_history(records: list[Record]) -> History:
 # Size of the sample on which all starts run.
 START_SAMPLE = 4096
 
-# Passes after which three of four starts on the sample are given up: which of them leads where has shown by
-# then, and most methods have settled anyway.
+# Passes after which three of four starts on the sample are dropped: by then their ranking is clear, and most
+# methods have settled anyway.
 SHORT_PASSES = 20
 
 State = Mapping[str, np.ndarray]
-"""Small named arrays that a pass works from. They travel to workers and into snapshots."""
+"""Small named arrays that a pass needs, sent to workers and stored in snapshots."""
 
 Stats = Mapping[str, np.ndarray]
 """Small named arrays that add up over the blocks."""
@@ -265,25 +261,25 @@ class Problem(Protocol):
     """Numbers that an object carries from pass to pass, such as its cluster; 0 if none."""
     carried_dtype: str
     lower_is_better: bool
-    """Which way the objective goes."""
+    """Whether the objective is minimized."""
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray | None]:
-        """Return the first state of start ``number``, and what the objects carry if that matters.
+        """Return the first state of start ``number``, and the objects' rows if they matter.
 
         ``labels`` (rows, M) is the sample to start from, or all objects if these are few.
         """
         ...
 
     def for_all(self, state: State) -> State:
-        """Return the state to begin passes over all objects from, given where a sample settled."""
+        """Return the state from which passes over all objects start, given the solved sample's."""
         ...
 
     def visit(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None
     ) -> tuple[Stats, np.ndarray | None]:
-        """Return the statistics of a block under ``state``, and what its objects (rows, n_carried) carry on.
+        """Return the statistics of a block under ``state``, and its objects' next rows (rows, n_carried).
 
-        ``carried`` is None in the first pass over objects that no start has seen.
+        ``carried`` is None in the first pass over objects that were not in the sample.
         """
         ...
 
@@ -298,36 +294,36 @@ class Problem(Protocol):
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
         """Return memberships (rows, K) float32 of a block, or clusters (rows,) of a method that is not soft.
 
-        ``carried`` is None for objects that no pass has seen.
+        ``carried`` is None for objects that were in no pass.
         """
         ...
 
 
 class Finalists(NamedTuple):
-    """Starts that go through the same passes, side by side."""
+    """Starts that share the passes over all objects."""
 
     judged: list[State]
-    """The states that their last records are about."""
+    """The states that the last records describe."""
     following: list[State]
     """The states of the next pass."""
     records: list[list[Record]]
-    """One list each, one record a pass."""
+    """One list per finalist, one record per pass."""
     carries: bool
-    """Whether the block arrays hold what objects carry into the next pass."""
+    """Whether the block arrays hold the objects' rows for the next pass."""
 
 
 class Winner(NamedTuple):
-    """The best finalist, as its last record judged it."""
+    """The best finalist by its last record."""
 
     state: State
     records: list[Record]
     arrays: BlockArrays
     generation: int
     columns: slice
-    """Of the block arrays, which hold what objects carry of all finalists side by side."""
+    """Of the block arrays, which hold the rows of all finalists side by side."""
 
     def carried(self, block: Block) -> np.ndarray | None:
-        """Return what the objects of a block carry (rows, n_carried), None if nothing."""
+        """Return the rows of a block's objects (rows, n_carried), None if n_carried is 0."""
         if self.columns.stop == 0:
             return None
         return np.ascontiguousarray(self.arrays.read(self.generation, block)[:, self.columns])
@@ -342,10 +338,9 @@ class BestOfStarts:
         self.name: str = problem.name
 
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
-        """Run all starts on the sample; return the best of them, and the objectives of all.
+        """Run all starts on the sample; return the best of them, and the final objectives of all.
 
-        Every start makes a few passes; the better quarter of them continues until it settles. The objectives
-        are those where each start ended, of the others after their few passes.
+        Every start makes a few passes; the best quarter continues until it settles.
         """
         problem, max_passes = self.problem, run.max_passes
         first = SampleStart(problem, run.sample, run.seed, run.tol, min(SHORT_PASSES, max_passes))
@@ -356,7 +351,7 @@ class BestOfStarts:
         ended = run.engine.map(further.resume, [starts[number] for number in kept])
         for number, start in zip(kept, ended, strict=True):
             starts[number] = start
-        # all of them again: without a monotone objective one that continued may fall behind
+        # rank all again: if the objective is not monotone, one that continued may fall behind
         order.sort(key=lambda number: self._rank(starts[number].finalists))
         best = [starts[number] for number in order[: self.n_finalists]]
         states = [start.finalists.judged[0] for start in best]
@@ -418,7 +413,7 @@ class BestOfStarts:
 
 
 class OnSample(NamedTuple):
-    """One start on its way over the sample."""
+    """One start on the sample, between passes."""
 
     finalists: Finalists
     """The start alone."""
@@ -428,7 +423,7 @@ class OnSample(NamedTuple):
 
 @dataclass(frozen=True)
 class SampleStart:
-    """A task: run one start on the sample, for some passes at most."""
+    """A task: run one start on the sample, for a limited number of passes."""
 
     problem: Problem
     sample: np.ndarray
@@ -437,12 +432,12 @@ class SampleStart:
     max_passes: int
 
     def __call__(self, number: int) -> OnSample:
-        """Begin start ``number``."""
+        """Run start ``number``."""
         state, carried = self.problem.start(self.sample, self.seed, number)
         return self.resume(OnSample(Finalists([], [state], [[]], carries=False), carried, False))
 
     def resume(self, start: OnSample) -> OnSample:
-        """Continue a start; one that has settled stays as it is."""
+        """Continue a start unless it has settled."""
         for _ in range(self.max_passes):
             stop_if_cancelled()
             if start.is_settled:
@@ -456,7 +451,7 @@ class SampleStart:
 def visit_all(
     problem: Problem, states: list[State], labels: np.ndarray, carried: np.ndarray | None = None
 ) -> tuple[list[Stats], np.ndarray | None]:
-    """Visit a block under every state; what objects carry lies side by side, (rows, states * n_carried)."""
+    """Visit a block under every state; the objects' rows are side by side, (rows, states * n_carried)."""
     width = problem.n_carried
     results = []
     for f, state in enumerate(states):
@@ -488,7 +483,26 @@ def finish_all(
 
 
 def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
-    """Return whether an objective gained no more than ``tol`` of itself: a rule for `Problem.is_settled`."""
+    """Return whether the objective rose by at most ``tol`` of itself: a rule for `Problem.is_settled`."""
     if previous is None:
         return False
     return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
+
+
+def best_start(
+    starts: Iterable[Start], objective: Callable[[Start], float], *, lower_is_better: bool = True
+) -> tuple[Start, list[float]]:
+    """Return the best start, the first in case of ties, and the objectives of all, in order.
+
+    Holds at most two starts at a time.
+    """
+    sign = 1.0 if lower_is_better else -1.0
+    best: list[Start] = []
+    objectives: list[float] = []
+    least = float("inf")
+    for start in starts:
+        value = float(objective(start))
+        objectives.append(value)
+        if not best or sign * value < least:
+            best, least = [start], sign * value
+    return best[0], objectives

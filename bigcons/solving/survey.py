@@ -1,4 +1,4 @@
-"""One reading of the labels before a solve: counts, unlabeled objects and a uniform sample of rows."""
+"""One read of the labels before a solve: counts, unlabeled objects and a uniform sample of rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bigcons.stores.ensemble import Ensemble
 
 
 class Survey(NamedTuple):
-    """What solves know of an ensemble before they start."""
+    """Facts of an ensemble that solves start from."""
 
     n_objects: int
     n_seen: np.ndarray
@@ -24,7 +24,7 @@ class Survey(NamedTuple):
     unlabeled: np.ndarray
     """Indices of the objects without any label."""
     sample: np.ndarray
-    """(sample_size, M) labels of objects drawn uniformly without repetition, in the order of the data."""
+    """(sample_size, M) labels of objects drawn uniformly without replacement, in data order."""
 
     @property
     def mean_weight(self) -> float:
@@ -32,9 +32,9 @@ class Survey(NamedTuple):
         return mean_pair_weight(self.n_seen, self.n_objects)
 
     def joined_share(self, weights: np.ndarray | None = None) -> float:
-        """Return the share of the sampled objects' pairs that are together, over partitions that label both.
+        """Return the share of co-clustered pairs among the sampled objects, over partitions that label both.
 
-        With ``weights``, each partition counts by its weight. NaN if no partition labels two objects.
+        Partitions are weighted by ``weights``. NaN if no partition labels two objects.
         """
         sizes = [np.unique(column[column >= 0], return_counts=True)[1] for column in self.sample.T]
         seen = np.array([of_clusters.sum() for of_clusters in sizes])
@@ -45,9 +45,9 @@ class Survey(NamedTuple):
 
 
 def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | None = None) -> float:
-    """Return the mean over the objects of ``sum_j N_ij`` for partitions that label ``n_seen`` objects each.
+    """Return the mean over the objects of ``sum_j N_ij``, partitions weighted by ``weights``.
 
-    With ``weights``, each partition counts by its weight.
+    ``n_seen (M,)``: number of objects that each partition labels.
     """
     seen = n_seen.astype(np.float64)
     weights = np.ones_like(seen) if weights is None else weights
@@ -55,10 +55,7 @@ def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | N
 
 
 def labeled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return which objects (rows,) have a label, where ``observed`` (rows, M) says which labels there are.
-
-    Labels of partitions of weight 0 do not count.
-    """
+    """Return which objects (rows,) have a label, given ``observed`` (rows, M); weight 0 does not count."""
     counted = observed if weights is None else observed[:, weights > 0]
     return np.asarray(counted.any(axis=1))
 
@@ -66,18 +63,12 @@ def labeled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> 
 def take_survey(
     ensemble: Ensemble, engine: Engine, seed: int, sample_size: int, weights: np.ndarray | None = None
 ) -> Survey:
-    """Read every block once; warn of objects that no partition labeled, of those that ``weights`` count.
-
-    O(n M) time.
-    """
+    """Read every block once, in O(n M) time; warn of objects without labels in partitions of weight > 0."""
     n = ensemble.n_objects
     draw = generator(seed, "survey.sample")
-    chosen = (
-        np.arange(n)
-        if sample_size >= n
-        else np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
-    )
-
+    chosen = np.arange(n)
+    if sample_size < n:
+        chosen = np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
     task = SurveyBlock(ensemble, chosen, weights)
     with progress("survey", n) as listener:
         found = fold(engine, ensemble.blocks(), task, _add_surveys, progress=listener)
@@ -97,12 +88,12 @@ def take_survey(
 
 
 class BlockSurvey(NamedTuple):
-    """What is known of the objects of some blocks."""
+    """The survey of some blocks."""
 
     n_seen: np.ndarray
     unlabeled: list[np.ndarray]
     sample: list[np.ndarray]
-    """One array a block, as of ``unlabeled``."""
+    """One array per block, like ``unlabeled``."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where a solve keeps its work in progress: in memory, or in a folder by its output that survives a kill."""
+"""Where a solve keeps intermediate results: in memory, or in a folder next to its output to resume from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from bigcons.errors import CorruptStoreError
@@ -24,7 +24,7 @@ logger: logging.Logger = logging.getLogger("bigcons")
 
 
 class Workspace(NamedTuple):
-    """What objects carry from pass to pass, and snapshots between passes if the solve can be resumed."""
+    """Rows that objects carry from pass to pass, and snapshots between passes if the solve can be resumed."""
 
     arrays: BlockArrays
     snapshots: Snapshots | None
@@ -36,9 +36,9 @@ def open_workspace(
 ) -> Iterator[Workspace]:
     """Yield the workspace of a solve whose block arrays have ``n_columns`` of ``dtype``.
 
-    With ``output`` it is the folder ``<path>.partial``: removed when the solve succeeds, and when it fails or
-    is interrupted before its first snapshot, else kept. What an earlier run left there is continued with
-    ``output.resume``, else discarded. Raises StoreLockedError, on a disk, if another solve works in it.
+    With ``output`` it is the folder ``<path>.partial``, removed on success and on failure before the first
+    snapshot, else kept. An earlier run found there is resumed with ``output.resume``, else discarded. Raises
+    StoreLockedError, on a disk, if another solve uses the folder.
     """
     if output is None and engine.shares_memory:
         yield Workspace(MemoryBlocks(), None)
@@ -49,7 +49,8 @@ def open_workspace(
         return
     folder = partial_folder(output.path)
     snapshots = Snapshots(folder, output.fingerprint)
-    with _locked(folder):
+    # not in a bucket, where a killed solve would keep its lock for a minute
+    with writer_lock(folder) if isinstance(folder, DiskPlace) else nullcontext():
         if not output.resume:
             folder.remove()
         try:
@@ -61,18 +62,13 @@ def open_workspace(
         folder.remove()
 
 
-def _locked(folder: Place) -> AbstractContextManager[object]:
-    """Return the sole right to a folder of a disk; in a bucket a killed solve would hold it for a minute."""
-    return writer_lock(folder) if isinstance(folder, DiskPlace) else nullcontext()
-
-
 @contextmanager
-def telling_what_is_kept(out: str | os.PathLike[str]) -> Iterator[None]:
-    """Warn how to resume when the ``with`` block fails or is interrupted, if passes are kept."""
+def logging_how_to_resume(out: str | os.PathLike[str]) -> Iterator[None]:
+    """Log how to resume if the ``with`` block fails or is interrupted with finished passes on file."""
     try:
         yield
     except BaseException:
-        if is_kept(out):
+        if can_resume(out):
             replaced = f" once {out} is moved away" if is_store(out) else ""
             logger.warning(
                 "Finished passes are kept in %s; the same call, without overwrite, resumes%s.",
@@ -81,36 +77,36 @@ def telling_what_is_kept(out: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
-def is_kept(out: str | os.PathLike[str]) -> bool:
-    """Return whether there is an unfinished solve to resume whose result will go to ``out``."""
+def can_resume(out: str | os.PathLike[str]) -> bool:
+    """Return whether an unfinished solve with output ``out`` can be resumed."""
     return Snapshots(partial_folder(out), {}).exists()
 
 
 def finished_run(out: str | os.PathLike[str]) -> Consensus | None:
-    """Return the result that a finished ``fit`` has stored at ``out``, None if there is none."""
+    """Return the result that a finished ``fit`` stored at ``out``, None if there is none."""
     if not is_store(out) or read_manifest(out).get("kind") != KIND:
         return None
     consensus = Consensus.open(out)
     return consensus if "run" in consensus.provenance else None
 
 
-def seed_kept(out: str | os.PathLike[str], finished: Consensus | None) -> int | None:
-    """Return the seed of the ``finished`` run, or of the unfinished one on its way to ``out``, if any."""
+def seed_of_run(out: str | os.PathLike[str], finished: Consensus | None) -> int | None:
+    """Return the seed of the ``finished`` run, or of the unfinished run with output ``out``, if any."""
     if finished is not None:
         return int(finished.provenance["seed"])
     try:
         kept = Snapshots(partial_folder(out), {}).fingerprint_kept()
     except CorruptStoreError:
-        return None  # whoever resumes is told
+        return None  # resuming raises it
     return None if kept is None else int(kept["seed"])
 
 
-def refuse_other_run(output: Output) -> None:
-    """Raise InvalidInputError if an unfinished run of something else is on its way to the output."""
+def refuse_conflicting_run(output: Output) -> None:
+    """Raise InvalidInputError if an unfinished run with other parameters or data has the same output."""
     Snapshots(partial_folder(output.path), output.fingerprint).load()
 
 
 def partial_folder(out: str | os.PathLike[str]) -> Place:
-    """Return the folder that holds an unfinished solve whose result will go to ``out``."""
+    """Return the folder of an unfinished solve with output ``out``."""
     place = place_of(out)
     return place.sibling(f"{place.name}.partial")

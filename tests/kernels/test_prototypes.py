@@ -14,6 +14,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.objective import over_votes
 from bigcons.methods import PCC
+from bigcons.methods.pcc.memberships import solution_at
 from bigcons.methods.pcc.prototypes import (
     Evaluation,
     Prototypes,
@@ -22,7 +23,6 @@ from bigcons.methods.pcc.prototypes import (
     place_block,
     update_block,
 )
-from bigcons.methods.pcc.solution import solution_at
 from bigcons.metrics import adjusted_rand, pcc_objective
 from bigcons.solving.passes import Run, run_passes
 from bigcons.solving.survey import take_survey

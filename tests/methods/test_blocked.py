@@ -15,7 +15,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
 from bigcons.methods.pcc.blocked import Borders, color_blocks, find_borders, first_moves, solve_blocked
-from bigcons.methods.pcc.pairs import solve_pairs, stretch_steps
+from bigcons.methods.pcc.heap import solve_pairs, stretch_steps
 from bigcons.metrics import adjusted_rand
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from tests.naive import pcc as naive
@@ -212,7 +212,7 @@ def test_find_borders__of_tiles():
 
 
 def test_solve_blocked__refuses_what_does_not_fit():
-    with pytest.raises(MemoryBudgetError, match="1 blocks at work, over the 1 kB left"):
+    with pytest.raises(MemoryBudgetError, match="1 concurrent blocks, over the 1 kB left"):
         solve(table_of()[0], memory=1000)
 
 
@@ -243,7 +243,7 @@ def test_fit__places_objects_without_pairs(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"pairs": "all"}, "solver='blocked' does not go with pairs='all'"),
+        ({"pairs": "all"}, "solver='blocked' is incompatible with pairs='all'"),
         ({"n_init": 2, "init": "uniform"}, "n_init=2 with solver='blocked', init='uniform': one start"),
     ],
 )

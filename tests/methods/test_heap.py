@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons.kernels.heap import heapify, sift_down, sift_up
+from bigcons.kernels.pair_descent import heapify, sift_down, sift_up
 
 KEYS = st.integers(-20, 20).map(float)  # few values, so that there are ties
 

@@ -19,13 +19,14 @@ from bigcons.methods.pcc.all_pairs import (
     add_step_sums,
     apply_change,
     apply_part,
+    entropy_weights,
+    information_weights,
     line_search,
     measure_block,
     objective_change,
     place_block,
     update_block,
 )
-from bigcons.methods.pcc.weights import entropy_weights, information_weights
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex
@@ -380,9 +381,9 @@ def test_fit__by_what_partitions_tell_finds_more_of_planted_classes(missing, wei
         ({"weights": [1.0] * 23 + [-1.0]}, r"weights\[23\]=-1 is out of range; use finite numbers >= 0"),
         ({"weights": [0.0] * 24}, "weights are all 0; give at least one"),
         ({"weights": [float("nan")] * 24}, r"weights\[0\]=nan is out of range"),
-        ({"weights": "information", "divergence": "kl"}, "go with pairs='all' and divergence='l2'"),
-        ({"weights": "entropy", "pairs": "dense"}, "go with pairs='all' and divergence='l2'"),
-        ({"weights": [1.0] * 24, "pairs": 0.1}, "go with pairs='all' and divergence='l2'"),
+        ({"weights": "information", "divergence": "kl"}, "require pairs='all' and divergence='l2'"),
+        ({"weights": "entropy", "pairs": "dense"}, "require pairs='all' and divergence='l2'"),
+        ({"weights": [1.0] * 24, "pairs": 0.1}, "require pairs='all' and divergence='l2'"),
     ],
 )
 def test_fit__refuses_weights_in_one_line(asked, message):

@@ -7,8 +7,8 @@ from bigcons import PCC, Ensemble
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.methods.pcc.memberships import Solution
 from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
-from bigcons.methods.pcc.solution import Solution
 from bigcons.storage.checkpoint import MemoryBlocks
 from tests.naive import pcc as naive
 

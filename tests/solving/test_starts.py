@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons.solving.starts import best_start
+from bigcons.solving.passes import best_start
 
 
 @pytest.mark.parametrize("lower_is_better", [True, False])

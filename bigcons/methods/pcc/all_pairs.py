@@ -1,11 +1,11 @@
-"""PCC over all pairs with the squared divergence: a fold over row blocks, exact, without forming a pair.
+"""PCC over all pairs with the squared divergence: an exact fold over row blocks, without forming pairs.
 
-The interaction between objects goes through sums of a few thousand numbers (``AgreementSums``; the identities
-are in ``kernels/all_pairs.py``), so that a pass over the label matrix costs O(n M K + n K^2 M) whatever the
-number of pairs. Every block starts from the same sums and updates its own objects one after another, so that
-each block on its own would lower the objective by a known amount. Where all at once fall short of that
-prediction, which is rare, an exact line search along the sum of all changes makes the pass lower the
-objective: a second fold measures the quartic that the objective is along it.
+Objects interact only through sums of a few thousand numbers (``AgreementSums``; the identities are in
+``kernels/all_pairs.py``), so a pass over the label matrix costs O(n M K + n K^2 M), whatever the number of
+pairs. Every block starts from the same sums and updates its own objects in turn, so each block alone would
+lower the objective by a known amount. In the rare case that all blocks together fall short of that
+prediction, an exact line search along the sum of all changes ensures descent: a second fold measures the
+objective along it, a quartic.
 """
 
 from __future__ import annotations
@@ -30,32 +30,37 @@ from bigcons.coassociation.factorized import (
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels import all_pairs as kernel
 from bigcons.memory import Block
-from bigcons.methods.pcc import start
-from bigcons.methods.pcc.weights import ENTROPY, entropy_weights, information_weights
+from bigcons.methods.pcc.memberships import (
+    MOVE_ALL,
+    Init,
+    checked_start,
+    dirichlet,
+    start_of_block,
+    threshold_after,
+)
+from bigcons.metrics.clusterings import mutual_information_of_table
 from bigcons.progress import Progress, progress
-from bigcons.solving.passes import Iterate, Run, Step, Visit
-from bigcons.solving.starts import best_start
+from bigcons.solving.passes import Iterate, Run, Step, Visit, best_start
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 
-# A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken whenever the
-# blocks' changes together lower the objective by at least this share of what each would alone. By the
-# quadratic model it then gains at least half of what the best step length would.
+# A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
+# together lower the objective by at least this share of the sum of what each would alone. In the quadratic
+# model it then achieves at least half the decrease of the best step length.
 SUFFICIENT_SHARE = 0.3
 
-# Objects of a block move one after another, and what is slow to settle settles sooner if each goes on past
-# its minimum (successive over-relaxation: below 2, every step lowers the objective). Of several blocks, which
-# move at once and so go too far as it is, steps would be refused.
+# Successive over-relaxation speeds up convergence within a block, whose objects move in turn (below 2, every
+# step lowers the objective). Several blocks move at once and overshoot already, so they do without it.
 RELAXATION = 1.5
 
 
 class AllPairs:
     """The passes of PCC over all pairs, squared divergence; objects carry memberships (rows, K) float32.
 
-    The gap is in units of the mean weight of an object, ``sum_j N_ij``. A pass in which no object has a gap
-    above the tolerance changes nothing, so the gap it reports is that of the memberships returned, exactly;
-    only such a pass counts as convergence.
+    The gap is in units of the mean weight of an object, ``sum_j N_ij``. A solve has converged only after a
+    pass in which no object has a gap above the tolerance. That pass changes nothing, so the gap it reports is
+    exact.
     """
 
     name = "all-pairs PCC"
@@ -63,12 +68,12 @@ class AllPairs:
     def __init__(self, n_clusters: int, n_seen: np.ndarray, weights: Weights | str | None = None) -> None:
         self.n_clusters = n_clusters
         self.n_seen = n_seen
-        """(M,) number of objects that each partition labels."""
+        """(M,): number of objects that each partition labels."""
         self.weights = weights
-        """Of the partitions; "entropy" or "information" are found at the start."""
+        """Of the partitions; "entropy" and "information" are computed at the start."""
 
     def start(self, run: Run) -> tuple[AgreementSums, list[float]]:
-        """Write the first memberships; return their sums. By a subsample: solve it, and place all others."""
+        """Write the first memberships and return their sums; from a subsample, by solving it first."""
         ensemble, offsets, K = run.data, run.data.offsets, self.n_clusters
         weights, init, estimate, objectives = self.weights, run.init, None, []
         if isinstance(weights, str) and weights == ENTROPY:
@@ -77,7 +82,7 @@ class AllPairs:
             plain = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine)
             weights = information_weights(plain.sums, offsets)
         if not isinstance(init, str):
-            init = start.given(init, ensemble.n_objects, K)
+            init = checked_start(init, ensemble.n_objects, K)
         elif init == "subsample":
             solved = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine, weights)
             objectives = solved.start_objectives
@@ -103,7 +108,7 @@ class AllPairs:
         return add_changes(total, part)
 
     def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
-        """Take the full step if the objective decreases enough, else the best part of it."""
+        """Take the full step if the objective decreases enough, else the best shorter one."""
         sums, change, length, n_generations = at.state, total, 1.0, 1
         reached = apply_change(sums, change)
         if len(run.blocks) > 1 and change.n_moved and not decreases_enough(sums, change):
@@ -122,7 +127,7 @@ class AllPairs:
         return Step(reached, record, change.n_moved == 0, n_generations)
 
     def pack(self, state: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the sums, and the weights of the partitions, as arrays and facts."""
+        """Return the sums and the partition weights as arrays and facts."""
         arrays = {"S": state.S, "T": state.T}
         if state.weights is not None:
             arrays |= state.weights._asdict()
@@ -134,12 +139,12 @@ class AllPairs:
         return AgreementSums(self.n_clusters, S, T, **facts, weights=Weights(**arrays) if arrays else None)
 
     def _threshold(self, run: Run, at: Iterate[AgreementSums]) -> float:
-        """Return the relative gap up to which objects stay as they are in the next pass."""
+        """Return the relative gap up to which objects do not move in the next pass."""
         if at.records:
-            return start.threshold_after(at.records[-1]["gap"], run.tol)
+            return threshold_after(at.records[-1]["gap"], run.tol)
         if isinstance(run.init, str):
-            return 0.0 if run.init == "subsample" else start.MOVE_ALL
-        return run.tol  # memberships that meet the tolerance stay as they are
+            return 0.0 if run.init == "subsample" else MOVE_ALL
+        return run.tol  # given memberships that meet the tolerance are kept
 
     def _mean_weight(self, run: Run, sums: AgreementSums) -> float:
         return mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
@@ -153,19 +158,19 @@ class FirstBlock:
     arrays: BlockArrays
     n_clusters: int
     seed: int
-    init: start.Init
+    init: Init
     estimate: AgreementSums | None
-    """Sums over all objects by which to place those of the block, rather than by ``init``."""
+    """Sums over all objects, to place those of the block instead of using ``init``."""
     weights: Weights | None
 
     def __call__(self, block: Block) -> AgreementSums:
-        """Begin a block."""
+        """Write a block."""
         labels, offsets = self.ensemble.read(block.start, block.stop), self.ensemble.offsets
         if self.estimate is not None:
             memberships = np.empty((block.n_rows, self.n_clusters), np.float32)
             sums = place_block(self.estimate, labels, offsets, memberships)
         else:
-            memberships = start.rows_of(self.init, block, self.n_clusters, self.seed)
+            memberships = start_of_block(self.init, block, self.n_clusters, self.seed)
             sums = agreement_sums(labels, offsets, memberships, self.weights)
         self.arrays.write(0, block, memberships)
         return sums
@@ -175,18 +180,18 @@ class FirstBlock:
 
 
 class Change(NamedTuple):
-    """What one block, or all of them, would change: the statistics of a pass."""
+    """The change by one block or the sum over all: the statistics of a pass."""
 
     S: np.ndarray
     T: np.ndarray
     totals: np.ndarray
     """See ``kernels.all_pairs.sweep``."""
     predicted: float
-    """The sum over the blocks of the change of the objective if no other block changed."""
+    """The change of the objective if each block changed alone, summed over the blocks."""
 
     @property
     def gap(self) -> float:
-        """The largest KKT gap met."""
+        """The largest KKT gap before the update."""
         return float(self.totals[kernel.MAX_GAP])
 
     @property
@@ -203,10 +208,10 @@ def update_block(
     labels: np.ndarray,
     memberships: np.ndarray,
 ) -> tuple[Change, np.ndarray]:
-    """Update each object of a block given all others; return what that changes, and the new memberships.
+    """Update each object of a block given all others; return the change and the new memberships.
 
-    Objects whose KKT gap is at most ``threshold`` stay as they are; the others go ``relaxation`` times as far
-    as their optimum, or as far as they can. Cost: see ``kernels.all_pairs.sweep``.
+    Objects whose KKT gap is at most ``threshold`` do not move; the others take ``relaxation`` times the step
+    to their optimum, within the simplex. Cost: see ``kernels.all_pairs.sweep``.
     """
     order = _heaviest_first(sums)
     before = clusters_in_order(sums.S, order), triangles_in_order(sums.T, order)
@@ -226,7 +231,7 @@ def update_block(
 def place_block(
     estimate: AgreementSums, labels: np.ndarray, offsets: np.ndarray, placed: np.ndarray
 ) -> AgreementSums:
-    """Give each object of a block its best membership under an estimate; return the block's own sums."""
+    """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
     order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
     S, T = clusters_in_order(estimate.S, order), triangles_in_order(estimate.T, order)
     S, T, weights = aligned_copy(S), aligned_copy(T), estimate.partition_weights
@@ -244,7 +249,7 @@ def place_block(
 
 
 def _heaviest_first(sums: AgreementSums) -> np.ndarray:
-    """Return the clusters by the memberships they sum, the order in which objects need the fewest of them."""
+    """Return the clusters by decreasing total membership, so that objects need few of the first ones."""
     return np.argsort(-sums.S[:, : sums.n_clusters].sum(axis=0), kind="stable")
 
 
@@ -258,7 +263,7 @@ def add_changes(a: Change, b: Change) -> Change:
 
 
 def objective_change(sums: AgreementSums, change: Change) -> float:
-    """Return by how much the objective changes over the full step, exactly."""
+    """Return the exact change of the objective over the full step."""
     squares, quartics = change.totals[kernel.SQUARES], change.totals[kernel.QUARTICS]
     agreement = 2.0 * sums.dot(sums.S, change.S) + sums.dot(change.S, change.S) - squares
     together = 2.0 * sums.inner(sums.T, change.T) + sums.inner(change.T, change.T) - quartics
@@ -266,7 +271,7 @@ def objective_change(sums: AgreementSums, change: Change) -> float:
 
 
 def decreases_enough(sums: AgreementSums, change: Change) -> bool:
-    """Return whether the full step lowers the objective by about as much as predicted."""
+    """Return whether the full step lowers the objective sufficiently compared with the prediction."""
     return objective_change(sums, change) <= SUFFICIENT_SHARE * change.predicted
 
 
@@ -284,10 +289,10 @@ def apply_change(sums: AgreementSums, change: Change) -> AgreementSums:
 
 
 class StepSums(NamedTuple):
-    """What the objective along the changes of one block, or of all, is made of besides a `Change`."""
+    """Terms of the objective along the changes of one block or all, besides those of a `Change`."""
 
     T_step: np.ndarray
-    """The part of the change of T that is quadratic in the step: summed outer products of the changes."""
+    """The quadratic term of T in the step length: the sum of the changes' outer products."""
     sums: np.ndarray
     """See ``kernels.all_pairs.measure_step``."""
 
@@ -295,7 +300,7 @@ class StepSums(NamedTuple):
 def measure_block(
     sums: AgreementSums, offsets: np.ndarray, labels: np.ndarray, before: np.ndarray, after: np.ndarray
 ) -> StepSums:
-    """Return what a line search needs of a block whose memberships went from ``before`` to ``after``."""
+    """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
     found = StepSums(np.zeros_like(sums.T), np.zeros(kernel.N_STEP_SUMS))
     kernel.measure_step(labels, offsets, sums.partition_weights, before, after, *found)
     return found
@@ -309,10 +314,10 @@ def add_step_sums(a: StepSums, b: StepSums) -> StepSums:
 
 
 def line_search(sums: AgreementSums, change: Change, along: StepSums) -> tuple[float, float]:
-    """Return the best step length in (0, 1] along a pass's changes, and the change of the objective there.
+    """Return the best step length in (0, 1] along a pass's changes, and the change of the objective.
 
     Along ``Y + gamma D`` the sums are ``S + gamma S_D`` and ``T + gamma T_YD + gamma^2 T_DD``, so the
-    objective is a quartic in ``gamma``, and its coefficients are inner products of what the folds returned.
+    objective is a quartic in ``gamma``, and its coefficients are inner products of the folded sums.
     """
     T, T_step = sums.T, along.T_step
     T_cross = change.T - T_step
@@ -353,11 +358,11 @@ def apply_part(sums: AgreementSums, change: Change, along: StepSums, step: float
 
 SUBSAMPLE = 2048
 
-# Every start goes so far, which tells them apart.
+# Effort of every start, enough to rank them.
 SHORT_PASSES = 50
 SHORT_TOL = 1e-3
 
-# The best of them goes on: what it lacks here, passes over all objects would have to make up for.
+# Effort of the best start: accuracy missing here would cost passes over all objects.
 LONG_PASSES = 200
 LONG_TOL = 1e-4
 
@@ -369,7 +374,7 @@ class Subsample(NamedTuple):
     memberships: np.ndarray
     """(rows, K) float32."""
     start_objectives: list[float]
-    """Of every start when the best was chosen: the squared divergence over the pairs of the subsample."""
+    """Of every start at the time of choice: the squared divergence over the pairs of the subsample."""
 
 
 @dataclass(frozen=True)
@@ -383,10 +388,10 @@ class SubsampleStart:
     weights: Weights | None
 
     def __call__(self, number: int) -> Subsample:
-        """Run start ``number`` as far as tells it from others."""
-        memberships = start.dirichlet(self.labels.shape[0], self.n_clusters, self.seed, number)
+        """Run start ``number`` until it can be ranked."""
+        memberships = dirichlet(self.labels.shape[0], self.n_clusters, self.seed, number)
         sums = agreement_sums(self.labels, self.offsets, memberships, self.weights)
-        first = self.resume(Subsample(sums, memberships, []), 1, start.MOVE_ALL)
+        first = self.resume(Subsample(sums, memberships, []), 1, MOVE_ALL)
         return self.resume(first, SHORT_PASSES - 1, SHORT_TOL)
 
     def resume(self, found: Subsample, max_passes: int, tol: float) -> Subsample:
@@ -416,8 +421,8 @@ def solve_subsample(
 ) -> Subsample:
     """Solve a few thousand objects from ``n_init`` random starts.
 
-    Random (Dirichlet) starts, not near-uniform ones: over all pairs those all lead to one and the same
-    optimum, which need not be the lowest.
+    Random (Dirichlet) starts, because over all pairs near-uniform starts all reach the same optimum, which is
+    not always the lowest.
     """
     task = SubsampleStart(labels, offsets, n_clusters, seed, weights)
     with progress("starts of PCC", n_init, "starts") as listener:
@@ -452,7 +457,50 @@ class Extension:
 def extend_subsample(
     ensemble: Ensemble, sample: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
 ) -> Extension:
-    """Solve the rows ``sample`` of labels from ``n_init`` starts; return the way to place all objects."""
+    """Solve the rows ``sample`` of labels from ``n_init`` starts; return the placement of all objects."""
     found = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine)
     estimate = found.sums.scaled(ensemble.n_objects / sample.shape[0])
     return Extension(ensemble, estimate, found.start_objectives)
+
+
+# Weights of partitions: with weights w_u, c_ij sums those of the partitions that put two objects together and
+# N_ij those of the partitions that labeled both, as if partition u occurred w_u times
+
+ENTROPY, INFORMATION = "entropy", "information"
+
+# Relative to the mean weight: an uninformative partition counts next to nothing, yet objects that no other
+# partition labeled are still placed by it.
+LEAST_WEIGHT = 1e-3
+
+
+def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
+    """Return weights of mean 1: the entropy of each partition's labels (rows, M) over its labeled rows.
+
+    Two objects share label ``b`` by chance with probability ``p_b``, so sharing it carries information
+    ``log(1 / p_b)``; the entropy is its mean over the objects.
+    """
+    return _of_mean_one(np.array([_entropy(column[column >= 0]) for column in labels.T]), offsets)
+
+
+def information_weights(sums: AgreementSums, offsets: np.ndarray) -> Weights:
+    """Return weights of mean 1: the mutual information of each partition and the solved memberships.
+
+    Row ``b`` of S sums the memberships of the objects in base cluster ``b``, so the rows of one partition are
+    its contingency table with the consensus, over the objects it labels.
+    """
+    memberships = np.maximum(sums.S[:, : sums.n_clusters], 0.0)  # rounding can leave negative sums
+    tables = np.split(memberships, offsets[1:-1])
+    return _of_mean_one(np.array([mutual_information_of_table(table) for table in tables]), offsets)
+
+
+def _entropy(labels: np.ndarray) -> float:
+    """Return the entropy of labels in nats, their mutual information with themselves; 0 if there are none."""
+    return mutual_information_of_table(np.diag(np.bincount(labels))) if labels.size else 0.0
+
+
+def _of_mean_one(worth: np.ndarray, offsets: np.ndarray) -> Weights:
+    """Return weights proportional to ``worth (M,)``, or all one if that is zero."""
+    if not worth.any():
+        return Weights.of(np.ones(worth.size), offsets)
+    weights = np.maximum(worth, LEAST_WEIGHT * worth.mean())
+    return Weights.of(weights / weights.mean(), offsets)

@@ -1,18 +1,16 @@
 """PCC on a pair table of any size: Algorithm 1 of Lourenço et al. 2015 inside blocks of objects.
 
-Block coordinate descent: a task reads the pairs of one block and the memberships of the blocks that these
-pairs lead to, and takes a stretch of steps with its own objects while all others stay fixed. Two blocks that
-share a pair never move in the same round (the blocks are colored, with one round per color), so that no task
-undoes what another gained, and there is no step length to choose. Pairs sampled in tiles need few colors,
-with many blocks of each; uniformly drawn pairs join every block to every other, and a round is then a single
-block.
+Block coordinate descent: a task reads the pairs of one block and the memberships of its neighbor blocks, and
+takes a stretch of steps with its own objects while all others are fixed. Blocks that share a pair never move
+in the same round (the blocks are colored, one round per color), so every task lowers the objective and no
+step length is needed. Pairs sampled in tiles need few colors with many blocks each; uniformly drawn pairs
+connect all blocks, so a round is then a single block.
 
-A pass reads one generation of memberships and writes the next, so that a task may run twice and a pass that
-was cut short can be repeated.
+A pass reads one generation of memberships and writes the next, so tasks and interrupted passes can be
+repeated.
 
-In a near-uniform start the clusters have no identity yet, and blocks that moved independently would not agree
-on them. So one block begins, and the others join in once a neighbor has moved, within as many passes as the
-graph of blocks is wide.
+In a near-uniform start the clusters have no identity yet, and blocks moving independently would not agree on
+them. So one block starts, and every other block moves once a neighbor has moved.
 """
 
 from __future__ import annotations
@@ -28,10 +26,18 @@ from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, format_size
-from bigcons.methods.pcc import start
 from bigcons.methods.pcc.all_pairs import Extension
-from bigcons.methods.pcc.pairs import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
-from bigcons.methods.pcc.solution import Solution, solution_at
+from bigcons.methods.pcc.heap import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
+from bigcons.methods.pcc.memberships import (
+    Init,
+    Solution,
+    checked_start,
+    dirichlet,
+    perturbed_uniform,
+    softened,
+    solution_at,
+    threshold_after,
+)
 from bigcons.progress import progress
 from bigcons.solving.passes import Iterate, Run, Step, run_passes
 from bigcons.storage.checkpoint import BlockArrays, Snapshots
@@ -39,10 +45,10 @@ from bigcons.stores.pairs import PairTable
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-Init = start.Init | Callable[[Block], np.ndarray]
+AnyInit = Init | Callable[[Block], np.ndarray]
 """A start by name, memberships of all objects, or a function that returns those of a block."""
 
-# Bytes of a task for each end of a pair: counts, place, place in the task, share, weight, and their making.
+# Bytes of a task per pair end: counts, index, index in the task, share, weight, and temporaries.
 BYTES_PER_END = 28
 
 
@@ -50,25 +56,25 @@ class Borders(NamedTuple):
     """Which blocks share pairs, and the weight of all pairs."""
 
     neighbors: list[list[int]]
-    """For each block the other blocks that it shares pairs with, ascending."""
+    """For each block, the other blocks that it shares pairs with, ascending."""
     total_weight: float
     task_entries: int
-    """The largest number of ends of pairs in a block."""
+    """The largest number of pair ends in a block."""
 
 
 class Neighborhoods(NamedTuple):
-    """The blocks of a pair table, and which of them share pairs: what every task needs; small."""
+    """The blocks of a pair table and which of them share pairs, as sent to every task."""
 
     pairs: PairTable
     blocks: list[Block]
     neighbors: list[list[int]]
     colors: list[int]
     first_passes: list[int]
-    """For each block the pass in which it begins to move."""
+    """For each block, the first pass in which it moves."""
     divergence: Divergence
 
     def rounds(self) -> list[list[Block]]:
-        """Return the blocks of each color, which share no pair and move at once."""
+        """Return the blocks of each color, which share no pairs and move at once."""
         colors = self.colors
         return [[b for b in self.blocks if colors[b.index] == color] for color in sorted(set(colors))]
 
@@ -76,8 +82,9 @@ class Neighborhoods(NamedTuple):
 class BlockedPairs:
     """The passes of PCC on blocks of pairs; objects carry memberships (rows, K) float32.
 
-    The gap is in units of ``pairs.mean_weight``, and of a pass with several blocks the largest that its tasks
-    met; only a pass in which none was above the tolerance counts as convergence, and changes nothing.
+    The gap is in units of `heap.mean_weight`. With several blocks it is the largest gap that the tasks of a
+    pass started from; a solve has converged only after a pass without a gap above the tolerance, which
+    changes nothing.
     """
 
     name = "PCC on blocks of pairs"
@@ -94,7 +101,7 @@ class BlockedPairs:
         """Write the first memberships."""
         init = run.init
         if isinstance(init, np.ndarray):
-            init = start.given(init, run.data.n_objects, self.n_clusters)
+            init = checked_start(init, run.data.n_objects, self.n_clusters)
         for _ in run.engine.map(
             FirstBlock(self.near, run.arrays, self.n_clusters, run.seed, init), run.blocks
         ):
@@ -105,14 +112,14 @@ class BlockedPairs:
         """Return the task that takes a stretch of steps with the objects of a block."""
         if at.records:
             gap = at.records[-1]["gap"]
-            threshold = run.tol if self.is_alone else start.threshold_after(gap, run.tol)
+            threshold = run.tol if self.is_alone else threshold_after(gap, run.tol)
         else:
-            # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
+            # gaps at a near-uniform start, a saddle, are not meaningful until every object has moved
             threshold = 0.0 if isinstance(run.init, str) else run.tol
         return StretchOfBlock(self.near, run.arrays, at.generation + 1, threshold * self.scale)
 
     def add(self, total: Stretch, part: Stretch) -> Stretch:
-        """Return what both stretches did."""
+        """Combine the reports of two stretches."""
         return Stretch(
             total.n_steps + part.n_steps,
             max(total.gap_before, part.gap_before),
@@ -121,14 +128,14 @@ class BlockedPairs:
         )
 
     def step(self, run: Run, at: Iterate[None], total: Stretch) -> Step[None]:
-        """Judge the pass: the blocks have moved."""
+        """Record the pass; memberships are already written."""
         gap = (total.gap if self.is_alone else total.gap_before) / self.scale
         still = gap <= run.tol if self.is_alone else total.n_steps == 0
         record = {"objective": total.objective, "gap": gap, "steps": total.n_steps}
         return Step(None, record, still and at.generation + 1 >= max(self.near.first_passes))
 
     def pack(self, _state: None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return nothing: all is in the block arrays."""
+        """Return nothing: the block arrays hold the whole state."""
         return {}, {}
 
     def unpack(self, _arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> None:
@@ -140,7 +147,7 @@ def solve_blocked(
     n_clusters: int,
     divergence: Divergence,
     *,
-    init: Init,
+    init: AnyInit,
     max_passes: int,
     tol: float,
     seed: int,
@@ -152,19 +159,28 @@ def solve_blocked(
 ) -> Solution:
     """Minimize the divergence over the pairs; memberships (rows, K) float32 live in ``arrays``.
 
-    ``blocks``, of equal length but for the last, are by default ``pairs.blocks()``: for pairs sampled in
-    tiles the blocks of the tiles. With one block this is `pairs.solve_pairs`, bit for bit. With
-    ``snapshots``, every pass is committed, and a run that is there already is resumed.
+    ``blocks``, equally long except the last, default to ``pairs.blocks()``: the tiles, if pairs were sampled
+    in tiles. With one block this equals `heap.solve_pairs`, bit for bit. With ``snapshots``, every pass is
+    committed, and an existing run is resumed.
 
-    A pass costs O(n_pairs) reading and up to n K / 4 steps. Tasks take `task_bytes` each, which is refused if
-    it is more than ``memory`` for all that are at work.
+    A pass reads all pairs and takes up to n K / 4 steps. Raises MemoryBudgetError if concurrent tasks of
+    `task_bytes` each exceed ``memory``.
     """
     blocks = pairs.blocks() if blocks is None else blocks
     borders = find_borders(pairs, blocks, engine)
-    _plan_memory(task_bytes(borders, blocks, n_clusters), engine, memory)
     colors = color_blocks(borders.neighbors)
     first_passes = first_moves(borders.neighbors, colors) if isinstance(init, str) else [1] * len(blocks)
     near = Neighborhoods(pairs, blocks, borders.neighbors, colors, first_passes, divergence)
+    task, n_tasks = task_bytes(borders, blocks, n_clusters), engine.n_workers
+    logger.info("blocked PCC: %d concurrent tasks of %s", n_tasks, format_size(task))
+    if memory is not None and task * n_tasks > memory:
+        raise MemoryBudgetError(
+            f"blocked PCC needs {format_size(task * n_tasks)} for {n_tasks} concurrent blocks, over the "
+            f"{format_size(memory)} left; raise memory=, use fewer workers, or sample the pairs again in "
+            "tiles, with a smaller budget.",
+            needed=task * n_tasks,
+            budget=memory,
+        )
     run = Run(pairs, engine, seed, max_passes, tol, init=init, snapshots=snapshots, rounds=near.rounds())
     run.arrays = run.arrays if arrays is None else arrays
     method = BlockedPairs(near, n_clusters, mean_weight(borders.total_weight, pairs.n_objects))
@@ -172,35 +188,22 @@ def solve_blocked(
 
 
 def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
-    """Return the most memory a task takes: its pairs, its own objects and those its pairs lead to."""
+    """Return the peak memory of a task: its pairs, its own objects and those of neighbor blocks."""
     rows = max(block.n_rows for block in blocks)
     others = max(sum(blocks[b].n_rows for b in known) for known in borders.neighbors)
     own = rows * (24 * n_clusters + 32)
     return BYTES_PER_END * borders.task_entries + own + 4 * n_clusters * (others + rows)
 
 
-def _plan_memory(task: int, engine: Engine, memory: int | None) -> None:
-    needed = task * engine.n_workers
-    logger.info("blocked PCC: %d tasks of %s at work", engine.n_workers, format_size(task))
-    if memory is not None and needed > memory:
-        raise MemoryBudgetError(
-            f"blocked PCC needs {format_size(needed)} for {engine.n_workers} blocks at work, over the "
-            f"{format_size(memory)} left; raise memory=, use fewer workers, or sample the pairs again in "
-            "tiles, with a smaller budget.",
-            needed=needed,
-            budget=memory,
-        )
-
-
 @dataclass(frozen=True)
 class FindBorders:
-    """A task: find the blocks that the pairs of a block lead to."""
+    """A task: find the neighbor blocks of a block."""
 
     pairs: PairTable
     blocks: list[Block]
 
     def __call__(self, block: Block) -> Borders:
-        """Look at a block."""
+        """Read the pairs of a block."""
         rows = self.pairs.read(block.start, block.stop)
         known = np.zeros(len(self.blocks), bool)
         known[_block_of(rows.indices, self.blocks)] = True
@@ -210,7 +213,7 @@ class FindBorders:
 
 
 def find_borders(pairs: PairTable, blocks: list[Block], engine: Engine) -> Borders:
-    """Read all pairs once and return which blocks they join."""
+    """Read all pairs once and return which blocks share pairs."""
     with progress("blocks of pairs", pairs.n_objects) as listener:
         return fold(engine, blocks, FindBorders(pairs, blocks), _add_borders, progress=listener)
 
@@ -221,7 +224,7 @@ def _add_borders(a: Borders, b: Borders) -> Borders:
 
 
 def color_blocks(neighbors: list[list[int]]) -> list[int]:
-    """Return a color for every block, other than those of its neighbors: the first free one, in order."""
+    """Return a color for every block that differs from its neighbors': greedily, in order."""
     colors: list[int] = []
     for block, known in enumerate(neighbors):
         taken = {colors[other] for other in known if other < block}
@@ -230,7 +233,7 @@ def color_blocks(neighbors: list[list[int]]) -> list[int]:
 
 
 def first_moves(neighbors: list[list[int]], colors: list[int]) -> list[int]:
-    """Return for each block the first pass in which a neighbor has moved before it; one begins unasked."""
+    """Return each block's first pass: that in which a neighbor moves before it; one per component starts."""
     passes = [0] * len(colors)
     number = 0
     while not all(passes):
@@ -253,18 +256,18 @@ class FirstBlock:
     arrays: BlockArrays
     n_clusters: int
     seed: int
-    init: Init
+    init: AnyInit
 
     def __call__(self, block: Block) -> None:
-        """Begin a block."""
+        """Write a block."""
         init = self.init
         if isinstance(init, str):
-            draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
+            draw = dirichlet if init == "dirichlet" else perturbed_uniform
             memberships = draw(block.n_rows, self.n_clusters, self.seed, block.index, 0)
         else:
             memberships = init(block) if callable(init) else init[block.start : block.stop]
             if self.near.divergence.name != "l2":
-                memberships = start.softened(memberships)
+                memberships = softened(memberships)
         self.arrays.write(0, block, memberships)
 
 
@@ -272,8 +275,8 @@ class FirstBlock:
 class StretchOfBlock:
     """A task: take a stretch of steps with the objects of a block, and write them to ``generation``.
 
-    The objective is over the pairs inside the block and those with blocks that have moved before in this
-    pass: summed over all blocks that is every pair once, with the memberships at the end of the pass.
+    The objective covers the pairs inside the block and those with blocks that moved earlier in the pass, so
+    that the sum over all blocks has every pair once, with the memberships at the end of the pass.
     """
 
     near: Neighborhoods
@@ -305,7 +308,7 @@ class StretchOfBlock:
 
 
 def _renumbered(indices: np.ndarray, block: Block, others: list[Block], blocks: list[Block]) -> np.ndarray:
-    """Number the objects as a task has them: those of ``block`` from 0, then those of ``others`` in turn."""
+    """Renumber objects for a task: those of ``block`` from 0, followed by those of ``others``."""
     shift = np.zeros(len(blocks), np.int32)
     shift[block.index] = -block.start
     first = block.n_rows

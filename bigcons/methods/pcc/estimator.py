@@ -1,4 +1,4 @@
-"""PCC, the estimator: from parameters to the passes or steps that solve them, and back to results."""
+"""The PCC estimator: from parameters to a solver, and from its solution to results."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ from bigcons.methods.pcc.choices import (
     resolve_pairs,
     warn_of_fine_labels,
 )
-from bigcons.methods.pcc.pairs import solve_pairs
+from bigcons.methods.pcc.heap import solve_pairs
+from bigcons.methods.pcc.memberships import BlockMemberships, Init, Solution, solution_at
 from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
 from bigcons.methods.pcc.prototypes import Prototypes
-from bigcons.methods.pcc.solution import BlockMemberships, Solution, solution_at
-from bigcons.methods.pcc.start import Init
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, Output, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
@@ -90,7 +89,7 @@ class PCC(SoftPredictingClusterer):
     n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
         grouped by similar memberships. Time is proportional to it. "auto": four per cluster, at least 16,
-        which kept Kullback-Leibler within 0.4 % of the pair-by-pair optimum where we measured it.
+        which kept Kullback-Leibler within 0.4 % of the pair-by-pair optimum in our measurements.
     weights : {"entropy", "information"}, array of shape (n_partitions,) or None, default=None
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
@@ -112,8 +111,8 @@ class PCC(SoftPredictingClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     memberships_ : (n_objects, n_clusters) float32, rows sum to 1
-    objective_ : the objective. For pairs="all" without the part that memberships do not change, which for
-        "l2" is ``sum c_ij^2 / N_ij``. With prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
+    objective_ : the objective. For pairs="all" without its constant, which for "l2" is
+        ``sum c_ij^2 / N_ij``. With prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
         their probabilities ``p_ij``; for "kl" this is the negative log-likelihood
     start_objectives_ : the objective of every start when the best was chosen. On the subsample this is "l2"
         over its pairs (weighted, if there are weights), whatever the divergence; of a single start from
@@ -121,7 +120,7 @@ class PCC(SoftPredictingClusterer):
     gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds
     approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
-    n_clusters_ : number of clusters that win objects
+    n_clusters_ : number of clusters with at least one object in ``labels_``
     n_passes_ : number of passes; for the heap, of stretches of steps
     converged_ : whether ``gap_ <= tol``; with prototypes also whether the last pass lowered the objective by
         less than ``tol / 1000`` of it, when ``gap_`` may still be tens of times ``tol``
@@ -138,7 +137,7 @@ class PCC(SoftPredictingClusterer):
     ``predict`` and ``predict_proba`` give each new object its best membership given all fitted objects, over
     all pairs and by the same divergence: "l2" exactly, others by prototypes. Objects that occur in no sampled
     pair are placed the same way. Fitted objects mostly get their own label again; fewer do if the model was
-    fitted to few pairs, because all pairs carry more information. Where we measured it, half of the labels
+    fitted to few pairs, because all pairs carry more information. In our measurements, half of the labels
     agreed with 10 pairs per object, 90 % with 30 and 98 % with pairs="dense"; with few pairs the predicted
     labels were the better ones.
 
@@ -154,7 +153,7 @@ class PCC(SoftPredictingClusterer):
     and from .95-.99 to .996-.997 with none missing, the best of all methods; on digits by .06 to .09. It
     resolves finer structure: with ``n_clusters`` twice the number of classes it divided a class of KDD Cup
     1999 that plain PCC kept whole. "information" gains less, but also detects nearly random partitions, which
-    "entropy" takes for informative; it solves the subsample twice and can do harm with few partitions.
+    "entropy" considers informative; it solves the subsample twice and can do harm with few partitions.
 
     References
     ----------
@@ -221,23 +220,23 @@ class PCC(SoftPredictingClusterer):
                 solution = solution_at(run, at, sums=at.state)
             elif choices.solver == PROTOTYPES:
                 divergence = resolve_divergence(self.divergence)
-                grouped = run_passes(
-                    run, Prototypes(self.n_clusters, divergence, choices.n_prototypes, survey.mean_weight)
-                )
+                size = choices.n_prototypes, survey.mean_weight
+                grouped = run_passes(run, Prototypes(self.n_clusters, divergence, *size))
                 solution = solution_at(run, grouped, tables=grouped.state.tables)
             else:
                 solution = self._solve_pairs(run, choices)
             self._keep(solution, ensemble.n_partitions)
             self._placing = placing_of(labels, solution, self.divergence, seed, engine)
-            # in memory the rows would only travel
+            # rows held in memory need no workers
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             self._publish(ensemble, solution.read, survey.unlabeled, out, engine if share else None)
 
     def _solve_pairs(self, run: Run, choices: Choices) -> Solution:
-        """Solve by listed pairs; objects that are in none are placed by all pairs."""
+        """Solve listed pairs; objects that are in none are placed over all pairs."""
         ensemble, divergence, n_clusters = run.data, resolve_divergence(self.divergence), self.n_clusters
         pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
         init: Any = choices.init
+        options: dict[str, Any] = {"tol": self.tol, "seed": run.seed}
         by_blocks = choices.solver == BLOCKED
         logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
         if by_blocks:
@@ -245,41 +244,24 @@ class PCC(SoftPredictingClusterer):
                 init = extend_subsample(
                     ensemble, run.sample, n_clusters, choices.n_init, run.seed, run.engine
                 )
-            solution = solve_blocked(
-                pairs,
-                n_clusters,
-                divergence,
-                init=init,
-                max_passes=run.max_passes,
-                tol=self.tol,
-                seed=run.seed,
-                engine=run.engine,
-                arrays=run.arrays,
-                snapshots=run.snapshots,
-                memory=None
-                if self.memory is None
-                else max(parse_size(self.memory) - process_bytes(run.engine), 0),
-            )
+            options |= {"max_passes": run.max_passes, "engine": run.engine}
+            options |= {"arrays": run.arrays, "snapshots": run.snapshots}
+            if self.memory is not None:
+                options["memory"] = max(parse_size(self.memory) - process_bytes(run.engine), 0)
+            solution = solve_blocked(pairs, n_clusters, divergence, init=init, **options)
         else:
             dense = isinstance(self.pairs, str) and self.pairs == "dense"
-            solution = solve_pairs(
-                pairs,
-                n_clusters,
-                divergence,
-                init=init,
-                n_init=choices.n_init,
-                max_steps=self.max_iter or pairs.n_objects * n_clusters * (10 if dense else 1),
-                tol=self.tol,
-                seed=run.seed,
-            )
+            steps = self.max_iter or pairs.n_objects * n_clusters * (10 if dense else 1)
+            options |= {"n_init": choices.n_init, "max_steps": steps}
+            solution = solve_pairs(pairs, n_clusters, divergence, init=init, **options)
         isolated = isolated_objects(pairs)
         if not isolated.size:
             return solution
-        logger.info("%d objects are in no sampled pair; placed by all pairs", isolated.size)
+        logger.info("%d objects are in no sampled pair; placing them over all pairs", isolated.size)
         return place_isolated(ensemble, isolated, solution, self.divergence, run.seed, run.arrays, run.engine)
 
     def _choose(self, offsets: np.ndarray) -> Choices:
-        """Check the parameters and return what they come to, for partitions of these offsets."""
+        """Check the parameters and return them without "auto"."""
         check_number("tol", self.tol, at_least=0.0)
         if self.max_iter is not None:
             check_int("max_iter", self.max_iter)
@@ -295,7 +277,7 @@ class PCC(SoftPredictingClusterer):
         )
 
     def _keep(self, solution: Solution, n_partitions: int) -> None:
-        """Set what was found besides labels and memberships, and warn if it is not settled."""
+        """Set the attributes besides labels and memberships, and warn if the solve has not converged."""
         if self.tol > 0 and not solution.converged:
             warn_user(
                 f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g} > tol={self.tol:g}; "

@@ -1,9 +1,9 @@
-"""Placing further objects given solved ones: new objects, and objects that occur in no sampled pair."""
+"""Placement of further objects given solved ones: new objects, and objects that occur in no sampled pair."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.methods.pcc import prototypes
 from bigcons.methods.pcc.all_pairs import place_block
+from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
-from bigcons.methods.pcc.solution import BlockMemberships, Solution
 from bigcons.seeding import generator
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
@@ -34,11 +34,11 @@ class BySquares:
 
     @property
     def weights(self) -> np.ndarray | None:
-        """Weights (M,) of the partitions, if they have any."""
+        """Weights (M,) of the partitions, None if all are one."""
         return self.sums.partition_weights
 
     def __call__(self, labels: np.ndarray) -> np.ndarray:
-        """Return the best memberships (rows, K) float32 of objects that were not solved."""
+        """Return the best memberships (rows, K) float32 of new objects."""
         placed = np.empty((labels.shape[0], self.sums.n_clusters), np.float32)
         place_block(self.sums, labels, self.offsets, placed)
         return placed
@@ -46,7 +46,7 @@ class BySquares:
 
 @dataclass(frozen=True)
 class ByPrototypes:
-    """Places objects by any divergence, over all pairs as the prototypes see them."""
+    """Places objects by any divergence, over all pairs, by prototypes."""
 
     tables: Tables
     offsets: np.ndarray
@@ -58,7 +58,7 @@ class ByPrototypes:
         return None
 
     def __call__(self, labels: np.ndarray) -> np.ndarray:
-        """Return the best memberships (rows, K) float32 of objects that were not solved."""
+        """Return the best memberships (rows, K) float32 of new objects."""
         divergence = resolve_divergence(self.divergence)
         return prototypes.place_block(self.tables, labels, self.offsets, divergence)
 
@@ -67,14 +67,14 @@ Placing = BySquares | ByPrototypes
 
 
 class Known(NamedTuple):
-    """The solved objects by which others are placed: all but the sorted ``left_out``."""
+    """The solved objects by which others are placed: all except the sorted ``left_out``."""
 
     ensemble: Ensemble
     solution: Solution
     left_out: np.ndarray
 
     def rows_left_out(self, block: Block) -> np.ndarray:
-        """Return which rows of a block are left out."""
+        """Return the rows of a block that are left out."""
         first, last = np.searchsorted(self.left_out, (block.start, block.stop))
         return self.left_out[first:last] - block.start
 
@@ -95,10 +95,10 @@ def placing_of(
     engine: Engine,
     left_out: np.ndarray = NOBODY,
 ) -> Placing:
-    """Return the way to place further objects given the known ones, by the divergence of the solution.
+    """Return the placement of further objects given the known ones, by the divergence of the solution.
 
-    By the tables that the solver left; a solver of listed pairs leaves none, so that they are summed up here,
-    in one pass over the labels: exactly for the squared divergence, by prototypes for any other.
+    Uses the sums or tables of the solver. Solvers of listed pairs have none, so one pass over the labels
+    computes them: exactly for the squared divergence, by prototypes for any other.
     """
     offsets, blocks = ensemble.offsets, ensemble.blocks()
     if solution.tables is not None:
@@ -109,37 +109,27 @@ def placing_of(
     if resolve_divergence(divergence).label == "l2":
         return BySquares(fold(engine, blocks, SumKnown(known), add_sums), offsets)
     centers = _centers_of(known, seed, engine)
-    return ByPrototypes(fold(engine, blocks, GroupKnown(known, centers), add_tables), offsets, divergence)
+    return ByPrototypes(fold(engine, blocks, SumKnown(known, centers), add_tables), offsets, divergence)
 
 
 @dataclass(frozen=True)
 class SumKnown:
-    """A task: sum up the known objects of a block."""
+    """A task: agreement sums of the known objects of a block or, given centers, their prototype tables."""
 
     known: Known
+    centers: np.ndarray | None = None
 
-    def __call__(self, block: Block) -> AgreementSums:
-        """Sum up a block."""
+    def __call__(self, block: Block) -> Any:
+        """Sum a block."""
         labels, memberships = self.known.read(block)
-        return agreement_sums(labels, self.known.ensemble.offsets, memberships)
-
-
-@dataclass(frozen=True)
-class GroupKnown:
-    """A task: group the known objects of a block."""
-
-    known: Known
-    centers: np.ndarray
-
-    def __call__(self, block: Block) -> Tables:
-        """Group a block."""
-        labels, memberships = self.known.read(block)
+        if self.centers is None:
+            return agreement_sums(labels, self.known.ensemble.offsets, memberships)
         return tables_of_block(self.centers, labels, self.known.ensemble.offsets, memberships)
 
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """A task: read the memberships of chosen objects, of which there are few in a block."""
+    """A task: read the memberships of the chosen objects of a block."""
 
     solution: Solution
     chosen: np.ndarray
@@ -156,7 +146,7 @@ def _centers_of(known: Known, seed: int, engine: Engine) -> np.ndarray:
     draw = generator(seed, "pcc.placing.sample")
     sampled = np.sort(draw.choice(n, SAMPLE, replace=False, shuffle=False)) if n > SAMPLE else np.arange(n)
     chosen = np.setdiff1d(sampled, known.left_out, assume_unique=True)
-    chosen = chosen if chosen.size else sampled  # a grouping need not be of the objects that it groups
+    chosen = chosen if chosen.size else sampled  # centers need not come from the known objects
     rows = engine.map(ChosenRows(known.solution, chosen), known.ensemble.blocks())
     memberships = np.concatenate(list(rows))
     return choose_centers(memberships, default_prototypes(memberships.shape[1]))
@@ -179,9 +169,9 @@ def place_isolated(
     arrays: BlockArrays,
     engine: Engine,
 ) -> Solution:
-    """Return the solution with the sorted objects ``isolated`` at the all-pairs optimum given all others.
+    """Return the solution with the sorted objects ``isolated`` at their all-pairs optimum given all others.
 
-    Its memberships are a further generation of ``arrays``, in the ensemble's blocks.
+    Writes the memberships to a new generation of ``arrays``, in the ensemble's blocks.
     """
     found = solution.memberships
     generation = found.generation + 1 if isinstance(found, BlockMemberships) else 0
@@ -194,7 +184,7 @@ def place_isolated(
 
 @dataclass(frozen=True)
 class PlaceIsolated:
-    """A task: write the memberships of a block, those of its isolated objects anew."""
+    """A task: copy the memberships of a block, with its isolated objects placed."""
 
     known: Known
     placing: Placing

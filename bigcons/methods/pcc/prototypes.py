@@ -1,14 +1,14 @@
 """PCC over all pairs with any Bregman divergence, by prototypes: a fold over row blocks.
 
-To one object, a group of others with like memberships is a single prototype (see ``kernels/prototypes.py``),
-so that a pass costs O(n G (M + K^2)) for G groups, whatever the number of pairs. Every block starts from the
-same tables and updates its own objects one after another, keeping its copy of the tables current; the blocks
-add up what they changed.
+A group of objects with similar memberships is approximated by a single prototype (``kernels/prototypes.py``),
+so a pass costs O(n G (M + K^2)) for G groups, whatever the number of pairs. Every block starts from the same
+tables, updates its own objects in turn and its copy of the tables with them; the changes of all blocks are
+summed.
 
 The grouped objective is ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` with the prototypes' probabilities
 in place of ``p_ij = y_i.y_j``: for Kullback-Leibler the negative log-likelihood. It differs from ``sum N_ij
-d(c_ij / N_ij, p_ij)`` by a sum that memberships do not change, and by the error of the prototypes. It never
-rises: a pass that would raise it is shortened.
+d(c_ij / N_ij, p_ij)`` by a constant and by the error of the prototypes. It never rises: a pass that would
+raise it is shortened.
 """
 
 from __future__ import annotations
@@ -24,29 +24,36 @@ from bigcons.kernels import prototypes as kernel
 from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
-from bigcons.methods.pcc import start
 from bigcons.methods.pcc.all_pairs import solve_subsample
-from bigcons.methods.pcc.pairs import general_search
+from bigcons.methods.pcc.heap import general_search
+from bigcons.methods.pcc.memberships import (
+    MOVE_ALL,
+    Init,
+    checked_start,
+    softened,
+    start_of_block,
+    threshold_after,
+)
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 
-# Below this, memberships of three clusters are told apart too coarsely; above, four a cluster are fine.
+# Fewer resolve the memberships of three clusters too coarsely; for more clusters, four per cluster suffice.
 FEWEST_PROTOTYPES = 16
 PROTOTYPES_PER_CLUSTER = 4
 
-# Objects whose pairs the approximation error is taken over, and whose memberships renew the centers.
+# Number of objects whose pairs give the approximation error, and whose memberships renew the centers.
 SAMPLE = 512
 
 # Passes over the subsample with its own divergence before it is extended.
 REFINING_PASSES = 8
 
-# Parts of a pass's changes that are tried when the whole would raise the objective.
+# Step lengths along a pass's changes, tried in order until one lowers the objective.
 STEPS = (1.0, 0.5, 0.25, 0.125)
 
-# The centers are renewed as long as a pass lowers the objective by more than this share of it.
+# The centers are renewed while a pass lowers the objective by more than this share of it.
 RENEW_ABOVE = 1e-3
 
 # A pass that lowers the objective by less than `tol` times this share of it is the last.
@@ -54,12 +61,12 @@ LEAST_DECREASE = 1e-3
 
 
 def default_prototypes(n_clusters: int) -> int:
-    """Return how many prototypes keep the objective some tenths of a per cent from its optimum."""
+    """Return the number of prototypes that keeps the objective some tenths of a percent from optimal."""
     return max(FEWEST_PROTOTYPES, PROTOTYPES_PER_CLUSTER * n_clusters)
 
 
 class Grouped(NamedTuple):
-    """Memberships as the prototypes see them, and what they are worth."""
+    """Memberships summarized by prototypes, with objective and gap."""
 
     tables: Tables
     objective: float
@@ -71,11 +78,8 @@ class Prototypes:
 
     A solve has converged if its largest gap, in units of the mean weight ``sum_j N_ij`` of an object, is at
     most ``tol``, or if its last pass lowered the objective by less than ``tol / 1000`` of it: far less than
-    the error of the prototypes, although gaps may still be tens of times ``tol``. Every record has this
-    ``error``, see `approximation_error`.
-
-    A pass reads the labels twice, to update and to evaluate. To evaluate while the next pass updates would
-    save that reading, 3 per cent of a pass, for a third generation of memberships: not worth it.
+    the error of the prototypes (`approximation_error`, in every record), although gaps may still be tens of
+    times ``tol``. A pass reads the labels twice, to update and to evaluate.
     """
 
     name = "all-pairs PCC"
@@ -89,16 +93,16 @@ class Prototypes:
         self.mean_weight = mean_weight
 
     def start(self, run: Run) -> tuple[Grouped, list[float]]:
-        """Write the first memberships, and group them. By a subsample: refine it, and place all others."""
+        """Write and group the first memberships; from a subsample, by solving and refining it first."""
         ensemble, init, estimate, objectives = run.data, run.init, None, []
         if not isinstance(init, str):
-            init = start.given(init, ensemble.n_objects, self.n_clusters)
-            init = init if self.divergence.name == "l2" else start.softened(init)
+            init = checked_start(init, ensemble.n_objects, self.n_clusters)
+            init = init if self.divergence.name == "l2" else softened(init)
         elif init == "subsample":
             solved = solve_subsample(
                 run.sample, ensemble.offsets, self.n_clusters, run.n_init, run.seed, run.engine
             )
-            init, objectives = start.softened(solved.memberships), solved.start_objectives
+            init, objectives = softened(solved.memberships), solved.start_objectives
             if run.sample.shape[0] < ensemble.n_objects:
                 estimate = self._refined(run.sample, ensemble.offsets, init)
         first = FirstBlock(ensemble, run.arrays, self.n_clusters, run.seed, init, estimate, self.divergence)
@@ -115,9 +119,9 @@ class Prototypes:
 
     def visit(self, run: Run, at: Iterate[Grouped]) -> Visit:
         """Return the task that updates every object of a block given all others."""
-        threshold = start.threshold_after(at.state.gap / self.mean_weight, run.tol)
+        threshold = threshold_after(at.state.gap / self.mean_weight, run.tol)
         if not at.records and isinstance(run.init, str) and run.init != "subsample":
-            threshold = start.MOVE_ALL
+            threshold = MOVE_ALL
         arguments = at.state.tables, run.data.offsets, threshold * self.mean_weight, self.divergence
         return run.visit(update_block, *arguments, reads=[at.generation], writes=at.generation + 1)
 
@@ -126,7 +130,7 @@ class Prototypes:
         return add_changes(total, part)
 
     def step(self, run: Run, at: Iterate[Grouped], total: Change) -> Step[Grouped]:
-        """Take the longest of a few steps that lowers the objective, or none; perhaps renew the centers."""
+        """Take the first step length that lowers the objective, if any; renew the centers if worthwhile."""
         before, generation = at.state, at.generation
         for length in STEPS:
             if length == 1.0:
@@ -160,11 +164,11 @@ class Prototypes:
         return Step(state, record, self._is_settled(at.records, record, run.tol), n_generations)
 
     def pack(self, state: Grouped) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return tables and what they are worth as arrays and facts."""
+        """Return tables, objective and gap as arrays and facts."""
         return state.tables._asdict(), {"objective": state.objective, "gap": state.gap}
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Grouped:
-        """Return what a snapshot holds."""
+        """Return the state of a snapshot."""
         return Grouped(Tables(**arrays), **facts)
 
     def _is_settled(self, records: list[Record], record: Record, tol: float) -> bool:
@@ -173,7 +177,7 @@ class Prototypes:
         return record["gap"] <= tol or gain <= tol * LEAST_DECREASE * abs(record["objective"])
 
     def _refined(self, labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray) -> Tables:
-        """Return the tables of a subsample after a few passes over it, its centers renewed in each."""
+        """Return the tables of a subsample after a few passes with renewed centers."""
         for _ in range(REFINING_PASSES):
             centers = choose_centers(memberships, self.n_prototypes)
             tables = tables_of_block(centers, labels, offsets, memberships)
@@ -182,11 +186,11 @@ class Prototypes:
         return tables_of_block(centers, labels, offsets, memberships)
 
     def _group(self, run: Run, centers: np.ndarray, generation: int) -> Tables:
-        """Return the tables of a generation under given centers."""
+        """Return the tables of a generation for given centers."""
         return run.fold(run.visit(group_block, centers, run.data.offsets, reads=[generation]), add_tables)
 
     def _evaluate(self, run: Run, tables: Tables, generation: int) -> Evaluation:
-        """Return what a generation is worth under its tables."""
+        """Evaluate a generation with its tables."""
         sampled = _sampled(run)
         task = EvaluateBlock(run.data, run.arrays, generation, tables, sampled, self.divergence)
         return run.fold(task, add_evaluations)
@@ -202,7 +206,7 @@ class Prototypes:
 
 
 def _sampled(run: Run) -> np.ndarray:
-    """Return a few hundred objects, ascending; all if these are no more."""
+    """Return the sampled objects, ascending; all objects if there are no more than SAMPLE."""
     n = run.data.n_objects
     draw = generator(run.seed, "pcc.prototypes.sample")
     return np.arange(n) if n <= SAMPLE else np.sort(draw.choice(n, SAMPLE, replace=False))
@@ -216,18 +220,18 @@ class FirstBlock:
     arrays: BlockArrays
     n_clusters: int
     seed: int
-    init: start.Init
+    init: Init
     estimate: Tables | None
-    """Tables by which to place the objects, rather than by ``init``."""
+    """Tables to place the objects by, instead of ``init``."""
     divergence: Divergence
 
     def __call__(self, block: Block) -> None:
-        """Begin a block."""
+        """Write a block."""
         if self.estimate is not None:
             labels = self.ensemble.read(block.start, block.stop)
             memberships = place_block(self.estimate, labels, self.ensemble.offsets, self.divergence)
         else:
-            memberships = start.rows_of(self.init, block, self.n_clusters, self.seed)
+            memberships = start_of_block(self.init, block, self.n_clusters, self.seed)
         self.arrays.write(0, block, memberships)
 
 
@@ -235,12 +239,12 @@ class FirstBlock:
 
 
 class Change(NamedTuple):
-    """What one block, or all of them, changed: the statistics of a pass."""
+    """The change by one block or the sum over all: the statistics of a pass."""
 
     tables: Tables
-    """Differences of all tables but the centers."""
+    """Differences of all tables except the centers."""
     gap: float
-    """The largest KKT gap met."""
+    """The largest KKT gap before the update."""
     n_moved: int
 
 
@@ -252,9 +256,9 @@ def update_block(
     labels: np.ndarray,
     memberships: np.ndarray,
 ) -> tuple[Change, np.ndarray]:
-    """Update each object of a block given all others; return what that changes, and the new memberships.
+    """Update each object of a block given all others; return the change and the new memberships.
 
-    Objects whose KKT gap is at most ``threshold`` stay as they are. Cost: see ``kernels.prototypes.sweep``.
+    Objects whose KKT gap is at most ``threshold`` do not move. Cost: see ``kernels.prototypes.sweep``.
     """
     now, updated, totals = copy_tables(tables), np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
     kernel.sweep(labels, offsets, now, memberships, updated, threshold, False, totals, *_moving(divergence))
@@ -264,7 +268,7 @@ def update_block(
 
 
 def add_changes(a: Change, b: Change) -> Change:
-    """Add ``b`` to ``a``, whose tables become those of the sum."""
+    """Return the sum of both changes, in the tables of ``a``."""
     for total, part in zip(a.tables[1:], b.tables[1:], strict=True):
         np.add(total, part, out=total)
     return Change(a.tables, max(a.gap, b.gap), a.n_moved + b.n_moved)
@@ -286,11 +290,11 @@ def place_block(
     return placed
 
 
-# What memberships are worth
+# Evaluation
 
 
 class Evaluation(NamedTuple):
-    """What given memberships are worth, and a sample of them."""
+    """Objective and gap of given memberships, and a sample of them."""
 
     objective: float
     """The grouped objective over all pairs."""
@@ -325,7 +329,7 @@ class EvaluateBlock:
 def group_block(
     centers: np.ndarray, offsets: np.ndarray, labels: np.ndarray, memberships: np.ndarray
 ) -> Tables:
-    """Return the tables of a block's objects under given centers."""
+    """Return the tables of a block's objects for given centers."""
     return tables_of_block(centers, labels, offsets, memberships)
 
 
@@ -341,31 +345,23 @@ def evaluate_block(
     totals = np.zeros(kernel.N_TOTALS)
     value, slope, _, parameter = divergence.compiled
     kernel.evaluate(labels, offsets, tables, memberships, totals, value, slope, parameter)
-    return Evaluation(
-        float(totals[kernel.OBJECTIVE]),
-        float(totals[kernel.MAX_GAP]),
-        labels[sampled],
-        memberships[sampled],
-    )
+    objective, gap = float(totals[kernel.OBJECTIVE]), float(totals[kernel.MAX_GAP])
+    return Evaluation(objective, gap, labels[sampled], memberships[sampled])
 
 
 def add_evaluations(a: Evaluation, b: Evaluation) -> Evaluation:
     """Return the evaluation of both blocks together."""
-    return Evaluation(
-        a.objective + b.objective,
-        max(a.gap, b.gap),
-        np.concatenate([a.labels, b.labels]),
-        np.concatenate([a.memberships, b.memberships]),
-    )
+    labels, memberships = np.concatenate([a.labels, b.labels]), np.concatenate([a.memberships, b.memberships])
+    return Evaluation(a.objective + b.objective, max(a.gap, b.gap), labels, memberships)
 
 
 def approximation_error(
     centers: np.ndarray, offsets: np.ndarray, sample: Evaluation, divergence: Divergence
 ) -> float:
-    """Return by how much the prototypes misjudge the objective, relative to it; over the pairs of a sample.
+    """Return the relative error of the objective by prototypes, over the pairs of a sample.
 
-    Compares the grouped objective of the sampled objects alone, in the groups that all objects have, with the
-    same sum pair by pair: O(r^2 (M + K)) for r sampled objects.
+    Compares the grouped objective of the sampled objects alone, in the groups of all objects, with the same
+    sum pair by pair: O(r^2 (M + K)) for r sampled objects.
     """
     value, _, _, parameter = divergence.compiled
     rows = np.flatnonzero((sample.labels >= 0).any(axis=1))
@@ -377,6 +373,6 @@ def approximation_error(
 
 
 def _moving(divergence: Divergence) -> tuple[Any, ...]:
-    """Return what kernels that move objects take of a divergence."""
+    """Return the divergence's arguments of kernels that move objects."""
     _, slope, curvature, parameter = divergence.compiled
     return divergence.is_double_convex, slope, curvature, general_search(divergence), parameter

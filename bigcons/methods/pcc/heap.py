@@ -1,4 +1,4 @@
-"""PCC on a pair table in memory: Algorithm 1 of Lourenço et al. 2015, single steps, the steepest first."""
+"""PCC on a pair table in memory: Algorithm 1 of Lourenço et al. 2015, steepest two-coordinate descent."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from bigcons.divergences import Divergence
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
 from bigcons.kernels.line_search import newton_search, sampling_search
-from bigcons.methods.pcc import start
-from bigcons.methods.pcc.solution import Solution
+from bigcons.methods.pcc.memberships import (
+    Init,
+    Solution,
+    checked_start,
+    dirichlet,
+    perturbed_uniform,
+    softened,
+)
 from bigcons.progress import progress
-from bigcons.solving.passes import as_history, timed
-from bigcons.solving.starts import best_start
+from bigcons.solving.passes import as_history, best_start, timed
 from bigcons.stores.pair_rows import Rows
 from bigcons.stores.pairs import PairTable
 
-# The gradients are built anew, which bounds the drift of their updates, and the objective is recorded this
-# often while n_objects * n_clusters steps are taken.
+# Number of times per n_objects * n_clusters steps that gradients are recomputed, which bounds their drift,
+# and the objective is recorded.
 STRETCHES = 4
 
 
@@ -30,24 +35,23 @@ def solve_pairs(
     n_clusters: int,
     divergence: Divergence,
     *,
-    init: start.Init,
+    init: Init,
     n_init: int,
     max_steps: int,
     tol: float,
     seed: int,
 ) -> Solution:
-    """Minimize the divergence over the pairs by single steps, the steepest first; the best of ``n_init``
-    runs.
+    """Minimize the divergence over the pairs by steepest single steps; keep the best of ``n_init`` runs.
 
-    The gap is in units of `mean_weight`. Time O(steps * l (K + log n)) for l pairs an object;
-    memory 12 bytes for each of the two ends of a pair and O(n K).
+    The gap is in units of `mean_weight`. Time O(steps * l (K + log n)) for l pairs per
+    object; memory 24 bytes per pair and O(n K).
     """
     graph = graph_of(pairs)
     if not isinstance(init, str):
-        first = start.given(init, pairs.n_objects, n_clusters)
-        starts = [first if divergence.name == "l2" else start.softened(first)]
+        first = checked_start(init, pairs.n_objects, n_clusters)
+        starts = [first if divergence.name == "l2" else softened(first)]
     else:
-        draw = start.dirichlet if init == "dirichlet" else start.perturbed_uniform
+        draw = dirichlet if init == "dirichlet" else perturbed_uniform
         starts = [draw(pairs.n_objects, n_clusters, seed, 0, number) for number in range(n_init)]
     runs = (
         _descend(graph, memberships, divergence, isinstance(init, str), max_steps, tol)
@@ -68,7 +72,7 @@ def _descend(
     with progress("PCC on pairs", max_steps, "steps") as listener:
         for number in range(1, -(-max_steps // limit) + 1):
             began = time.perf_counter()
-            # a near-uniform start is a saddle: its gaps say nothing until every object has had its step
+            # gaps at a near-uniform start, a saddle, are not meaningful until every object has moved
             threshold = 0.0 if saddle and number == 1 else tol * scale
             n_steps = min(limit, max_steps - steps)
             memberships, done = take_stretch(graph, memberships, divergence, n_steps, threshold)
@@ -89,18 +93,18 @@ NOBODY = np.empty((0, 0), np.float32)
 
 
 class Graph(NamedTuple):
-    """The pairs of n objects as the kernels read them: CSR, with every pair of two of them at both ends."""
+    """The pairs of n objects as kernels read them: CSR, each pair of two of them stored in both rows."""
 
     indptr: np.ndarray
     indices: np.ndarray
     observed: np.ndarray
     weight: np.ndarray
     others: np.ndarray
-    """(., K) float32: memberships of the objects from number n on, which stay as they are."""
+    """(., K) float32: fixed memberships of the objects numbered from n."""
 
 
 class Stretch(NamedTuple):
-    """What a stretch of steps did. Gaps are in units of the pairs' weights."""
+    """The report of a stretch of steps. Gaps are in units of the pairs' weights."""
 
     n_steps: int
     gap_before: float
@@ -115,7 +119,7 @@ def graph_of(pairs: PairTable | Rows, others: np.ndarray = NOBODY) -> Graph:
 
 
 def stretch_steps(n_objects: int, n_clusters: int) -> int:
-    """Return how many steps a stretch has: at least one for every object."""
+    """Return the number of steps in a stretch: at least one per object."""
     return max(n_objects * n_clusters // STRETCHES, n_objects, 1)
 
 
@@ -134,8 +138,8 @@ def take_stretch(
 ) -> tuple[np.ndarray, Stretch]:
     """Take up to ``n_steps`` steps, the steepest first, while a KKT gap is above ``threshold``.
 
-    Returns the new memberships (n, K) float32, and what was done; the objective is over the pairs of the n
-    objects with each other and with the first ``n_counted`` others. Time O(n_steps l (K + log n)) for l
+    Returns the new memberships (n, K) float32 and a report; its objective covers the pairs of the n objects
+    with each other and with the first ``n_counted`` others. Time O(n_steps l (K + log n)) for l
     pairs an object; memory 16 n K + 32 n bytes.
     """
     n, K = memberships.shape

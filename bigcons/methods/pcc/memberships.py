@@ -1,0 +1,162 @@
+"""Memberships of PCC: where they start, where they are stored, and the solution that every solver returns.
+
+All-equal memberships are a saddle point at which every KKT gap is zero, so the paper's uniform start never
+leaves it; a small perturbation does. On sparse pairs near-uniform starts do much better than random ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.factorized import AgreementSums
+from bigcons.errors import InvalidInputError
+from bigcons.kernels.prototypes import Tables
+from bigcons.memory import Block
+from bigcons.seeding import generator
+from bigcons.solving.passes import History, Iterate, Run, as_history
+from bigcons.storage.checkpoint import BlockArrays
+
+PERTURBATION = 1e-3
+
+# Uniform share mixed into memberships: KL is infinite where a crisp start contradicts a pair.
+UNIFORM_PART = 0.1
+
+# Below every gap, so all objects move: a near-uniform start has gaps near zero although it is a saddle.
+MOVE_ALL = -1.0
+
+# While the largest gap exceeds the tolerance, objects with gaps down to this share of the tolerance move too:
+# otherwise those just below it would delay one another for many passes.
+MOVE_SHARE = 0.25
+
+Init = str | np.ndarray
+
+
+def perturbed_uniform(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarray:
+    """Return rows ``1/K (1 + 0.001 gaussian)``, renormalized; float32."""
+    noise = generator(seed, "pcc.start.uniform", *index).standard_normal((n_rows, n_clusters), np.float32)
+    return _normalized(1.0 + PERTURBATION * noise)
+
+
+def dirichlet(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarray:
+    """Return rows drawn uniformly from the simplex; float32."""
+    draws = generator(seed, "pcc.start.dirichlet", *index).standard_exponential(
+        (n_rows, n_clusters), np.float32
+    )
+    return _normalized(draws)
+
+
+def checked_start(init: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarray:
+    """Return given memberships, checked and renormalized."""
+    try:
+        memberships = np.asarray(init, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"init is not an array of numbers; pass memberships ({n_objects}, {n_clusters})."
+        ) from None
+    if memberships.shape != (n_objects, n_clusters):
+        raise InvalidInputError(
+            f"init has shape {memberships.shape}; a start needs ({n_objects}, {n_clusters}): "
+            "one row per object and one column per cluster."
+        )
+    sums = memberships.sum(axis=1)
+    bad = ~((memberships >= 0).all(axis=1) & (np.abs(sums - 1.0) < 1e-3))
+    if bad.any():
+        raise InvalidInputError(
+            f"init row {int(np.argmax(bad))} sums to {sums[np.argmax(bad)]:.4g} or is negative; "
+            "every row must be >= 0 and sum to 1."
+        )
+    return _normalized(memberships)
+
+
+def start_of_block(init: Init, block: Block, n_clusters: int, seed: int) -> np.ndarray:
+    """Return a block's rows of a start: "uniform", "dirichlet", or checked memberships of all objects."""
+    if not isinstance(init, str):
+        return init[block.start : block.stop]
+    draw = dirichlet if init == "dirichlet" else perturbed_uniform
+    return draw(block.n_rows, n_clusters, seed, block.index)
+
+
+def softened(memberships: np.ndarray) -> np.ndarray:
+    """Mix memberships with uniform ones, so that no pair has probability 0 or 1."""
+    return _normalized((1.0 - UNIFORM_PART) * memberships + UNIFORM_PART / memberships.shape[1])
+
+
+def threshold_after(gap: float, tol: float) -> float:
+    """Return the relative gap up to which objects do not move, if the largest is ``gap``."""
+    return tol * (1.0 if gap <= tol else MOVE_SHARE)
+
+
+def _normalized(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+# Solutions
+
+
+class BlockMemberships(NamedTuple):
+    """Memberships stored in block arrays."""
+
+    arrays: BlockArrays
+    generation: int
+    blocks: list[Block] | None = None
+    """The blocks they were written in, if those may differ from the blocks that are read."""
+
+    def read(self, block: Block) -> np.ndarray:
+        """Return the memberships of a block, read-only."""
+        if self.blocks is None:
+            return self.arrays.read(self.generation, block)
+        parts = [
+            self.arrays.read(self.generation, own)[max(block.start - own.start, 0) : block.stop - own.start]
+            for own in self.blocks
+            if own.start < block.stop and block.start < own.stop
+        ]
+        return np.concatenate(parts)
+
+
+class Solution(NamedTuple):
+    """The memberships found, and their distance from a KKT point."""
+
+    memberships: np.ndarray | BlockMemberships
+    """(n, K) float32, rows on the simplex."""
+    objective: float
+    gap: float
+    converged: bool
+    n_passes: int
+    history: History
+    start_objectives: list[float]
+    """Of every start at the time of choice; the final objective if there was one start."""
+    sums: AgreementSums | None = None
+    """The all-pairs sums of the memberships, if the solver computes them."""
+    tables: Tables | None = None
+    """The prototype tables of the memberships, if the solver uses prototypes."""
+
+    def read(self, block: Block) -> np.ndarray:
+        """Return the memberships of a block, read-only."""
+        if isinstance(self.memberships, BlockMemberships):
+            return self.memberships.read(block)
+        return self.memberships[block.start : block.stop]
+
+
+def solution_at(
+    run: Run,
+    at: Iterate[Any],
+    *,
+    sums: AgreementSums | None = None,
+    tables: Tables | None = None,
+    blocks: list[Block] | None = None,
+) -> Solution:
+    """Return the solution of a finished run; see `BlockMemberships` for ``blocks``."""
+    last = at.records[-1]
+    return Solution(
+        BlockMemberships(run.arrays, at.generation, blocks),
+        last["objective"],
+        last["gap"],
+        at.is_settled,
+        len(at.records),
+        as_history(at.records),
+        at.start_objectives or [last["objective"]],
+        sums,
+        tables,
+    )
