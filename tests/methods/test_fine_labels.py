@@ -21,7 +21,7 @@ from bigcons.solving.survey import Survey
 from tests.support.strategies import label_matrices
 
 N_CLASSES = 4
-SHARES = r"join (\S+) % of the pairs of objects, (\d+) clusters at least (\S+) %"
+SHARES = r"join (\S+) % of the pairs of objects, but (\d+) clusters at least (\S+) %"
 
 
 def fine(n_parts, n_objects=400, n_partitions=10, seed=0):
