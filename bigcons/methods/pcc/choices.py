@@ -251,8 +251,8 @@ def warn_of_fine_labels(
     least = least_joined_share(n_clusters, float(survey.n_seen.mean()))
     if n_clusters > 1 and joined < ENOUGH * least:
         warn_user(
-            f"labels join {100 * joined:.2g} % of the pairs of objects, but {n_clusters} clusters at least "
-            f"{100 * least:.2g} %: PCC then tends to clusters of equal size, whatever the classes; "
+            f"the labels join {100 * joined:.2g} % of the pairs of objects, but {n_clusters} clusters at "
+            f"least {100 * least:.2g} %: PCC then tends to clusters of equal size, whatever the classes; "
             "try eac-average, eac-single or mcla, or a larger n_clusters.",
             OversegmentationWarning,
         )
