@@ -57,7 +57,7 @@ def sweep_clusters(
     for k in clusters:
         rows.append(measure(ensemble, truth, "all pairs", PCC(k, random_state=seed)))
         for divergence in ("l2", "kl"):
-            model = PCC(k, divergence=divergence, pairs=pairs, random_state=seed)
+            model = PCC(k, divergence=divergence, pairs=pairs, max_iter="paper", random_state=seed)
             rows.append(measure(ensemble, truth, f"sampled {divergence}", model))
         print(*map(json.dumps, rows[-3:]), sep="\n", flush=True)
     return rows
@@ -68,7 +68,7 @@ def sweep_shares(ensemble: Ensemble, truth: np.ndarray, shares: tuple[float, ...
     for permille in shares:
         pairs = sample(ensemble, share=permille / 1000, random_state=seed)
         for divergence in ("l2", "kl"):
-            model = PCC(3, divergence=divergence, pairs=pairs, random_state=seed)
+            model = PCC(3, divergence=divergence, pairs=pairs, max_iter="paper", random_state=seed)
             rows.append({"permille": permille, **measure(ensemble, truth, f"sampled {divergence}", model)})
         print(*map(json.dumps, rows[-2:]), sep="\n", flush=True)
     return rows

@@ -133,7 +133,9 @@ def all_pairs_against_c(
     ensemble = Ensemble.open(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        sampled = PCC(3, pairs=pairs, tol=0.0, random_state=0, init="dirichlet").fit(ensemble)
+        sampled = PCC(3, pairs=pairs, tol=0.0, max_iter="paper", random_state=0, init="dirichlet").fit(
+            ensemble
+        )
     scale = float(ensemble.n_objects) ** 2
     row = {
         "seconds": round(median(seconds), 3),

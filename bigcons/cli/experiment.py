@@ -139,6 +139,7 @@ def _solve_all(ensemble: Any, pairs: Any, truth: np.ndarray, settings: Settings)
                 PAPER_SECONDS[divergence],
                 pairs=pairs,
                 solver="heap",
+                max_iter="paper",
                 divergence=divergence,
                 random_state=seed,
             )

@@ -142,6 +142,21 @@ def evaluate(labels, offsets, tables, memberships, totals, value, slope, paramet
 
 
 @jit
+def contradicted(labels, offsets, tables, memberships, edge, found):
+    """Set ``found (rows,)`` where a probability within ``edge`` of 0 or 1 contradicts an observed share."""
+    s = scratch_for(tables, labels.shape[1])
+    for i in range(labels.shape[0]):
+        m = gather_object(labels, i, offsets, tables, s)
+        if m == 0:
+            continue
+        read_row(memberships, i, s.cost.y)
+        for e in range(list_terms(tables, nearest(tables.centers, s.cost.y), m, s)):
+            p, x = s.cost.terms[0, e], s.cost.terms[2, e]
+            if (p <= edge and x > 0.0) or (p >= 1.0 - edge and x < 1.0):
+                found[i] = True
+
+
+@jit
 def read_row(memberships, i, y):
     """Set ``y`` to row ``i`` in float64, normalized: float32 does not resolve the distance to a vertex."""
     total = 0.0

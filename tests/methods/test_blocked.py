@@ -14,7 +14,15 @@ from bigcons.divergences import resolve_divergence
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
-from bigcons.methods.pcc.blocked import Borders, color_blocks, find_borders, first_moves, solve_blocked
+from bigcons.methods.pcc.blocked import (
+    Borders,
+    color_blocks,
+    find_borders,
+    first_moves,
+    solve_blocked,
+    task_bytes,
+)
+from bigcons.methods.pcc.choices import HEAP, plan_memory
 from bigcons.methods.pcc.heap import solve_pairs, stretch_steps
 from bigcons.metrics import adjusted_rand
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
@@ -214,6 +222,29 @@ def test_find_borders__of_tiles():
 def test_solve_blocked__refuses_what_does_not_fit():
     with pytest.raises(MemoryBudgetError, match="1 concurrent blocks, over the 1 kB left"):
         solve(table_of()[0], memory=1000)
+
+
+def test_solve_blocked__one_block_needs_memory_once_on_any_number_of_workers():
+    table = table_of()[0]
+    blocks = row_blocks(table.n_objects, table.n_objects)
+    task = task_bytes(find_borders(table, blocks, SerialEngine()), blocks, K)
+    solve(table, rows=table.n_objects, engine=ThreadsEngine(4), memory=task)
+    with pytest.raises(MemoryBudgetError):
+        solve(table, rows=table.n_objects, engine=ThreadsEngine(4), memory=task - 1)
+
+
+def test_fit__auto_solves_by_blocks_where_the_heap_and_the_process_exceed_the_budget(tmp_path, monkeypatch):
+    for module in ("bigcons.solving.memory_plan", "bigcons.methods.pcc.estimator"):
+        monkeypatch.setattr(f"{module}.process_bytes", lambda engine: 10**8)
+    table, labels, _ = table_of(600, share=0.1)
+    table = table.save(tmp_path / "p.zarr")
+    ensemble, engine = Ensemble.from_labels(labels), SerialEngine()
+    heap = plan_memory(ensemble, engine, HEAP, 0, K, table, in_memory=True).n_bytes(engine, ensemble)
+    asked = {"pairs": table, "client": "serial", "random_state": 0}
+    assert "step" in PCC(K, memory=heap, **asked).fit(ensemble).history_
+    assert "steps" in PCC(K, memory=heap - 1, **asked).fit(ensemble).history_
+    with pytest.raises(MemoryBudgetError, match="or use solver='blocked'"):
+        PCC(K, memory=heap - 1, solver="heap", **asked).fit(ensemble)
 
 
 @pytest.mark.parametrize("divergence", ["l2", "kl"])

@@ -18,6 +18,7 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import ThreadsEngine
+from bigcons.methods.pcc.memberships import contradicted
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
 from tests.naive import pcc as naive
 from tests.support.strategies import label_matrices
@@ -280,13 +281,33 @@ def test_fit__solves_the_four_objects(pairs, divergence, n_clusters):
     assert model.n_clusters_ == 2
 
 
-@pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
-def test_fit__stays_at_an_unperturbed_uniform_start(pairs, divergence):
-    uniform = np.full((4, 2), 0.5)
-    model = PCC(2, pairs=pairs, divergence=divergence, init=uniform).fit(ORACLE)
-    np.testing.assert_array_equal(model.memberships_, uniform)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"divergence": "kl"},
+        {"pairs": "dense"},
+        {"pairs": "dense", "divergence": "kl"},
+        {"pairs": 0.5, "solver": "blocked"},
+    ],
+)
+def test_fit__perturbs_memberships_that_are_all_uniform(asked):
+    labels, truth = planted(noise=0.1)
+    model = PCC(3, init=np.full((60, 3), 1 / 3), random_state=0, **asked).fit(labels)
+    named = PCC(3, init="uniform", random_state=0, **asked).fit(labels)
+    np.testing.assert_array_equal(model.memberships_, named.memberships_)
+    assert adjusted_rand(truth, model.labels_) == 1
+
+
+@pytest.mark.parametrize("divergence", ["l2", "kl"])
+def test_fit__of_the_heap_converges_unless_the_paper_s_cap_is_asked_for(divergence):
+    labels, _ = planted(120, noise=0.4)
+    asked = {"pairs": 0.5, "divergence": divergence, "random_state": 0}
+    model, paper = PCC(4, **asked).fit(labels), quiet(PCC(4, max_iter="paper", **asked), labels)
     assert model.converged_
-    assert (model.n_passes_, model.gap_) == (1, 0)
+    assert model.gap_ <= model.tol
+    assert paper.history_["step"][-1] == 120 * 4
+    assert model.objective_ < paper.objective_
 
 
 @pytest.mark.parametrize("divergence", ["l2", "kl"])
@@ -377,6 +398,44 @@ def test_fit__of_kl_from_a_crisp_start_escapes_it():
     model = PCC(3, divergence="kl", pairs="dense", init=crisp).fit(labels)
     assert np.isfinite(model.objective_)
     assert adjusted_rand(truth, model.labels_) == 1
+
+
+@pytest.mark.parametrize("asked", [{"pairs": "dense"}, {"pairs": 0.5}, {"pairs": 0.5, "solver": "blocked"}])
+def test_fit__of_kl_from_its_own_result_stays_there(asked):
+    labels, _ = planted()
+    asked = {"divergence": "kl", "random_state": 0, **asked}
+    first = PCC(3, **asked).fit(labels)
+    assert (first.memberships_ == 0).any()
+    again = PCC(3, init=first.memberships_, **asked).fit(labels)
+    assert again.n_passes_ == 1
+    assert again.objective_ == pytest.approx(first.objective_, rel=1e-6)
+
+
+def test_fit__of_kl_by_prototypes_from_its_own_result_starts_there():
+    labels, _ = planted()
+    first = PCC(3, divergence="kl", random_state=0).fit(labels)
+    again = quiet(PCC(3, divergence="kl", init=first.memberships_, max_iter=1), labels)
+    assert again.objective_ <= first.objective_ * 1.002
+
+
+@pytest.mark.parametrize("asked", [{"pairs": "all"}, {"pairs": "dense"}, {"pairs": 0.5, "solver": "blocked"}])
+def test_fit__of_kl_from_a_wrong_crisp_start_is_finite_and_leaves_it(asked):
+    labels, truth = planted(noise=0.1)
+    crisp = np.eye(3)[(truth + (np.arange(60) % 5 == 0)) % 3]
+    model = PCC(3, divergence="kl", init=crisp, random_state=0, **asked).fit(labels)
+    assert adjusted_rand(truth, model.labels_) == 1
+
+
+def test_contradicted__are_rows_that_rule_out_what_was_observed():
+    rows = np.array([[1, 0], [1, 0], [0, 1], [0.5, 0.5]], np.float32)
+    indptr, indices = np.array([0, 1, 3, 4, 6]), np.array([1, 0, 2, 1, 0, 2])
+    for observed, expected in (
+        ([1, 1, 0, 0, 0, 1], []),
+        ([0.9, 0.9, 0, 0, 0, 1], [0, 1]),
+        ([1, 1, 0.1, 0.1, 0, 1], [1, 2]),
+    ):
+        found = contradicted(indptr, indices, np.array(observed, np.float32), rows, rows)
+        assert np.flatnonzero(found).tolist() == expected
 
 
 @pytest.mark.parametrize("pairs", ["all", "dense"])
@@ -502,6 +561,9 @@ def test_fit__of_a_single_object(pairs):
         ({"random_state": -1}, "random_state=-1 is negative"),
         ({"client": "mpi"}, "client='mpi' is unknown"),
         ({"memory": "lots"}, "memory='lots' is not a size"),
+        ({"max_iter": "paper"}, "max_iter='paper' with solver='all'"),
+        ({"max_iter": "paper", "pairs": 0.5, "solver": "blocked"}, "max_iter='paper' with solver='blocked'"),
+        ({"max_iter": "many"}, "max_iter='many'"),
     ],
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
 )

@@ -29,10 +29,13 @@ from bigcons.memory import Block, format_size
 from bigcons.methods.pcc.all_pairs import Extension
 from bigcons.methods.pcc.heap import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
 from bigcons.methods.pcc.memberships import (
+    LEAST_PART,
     Init,
     Solution,
     checked_start,
+    contradicted,
     dirichlet,
+    diverges_at_edges,
     perturbed_uniform,
     softened,
     solution_at,
@@ -102,11 +105,18 @@ class BlockedPairs:
         init = run.init
         if isinstance(init, np.ndarray):
             init = checked_start(init, run.data.n_objects, self.n_clusters)
+            if diverges_at_edges(self.near.divergence):
+                rows = np.concatenate([self._contradicted(block, init) for block in run.blocks])
+                init[rows] = softened(init[rows], LEAST_PART)
         for _ in run.engine.map(
             FirstBlock(self.near, run.arrays, self.n_clusters, run.seed, init), run.blocks
         ):
             pass
         return None, init.start_objectives if isinstance(init, Extension) else []
+
+    def _contradicted(self, block: Block, init: np.ndarray) -> np.ndarray:
+        graph = graph_of(self.near.pairs.read(block.start, block.stop))
+        return contradicted(graph.indptr, graph.indices, graph.observed, init[block.start : block.stop], init)
 
     def visit(self, run: Run, at: Iterate[None]) -> StretchOfBlock:
         """Return the task that takes a stretch of steps with the objects of a block."""
@@ -171,7 +181,8 @@ def solve_blocked(
     colors = color_blocks(borders.neighbors)
     first_passes = first_moves(borders.neighbors, colors) if isinstance(init, str) else [1] * len(blocks)
     near = Neighborhoods(pairs, blocks, borders.neighbors, colors, first_passes, divergence)
-    task, n_tasks = task_bytes(borders, blocks, n_clusters), engine.n_workers
+    n_tasks = min(engine.n_workers, max(map(len, near.rounds())))  # blocks of one round run at once
+    task = task_bytes(borders, blocks, n_clusters)
     logger.info("blocked PCC: %d concurrent tasks of %s", n_tasks, format_size(task))
     if memory is not None and task * n_tasks > memory:
         raise MemoryBudgetError(
@@ -266,7 +277,7 @@ class FirstBlock:
             memberships = draw(block.n_rows, self.n_clusters, self.seed, block.index, 0)
         else:
             memberships = init(block) if callable(init) else init[block.start : block.stop]
-            if self.near.divergence.name != "l2":
+            if callable(init) and self.near.divergence.name != "l2":
                 memberships = softened(memberships)
         self.arrays.write(0, block, memberships)
 

@@ -46,8 +46,19 @@ class Choices(NamedTuple):
     """Of the partitions, or the rule to compute them; None if all are one."""
 
 
-def choose_solver(asked: str, pairs: Any, divergence: Divergence, memory: str | float | None) -> str:
-    """Return the solver for these pairs, divergence and budget."""
+def choose_solver(
+    asked: str,
+    ensemble: Ensemble,
+    engine: Engine,
+    n_clusters: int,
+    pairs: Any,
+    divergence: Divergence,
+    memory: str | float | None,
+) -> str:
+    """Return the solver for these pairs, divergence and budget.
+
+    "auto" solves stored pairs block by block if they are in tiles or the plan of the heap exceeds ``memory``.
+    """
     is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
     if not (is_share or isinstance(pairs, (str, os.PathLike, PairTable))):
         raise InvalidInputError(
@@ -62,9 +73,17 @@ def choose_solver(asked: str, pairs: Any, divergence: Divergence, memory: str | 
         )
     if takes_all:
         return ALL if divergence.label == "l2" else PROTOTYPES
-    if asked == "auto":
-        return BLOCKED if chooses_blocks(pairs, memory) else HEAP
-    return asked
+    if asked != "auto":
+        return asked
+    if is_share or (isinstance(pairs, str) and pairs == "dense"):
+        return HEAP
+    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+    if table.path is None:
+        return HEAP
+    # memberships are counted as held in memory, which they are at most
+    heap = plan_memory(ensemble, engine, HEAP, 0, n_clusters, pairs, in_memory=True)
+    is_large = memory is not None and heap.n_bytes(engine, ensemble) > parse_size(memory)
+    return BLOCKED if is_large or table.rows_per_block is not None else HEAP
 
 
 def choose_init(asked: Any, solver: str) -> Init:
@@ -151,15 +170,6 @@ def n_pair_ends(pairs: Any, n_objects: int) -> int:
     return 2 * PairTable.open(pairs).n_pairs
 
 
-def chooses_blocks(pairs: Any, memory: str | float | None) -> bool:
-    """Return whether stored pairs need solving block by block: in tiles, or too large for ``memory``."""
-    if isinstance(pairs, Real) or (isinstance(pairs, str) and pairs in ("all", "dense")):
-        return False
-    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
-    is_large = memory is not None and DENSE_BYTES_PER_END * 2 * table.n_pairs > parse_size(memory)
-    return table.path is not None and (is_large or table.rows_per_block is not None)
-
-
 def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
     """Return the pair table of a ``pairs`` argument for this ensemble."""
     if isinstance(pairs, str) and pairs == "dense":
@@ -191,6 +201,36 @@ def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
     return engine.shares_memory and label_bytes(ensemble, ensemble.n_objects) <= FEW_LABELS
 
 
+def plan_memory(
+    ensemble: Ensemble,
+    engine: Engine,
+    solver: str,
+    n_prototypes: int,
+    n_clusters: int,
+    pairs: Any,
+    *,
+    in_memory: bool,
+) -> MemoryPlan:
+    """Return the memory plan of a solve; ``in_memory``: whether memberships are held rather than stored.
+
+    Blocks of pairs are counted once their borders are known, see ``blocked.solve_blocked``.
+    """
+    n, K, rows, M = ensemble.n_objects, n_clusters, ensemble.chunk_rows, ensemble.n_partitions
+    B, G = ensemble.n_base_clusters, n_prototypes
+    statistics = 8 * (G + 8) * (B + M) if G else 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
+    generations = 3 if G else 2  # a third if a pass is shortened
+    ends = 0 if solver == BLOCKED else n_pair_ends(pairs, n)
+    held = 4 * n + (4 * generations * n * K if in_memory else 0)
+    held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
+    held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
+    return MemoryPlan(
+        held=held,
+        # including the memberships before and after
+        per_block=block_label_bytes(ensemble) + 12 * rows * K + 3 * statistics,
+        per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
+    )
+
+
 def check_memory(
     ensemble: Ensemble,
     engine: Engine,
@@ -201,29 +241,17 @@ def check_memory(
     *,
     in_memory: bool,
 ) -> None:
-    """Log the memory plan of the solve; raise MemoryBudgetError if it exceeds the budget.
-
-    Blocks of pairs are counted once their borders are known, see ``blocked.solve_blocked``. ``in_memory``:
-    whether memberships are held rather than stored.
-    """
-    n, K, rows, M = ensemble.n_objects, n_clusters, ensemble.chunk_rows, ensemble.n_partitions
-    B, G = ensemble.n_base_clusters, choices.n_prototypes
-    statistics = 8 * (G + 8) * (B + M) if G else 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
-    generations = 3 if G else 2  # a third if a pass is shortened
-    ends = 0 if choices.solver == BLOCKED else n_pair_ends(pairs, n)
-    held = 4 * n + (4 * generations * n * K if in_memory else 0)
-    held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
-    held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
-    plan = MemoryPlan(
-        held=held,
-        # including the memberships before and after
-        per_block=block_label_bytes(ensemble) + 12 * rows * K + 3 * statistics,
-        per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
-    )
-    if memory is None and isinstance(pairs, str) and pairs == "dense":
+    """Log the memory plan of the solve; raise MemoryBudgetError if it exceeds the budget."""
+    solver, G = choices.solver, choices.n_prototypes
+    plan = plan_memory(ensemble, engine, solver, G, n_clusters, pairs, in_memory=in_memory)
+    is_dense = isinstance(pairs, str) and pairs == "dense"
+    if memory is None and is_dense:
         memory = DENSE_MEMORY
     remedy = " or write the result to a store with out=" if in_memory else ""
-    plan.check("PCC", engine, ensemble, memory, " or use pairs='all' or a share" if ends else remedy)
+    if solver == HEAP:
+        blocked = "" if is_dense else "solver='blocked', "
+        remedy = f" or use {blocked}pairs='all' or a smaller share"
+    plan.check("PCC", engine, ensemble, memory, remedy)
 
 
 # Labels too fine for PCC

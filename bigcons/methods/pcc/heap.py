@@ -13,10 +13,13 @@ from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
 from bigcons.kernels.line_search import newton_search, sampling_search
 from bigcons.methods.pcc.memberships import (
+    LEAST_PART,
     Init,
     Solution,
     checked_start,
+    contradicted,
     dirichlet,
+    diverges_at_edges,
     perturbed_uniform,
     softened,
 )
@@ -49,7 +52,10 @@ def solve_pairs(
     graph = graph_of(pairs)
     if not isinstance(init, str):
         first = checked_start(init, pairs.n_objects, n_clusters)
-        starts = [first if divergence.name == "l2" else softened(first)]
+        if diverges_at_edges(divergence):
+            rows = contradicted(graph.indptr, graph.indices, graph.observed, first, first)
+            first[rows] = softened(first[rows], LEAST_PART)
+        starts = [first]
     else:
         draw = dirichlet if init == "dirichlet" else perturbed_uniform
         starts = [draw(pairs.n_objects, n_clusters, seed, 0, number) for number in range(n_init)]

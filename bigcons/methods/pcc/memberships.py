@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.factorized import AgreementSums
+from bigcons.divergences import Divergence
 from bigcons.errors import InvalidInputError
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
@@ -20,8 +21,14 @@ from bigcons.storage.checkpoint import BlockArrays
 
 PERTURBATION = 1e-3
 
-# Uniform share mixed into memberships: KL is infinite where a crisp start contradicts a pair.
+# Uniform share mixed into memberships found by another divergence.
 UNIFORM_PART = 0.1
+
+# Uniform share mixed into rows of a given start where they contradict an observed pair, where KL is infinite:
+# about the least that float32 resolves next to 1. Probabilities this near 0 and 1 count as such.
+LEAST_PART = 1e-6
+EDGE = 1e-9
+PAIRS_AT_ONCE = 2**18
 
 # Below every gap, so all objects move: a near-uniform start has gaps near zero although it is a saddle.
 MOVE_ALL = -1.0
@@ -78,9 +85,35 @@ def start_of_block(init: Init, block: Block, n_clusters: int, seed: int) -> np.n
     return draw(block.n_rows, n_clusters, seed, block.index)
 
 
-def softened(memberships: np.ndarray) -> np.ndarray:
-    """Mix memberships with uniform ones, so that no pair has probability 0 or 1."""
-    return _normalized((1.0 - UNIFORM_PART) * memberships + UNIFORM_PART / memberships.shape[1])
+def softened(memberships: np.ndarray, part: float = UNIFORM_PART) -> np.ndarray:
+    """Mix memberships with a uniform part, so that no pair has probability 0 or 1."""
+    return _normalized((1.0 - part) * memberships + part / memberships.shape[1])
+
+
+def diverges_at_edges(divergence: Divergence) -> bool:
+    """Return whether the divergence has no practical bound where a pair has probability 0 or 1, as KL."""
+    value, _, _, parameter = divergence.compiled
+    growth = value(1.0, EDGE, parameter) - value(1.0, 1e4 * EDGE, parameter)
+    return bool(growth > 4.0 * value(1.0, 0.5, parameter))
+
+
+def contradicted(
+    indptr: np.ndarray, indices: np.ndarray, observed: np.ndarray, rows: np.ndarray, others: np.ndarray
+) -> np.ndarray:
+    """Return which of ``rows`` rule out a share ``observed`` of one of their pairs: p = 0 < x or p = 1 > x.
+
+    CSR over the rows; ``indices`` are rows of ``others``. Such a pair makes KL infinite.
+    """
+    found = np.zeros(rows.shape[0], bool)
+    n_rows, degrees = rows.shape[0], np.diff(indptr)
+    step = max(PAIRS_AT_ONCE * n_rows // max(indices.size, 1), 1)
+    for start in range(0, n_rows, step):
+        stop = min(start + step, n_rows)
+        pairs = slice(indptr[start], indptr[stop])
+        own = np.repeat(np.arange(start, stop), degrees[start:stop])
+        p, x = np.einsum("ek,ek->e", rows[own], others[indices[pairs]]), observed[pairs]
+        found[own[((p <= EDGE) & (x > 0.0)) | ((p >= 1.0 - EDGE) & (x < 1.0))]] = True
+    return found
 
 
 def threshold_after(gap: float, tol: float) -> float:

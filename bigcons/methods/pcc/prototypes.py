@@ -27,9 +27,12 @@ from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import solve_subsample
 from bigcons.methods.pcc.heap import general_search
 from bigcons.methods.pcc.memberships import (
+    EDGE,
+    LEAST_PART,
     MOVE_ALL,
     Init,
     checked_start,
+    diverges_at_edges,
     softened,
     start_of_block,
     threshold_after,
@@ -97,7 +100,6 @@ class Prototypes:
         ensemble, init, estimate, objectives = run.data, run.init, None, []
         if not isinstance(init, str):
             init = checked_start(init, ensemble.n_objects, self.n_clusters)
-            init = init if self.divergence.name == "l2" else softened(init)
         elif init == "subsample":
             solved = solve_subsample(
                 run.sample, ensemble.offsets, self.n_clusters, run.n_init, run.seed, run.engine
@@ -114,6 +116,11 @@ class Prototypes:
         else:
             centers = estimate.centers
         tables = self._group(run, centers, 0)
+        if isinstance(init, np.ndarray) and estimate is None and diverges_at_edges(self.divergence):
+            for _ in run.engine.map(SoftenBlock(ensemble, run.arrays, tables), run.blocks):
+                pass
+            centers = choose_centers(self._sampled_memberships(run), self.n_prototypes)
+            tables = self._group(run, centers, 0)
         found = self._evaluate(run, tables, 0)
         return Grouped(tables, found.objective, found.gap), objectives
 
@@ -232,6 +239,23 @@ class FirstBlock:
             memberships = place_block(self.estimate, labels, self.ensemble.offsets, self.divergence)
         else:
             memberships = start_of_block(self.init, block, self.n_clusters, self.seed)
+        self.arrays.write(0, block, memberships)
+
+
+@dataclass(frozen=True)
+class SoftenBlock:
+    """A task: soften the first memberships of a block where they rule out observed pairs."""
+
+    ensemble: Ensemble
+    arrays: BlockArrays
+    tables: Tables
+
+    def __call__(self, block: Block) -> None:
+        """Soften a block."""
+        labels, memberships = self.ensemble.read(block.start, block.stop), self.arrays.read(0, block).copy()
+        rows = np.zeros(block.n_rows, np.bool_)
+        kernel.contradicted(labels, self.ensemble.offsets, self.tables, memberships, EDGE, rows)
+        memberships[rows] = softened(memberships[rows], LEAST_PART)
         self.arrays.write(0, block, memberships)
 
 
