@@ -19,6 +19,7 @@ _REGISTRY = {
     "mixture": "mixture:MixtureModel",
     "qmi": "qmi:QMI",
     "kcc": "qmi:KCC",
+    "nmf": "nmf:NMF",
     "ivc": "voting:IVC",
     "ipvc": "voting:IPVC",
     "ipc": "voting:IPC",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from bigcons.methods.kmeans import LabelKMeans as LabelKMeans
     from bigcons.methods.mcla import MCLA as MCLA
     from bigcons.methods.mixture import MixtureModel as MixtureModel
+    from bigcons.methods.nmf import NMF as NMF
     from bigcons.methods.pcc.estimator import PCC as PCC
     from bigcons.methods.qmi import KCC as KCC
     from bigcons.methods.qmi import QMI as QMI

@@ -37,7 +37,8 @@ SOLVES = {
 }
 
 # Those that would look at no more than all objects at once, if the samples they start on were not so small.
-PASSES = ("mixture", "qmi", "kcc", "ivc", "ipvc", "ipc", "kmeans", "bce", "cspa", "hgpa", "hbgf", "pcc")
+PASSES = ("mixture", "qmi", "kcc", "nmf", "ivc", "ipvc", "ipc", "kmeans", "bce", "cspa", "hgpa", "hbgf",
+          "pcc")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
