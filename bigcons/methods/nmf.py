@@ -1,4 +1,4 @@
-"""NMF consensus of Li, Ding and Jordan (2007): the co-association factorized, which is never formed."""
+"""NMF consensus of Li, Ding and Jordan (2007): the co-association, factorized without forming it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import numpy as np
 from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, count_shares, padded
 from bigcons.kernels.nmf import multiply_rows, place_rows
 from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import first_partition
+from bigcons.solving.assignment import CERTAINTY, first_partition
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
-from bigcons.solving.passes import Record, State, Stats
+from bigcons.solving.passes import Record, State, Stats, gains_little
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
-
-# The weight of a base partition in a start; the rest is spread over all clusters, for zeros stay zeros.
-_CERTAINTY = 0.9
 
 # Steps that place an object under tables that stay as they are.
 _PLACING_STEPS = 50
@@ -46,8 +43,8 @@ class NMFProblem:
         K = self.n_clusters
         n_labels = (labels >= 0).sum(axis=1)
         assigned = first_partition(labels, K, seed, number)
-        R = np.full((len(labels), K), (1 - _CERTAINTY) / K)
-        R[assigned >= 0, assigned[assigned >= 0]] += _CERTAINTY
+        R = np.full((len(labels), K), (1 - CERTAINTY) / K)
+        R[assigned >= 0, assigned[assigned >= 0]] += CERTAINTY
         R[n_labels == 0] = 0.0
         n = int(np.count_nonzero(n_labels))
         R = (R / np.sqrt((R * R).sum(axis=0) / n)).astype(np.float32)
@@ -86,10 +83,8 @@ class NMFProblem:
         return {"table": table, "A": A, "S": S}, record
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
-        """Stop once the objective changes by no more than a share ``tol`` of itself."""
-        if previous is None:
-            return False
-        return abs(record["objective"] - previous["objective"]) <= tol * abs(record["objective"])
+        """Stop once the objective rises by no more than a share ``tol`` of itself."""
+        return gains_little(previous, record, tol)
 
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
         """Return the rows over their sums; uniform without labels."""
@@ -117,7 +112,7 @@ class NMF(SoftPassClusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of clusters; one that is no object's largest entry wins none.
+        Number of clusters; a cluster may end up with no objects.
     max_iter : int, default=500
         Maximum number of passes.
     n_init : int, default=20
@@ -127,7 +122,7 @@ class NMF(SoftPassClusterer):
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     tol : float, default=1e-6
-        Relative change of the objective at which to stop.
+        Relative gain of the objective at which to stop.
     resume : bool, default=True
         Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
         starts anew.
@@ -159,11 +154,12 @@ class NMF(SoftPassClusterer):
     the partitions that put two objects together and ``n_i`` the labels of one; without missing labels this is
     the co-association of the paper.
 
-    S is diagonal and cancels in the update of Q, so it has no say in the clusters. A step of S never raises
+    S is diagonal and cancels in the update of Q, so it does not affect the clusters. A step of S never raises
     ``||C - QSQ'||^2``. A step of Q never raises ``tr(LQ'Q) - tr(Q'CQ)`` with ``L = Q'CQ`` from before the
     step; the squared error of both may rise by several percent while the columns of Q become orthonormal.
-    It is no measure to choose among starts by, for it prefers the less orthonormal; the objective is that of
-    the projection, which rises in practice.
+    It is a poor criterion among starts, since it favors less orthonormal columns. The objective here is that
+    of the projection onto Q; it rises over the first passes, without a guarantee, and a solve ends with the
+    first pass that no longer raises it.
 
     References
     ----------
