@@ -21,7 +21,7 @@ sparse               halves-20, of which labels are deleted until four in five a
 useless              halves-20, a quarter of whose partitions are random
 ===================  ============================================================================
 
-Results are appended to ``--out`` as they come, and a run goes on where it was ended. Features are read from
+Results are appended to ``--out`` as they come, and an interrupted run resumes. Features are read from
 the folder BIGCONS_DATA names; without it, and with ``--smallest``, planted data stand for them.
 """
 
@@ -303,7 +303,7 @@ def rows_of(name: str, kind: str, seed: int, todo: list[str]) -> Iterator[dict[s
         row = {"data": name, "kind": kind, "seed": seed, "contender": contender}
         try:
             found = solvers[contender](labels, n_clusters, seed)
-        except Exception as error:  # a refusal is a result
+        except Exception as error:  # a refusal counts as a result
             yield row | {"ari": 0.0, "nmi": 0.0, "refused": f"{type(error).__name__}: {error}"[:200]}
             continue
         seconds = time.perf_counter() - began
@@ -335,7 +335,7 @@ def summary(rows: list[dict[str, Any]], data: list[str]) -> dict[str, Any]:
     ranks = rankdata(-scores, axis=1).mean(axis=0)
     shortfall = scores.max(axis=1, keepdims=True) - scores
     n_data = len({key[0] for key, found in cells.items() if set(names) <= set(found)})
-    # ensembles of one data set are no independent trials: the test counts data sets
+    # ensembles of one data set are not independent: the test counts data sets
     q = studentized_range.ppf(0.95, len(names), np.inf) / np.sqrt(2)
     difference = q * np.sqrt(len(names) * (len(names) + 1) / (6 * n_data))
     table = {

@@ -45,7 +45,7 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
     """Run the experiment, write its stores and its figure to ``folder``, and return its numbers."""
     import numpy as np
 
-    from bigcons import coassociation, generate
+    from bigcons import Consensus, coassociation, generate, metrics
 
     seed = settings.random_state
     features, truth = _data(settings)
@@ -68,8 +68,11 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
         pairs = coassociation.sample(ensemble, per_object=per_object, random_state=seed)
     solves = _solve_all(ensemble, pairs, truth, settings)
     model = solves[0].model
-    _store(folder, model)
-    base = _base_accuracy(ensemble, truth)
+    Consensus.from_estimator(
+        folder / "consensus.zarr", model, provenance={"ensemble": "ensemble.zarr"}, overwrite=True
+    )
+    labels = ensemble.read(0, ensemble.n_objects)
+    base = [metrics.matching_accuracy(truth, labels[:, u]) for u in range(ensemble.n_partitions)]
     _draw(folder / "demo.png", ensemble, model, base, solves)
     return {
         **settings._asdict(),
@@ -121,11 +124,21 @@ def _compile(ensemble: Any, n_clusters: int) -> None:
 
 def _solve_all(ensemble: Any, pairs: Any, truth: np.ndarray, settings: Settings) -> list[Solve]:
     """Solve over all pairs from several random starts, then over the sampled pairs as in the paper."""
-    from bigcons import PCC
+    from bigcons import PCC, metrics
 
     def solve(name: str, paper_seconds: float | None, **options: Any) -> Solve:
-        model = PCC(settings.n_clusters, **options)
-        return _measured(name, paper_seconds, model, ensemble, truth)
+        with Meter() as meter:
+            fit = PCC(settings.n_clusters, **options).fit
+            model: Any = fit(ensemble) if paper_seconds is None else _quietly(fit, ensemble)
+        numbers = {
+            **meter.as_numbers(name),
+            "accuracy": metrics.matching_accuracy(truth, model.labels_),
+            "adjusted_rand": metrics.adjusted_rand(truth, model.labels_),
+            "n_clusters": model.n_clusters_,
+            "converged": model.converged_,
+            "paper_seconds": paper_seconds,
+        }
+        return Solve(model, numbers)
 
     seed = settings.random_state
     return [
@@ -148,36 +161,11 @@ def _solve_all(ensemble: Any, pairs: Any, truth: np.ndarray, settings: Settings)
     ]
 
 
-def _measured(name: str, paper_seconds: float | None, model: Any, ensemble: Any, truth: np.ndarray) -> Solve:
-    """Fit the model; measure its time, memory and quality."""
-    from bigcons import metrics
-
-    with Meter() as meter:
-        model = model.fit(ensemble) if paper_seconds is None else _quietly(model.fit, ensemble)
-    numbers = {
-        **meter.as_numbers(name),
-        "accuracy": metrics.matching_accuracy(truth, model.labels_),
-        "adjusted_rand": metrics.adjusted_rand(truth, model.labels_),
-        "n_clusters": model.n_clusters_,
-        "converged": model.converged_,
-        "paper_seconds": paper_seconds,
-    }
-    return Solve(model, numbers)
-
-
 def _quietly(fit: Callable[[Any], Any], x: Any) -> Any:
     """Fit without the warning that the paper's limit on steps was reached before the tolerance."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return fit(x)
-
-
-def _base_accuracy(ensemble: Any, truth: np.ndarray) -> list[float]:
-    """Return the accuracy of each partition on the objects it labels."""
-    from bigcons import metrics
-
-    labels = ensemble.read(0, ensemble.n_objects)
-    return [metrics.matching_accuracy(truth, labels[:, u]) for u in range(ensemble.n_partitions)]
 
 
 def _agreement(labelings: list[np.ndarray]) -> float:
@@ -186,14 +174,6 @@ def _agreement(labelings: list[np.ndarray]) -> float:
 
     first, *others = labelings
     return min(metrics.matching_accuracy(first, other) for other in others)
-
-
-def _store(folder: Path, model: Any) -> None:
-    from bigcons import Consensus
-
-    Consensus.from_estimator(
-        folder / "consensus.zarr", model, provenance={"ensemble": "ensemble.zarr"}, overwrite=True
-    )
 
 
 def _draw(path: Path, ensemble: Any, model: Any, base: list[float], solves: list[Solve]) -> None:

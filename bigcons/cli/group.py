@@ -21,19 +21,7 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 
-COMMANDS = (
-    "demo",
-    "generate",
-    "import",
-    "sample",
-    "solve",
-    "score",
-    "plot",
-    "export",
-    "info",
-    "verify",
-    "methods",
-)
+COMMANDS = "demo generate import sample solve score plot export info verify methods".split()  # noqa: SIM905
 INTERRUPTED = 130
 
 OWN_WARNINGS = (ConvergenceWarning, OversegmentationWarning, SuspiciousLabelsWarning, UnlabeledObjectsWarning)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PAIRS_PER_TASK = 1 << 18
 
-# Bytes of a pair in memory while it is drawn and counted, beside the labels; and then, when these are gone,
+# Bytes of a pair in memory while it is drawn and counted, besides the labels; and then, when these are gone,
 # until it is in a table, where every object takes some, too. Above a billion pairs, half more.
 COUNTED_PAIR_BYTES = 30
 PAIR_BYTES = 60
@@ -50,7 +50,7 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
 
     Labels within ``memory`` are read once and held; larger stored ensembles are visited tile by tile,
     two row blocks for each task in flight within ``memory``. The pairs come on top: 30 bytes each
-    beside the labels, then 60 each and 40 an object without them, 12 in the table. Costs
+    besides the labels, then 60 each and 40 an object without them, 12 in the table. Costs
     O(n_pairs n_partitions).
     """
     from bigcons.stores.ensemble import as_ensemble

@@ -1,4 +1,4 @@
-"""The co-association of all pairs in factorized form: what the squared divergence asks of it.
+"""The co-association of all pairs in factorized form, as the squared divergence needs it.
 
 With ``S_b`` the summed memberships of base cluster ``b`` and ``T_u`` the summed outer products of the objects
 seen in partition ``u``, the sums ``sum c_ij y_i.y_j`` and ``sum N_ij (y_i.y_j)^2`` over all pairs are norms
@@ -36,7 +36,7 @@ class Weights(NamedTuple):
 
 
 class AgreementSums(NamedTuple):
-    """What all objects together mean to one object: sums over the label matrix.
+    """The influence of all objects on one of them, as sums over the label matrix.
 
     Sizes: B base clusters, M partitions, K clusters.
     """

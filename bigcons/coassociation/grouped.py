@@ -1,4 +1,4 @@
-"""The co-association of all pairs by groups: what any Bregman divergence asks of it, at linear cost.
+"""The co-association of all pairs by groups, for any Bregman divergence at linear cost.
 
 Objects of like memberships form a group. What one object needs to know of all others is, group by group,
 how often it agrees with their members and how often both are seen: sums over its own labels of rows of two

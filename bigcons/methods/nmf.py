@@ -124,8 +124,7 @@ class NMF(SoftPassClusterer):
     tol : float, default=1e-6
         Relative gain of the objective at which to stop.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -167,14 +166,7 @@ class NMF(SoftPassClusterer):
     matrix factorization*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "Li, Ding and Jordan 2007",
-        "labels",
-        soft=True,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Li, Ding and Jordan 2007", "labels", soft=True)
 
     def __init__(
         self,

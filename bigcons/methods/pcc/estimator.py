@@ -115,8 +115,7 @@ class PCC(SoftPredictingClusterer):
         entropy of the labels of each partition. "information": its mutual information with an unweighted
         consensus. Both are estimated on the subsample and have mean 1. See Notes.
     resume : bool, default=True
-        Continue an interrupted solve to ``out``; the result has the same bits as an undisturbed one. False
-        starts anew.
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -180,14 +179,7 @@ class PCC(SoftPredictingClusterer):
     using evidence accumulation*, Machine Learning 98.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        paper="Lourenço et al. 2015",
-        needs="labels, or sampled pairs",
-        soft=True,
-        missing="native",
-        out_of_core=True,
-        distributed=True,
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Lourenço et al. 2015", "labels, or sampled pairs", soft=True)
 
     def __init__(
         self,
