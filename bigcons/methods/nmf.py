@@ -36,7 +36,8 @@ class NMFProblem:
 
     def __init__(self, offsets: np.ndarray, n_clusters: int) -> None:
         self.offsets = offsets
-        self.n_clusters = self.n_carried = n_clusters
+        self.n_clusters: int = n_clusters
+        self.n_carried: int = n_clusters
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state that follows from a base partition, and its rows."""

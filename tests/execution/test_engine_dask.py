@@ -199,7 +199,7 @@ def test_map__names_the_blocks_of_a_task(local_client):
         return block.index
 
     with pytest.raises(
-        BigconsError, match=r"blocks \d+ to \d+ \(rows \d+ to \d+\) was with 4 workers that died"
+        BigconsError, match=r"blocks \d+ to \d+ \(rows \d+ to \d+\) ran on 4 workers that died"
     ):
         list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
 
