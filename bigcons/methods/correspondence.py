@@ -27,9 +27,10 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.passes import best_start
 from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
 

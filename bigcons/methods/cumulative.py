@@ -26,8 +26,9 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

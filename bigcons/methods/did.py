@@ -24,9 +24,10 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import format_size
 from bigcons.overlaps.embedding import one_thread
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget
 from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_choice, check_flag

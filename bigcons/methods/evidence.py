@@ -27,9 +27,10 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget
 from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_int
 

@@ -15,9 +15,10 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, data_budget
 from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -19,9 +19,10 @@ from bigcons.metrics.ensemble import average_of_tables
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps, votes_of
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.passes import as_history, best_start, timed_passes
 from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number
 

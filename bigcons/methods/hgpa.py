@@ -13,8 +13,9 @@ from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_PIN, has_mtkahypar, partition_hypergraph
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import MethodInfo, Output
+from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

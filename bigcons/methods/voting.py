@@ -13,10 +13,11 @@ from bigcons.kernels.cluster_tables import LABELS, SCORE, mark_majorities
 from bigcons.memory import MOST_BYTES
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import AssignmentClusterer, TableProblem, first_partition, shares
-from bigcons.solving.estimator import MethodInfo, Output
+from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.memory_plan import check_matrix_plan
 from bigcons.solving.passes import Record, Stats, best_start
 from bigcons.solving.survey import Survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -15,9 +15,10 @@ from bigcons.memory import Block
 from bigcons.overlaps.embedding import KMEANS_SAMPLE, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer, Output
+from bigcons.solving.estimator import ConsensusClusterer
 from bigcons.solving.memory_plan import MemoryPlan
 from bigcons.solving.survey import Survey, take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_number
 

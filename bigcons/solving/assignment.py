@@ -12,10 +12,10 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, assign, count_assigned, padded
 from bigcons.memory import Block
 from bigcons.seeding import generator
-from bigcons.solving.estimator import Output
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Record, State, Stats, Winner
 from bigcons.solving.survey import Survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 
 CERTAINTY = 0.9

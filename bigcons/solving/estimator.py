@@ -21,7 +21,13 @@ from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.results import Results, Use
 from bigcons.solving.survey import labeled_objects
-from bigcons.solving.workspace import finished_run, logging_how_to_resume, refuse_conflicting_run, seed_of_run
+from bigcons.solving.workspace import (
+    Output,
+    finished_run,
+    logging_how_to_resume,
+    refuse_conflicting_run,
+    seed_of_run,
+)
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
 from bigcons.stores.consensus import Consensus, fit_results
@@ -30,18 +36,6 @@ from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
-
-
-class Output(NamedTuple):
-    """Where a result is stored, and what identifies its run."""
-
-    path: str | os.PathLike[str]
-    overwrite: bool
-    """Whether it replaces an existing store."""
-    resume: bool
-    """Whether an unfinished run to this path continues; otherwise it is discarded."""
-    fingerprint: dict[str, Any]
-    """Method, parameters, seed and labels: a run continues only with the same."""
 
 
 class MethodInfo(NamedTuple):

@@ -13,7 +13,7 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import Output, PredictingClusterer, SoftPredictingClusterer
+from bigcons.solving.estimator import PredictingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.passes import (
     START_SAMPLE,
@@ -26,7 +26,7 @@ from bigcons.solving.passes import (
     run_passes,
 )
 from bigcons.solving.survey import Survey, take_survey
-from bigcons.solving.workspace import open_workspace
+from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from bigcons.errors import CorruptStoreError
 from bigcons.execution.engine import Engine
@@ -17,10 +17,19 @@ from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, Place, place_of
 from bigcons.stores.consensus import KIND, Consensus
 
-if TYPE_CHECKING:
-    from bigcons.solving.estimator import Output
-
 logger: logging.Logger = logging.getLogger("bigcons")
+
+
+class Output(NamedTuple):
+    """Where a result is stored, and what identifies its run."""
+
+    path: str | os.PathLike[str]
+    overwrite: bool
+    """Whether it replaces an existing store."""
+    resume: bool
+    """Whether an unfinished run to this path continues; otherwise it is discarded."""
+    fingerprint: dict[str, Any]
+    """Method, parameters, seed and labels: a run continues only with the same."""
 
 
 class Workspace(NamedTuple):

@@ -31,8 +31,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
-from bigcons.solving.estimator import Output
-from bigcons.solving.workspace import open_workspace
+from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import Snapshots
 from bigcons.storage.places import DiskPlace
 from bigcons.stores.consensus import fit_results

@@ -17,10 +17,11 @@ from bigcons.memory import Block, format_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import first_partition
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, Output
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, label_bytes
 from bigcons.solving.passes import best_start
 from bigcons.solving.survey import take_survey
+from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int, check_number
 

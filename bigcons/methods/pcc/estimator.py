@@ -44,11 +44,11 @@ from bigcons.methods.pcc.memberships import (
 from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import MethodInfo, Output, SoftPredictingClusterer
+from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
 from bigcons.solving.passes import Run, run_passes
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import open_workspace
+from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_int, check_number
