@@ -20,8 +20,9 @@ import numpy as np
 
 from bigcons.errors import StoreError, StoreExistsError
 from bigcons.storage.commit import is_store, read_manifest, refuse_existing
+from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, Place, StorePath, atomic_file, disk_errors, place_of
+from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, place_of
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble

@@ -13,8 +13,9 @@ from bigcons.errors import CorruptStoreError
 from bigcons.execution.engine import Engine
 from bigcons.storage.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
 from bigcons.storage.commit import is_store, read_manifest
+from bigcons.storage.interface import Place
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, Place, place_of
+from bigcons.storage.places import DiskPlace, place_of
 from bigcons.stores.consensus import KIND, Consensus
 
 logger: logging.Logger = logging.getLogger("bigcons")

@@ -18,7 +18,7 @@ from zarr.storage import WrapperStore
 
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.schema import ArraySpec
-from bigcons.storage.places import Place
+from bigcons.storage.interface import Place
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest

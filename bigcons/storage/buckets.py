@@ -19,7 +19,7 @@ from urllib.parse import quote
 from zarr.storage import ObjectStore
 
 from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError
-from bigcons.storage.places import Place, checked_size
+from bigcons.storage.interface import Place, checked_size
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Bucket

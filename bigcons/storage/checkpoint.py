@@ -17,7 +17,8 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
-from bigcons.storage.places import Place, StorePath, disk_errors, place_of
+from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.places import disk_errors, place_of
 
 _CHECKSUM_BYTES = 4
 

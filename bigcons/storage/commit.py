@@ -29,17 +29,9 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
 from bigcons.schema import FORMAT_VERSION, KINDS
+from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import (
-    DiskPlace,
-    Place,
-    StorePath,
-    atomic_file,
-    disk_errors,
-    local_path,
-    place_of,
-    sync,
-)
+from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigcons.errors import StoreError, StoreLockedError
-from bigcons.storage.places import DiskPlace, Place, StorePath, naming, place_of
+from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.places import DiskPlace, naming, place_of
 
 if TYPE_CHECKING:
     from bigcons.storage.buckets import BucketPlace

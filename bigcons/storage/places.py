@@ -1,4 +1,4 @@
-"""Places: one small interface to files and folders on a disk or in a bucket.
+"""Places on a disk, and the place that a path or URL names.
 
 Paths and URLs become places only here. Places in a bucket are in `bigcons.storage.buckets`, which is imported
 when the first URL is opened.
@@ -12,95 +12,19 @@ import re
 import shutil
 import sys
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from bigcons.errors import InvalidInputError, StoreError
+from bigcons.storage.interface import Place, StorePath, checked_size
 from bigcons.validation import check_path
-
-StorePath = str | os.PathLike[str]
 
 URL_SCHEMES = ("s3", "gs", "az")
 """URL schemes of buckets; only s3 is tested."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _SHORTENED_URL = re.compile(rf"({'|'.join(URL_SCHEMES)}):/[^/]")
-
-
-class Place(ABC):
-    """A file, or a folder with everything below it; it need not exist.
-
-    ``str(place)`` is its path or URL, ``place / name`` a place inside it. In a bucket, a file is an object
-    and a folder is a common prefix of keys.
-    """
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The last part of the path."""
-
-    @abstractmethod
-    def __truediv__(self, name: str) -> Place: ...
-
-    @abstractmethod
-    def sibling(self, name: str) -> Place:
-        """Return the place called ``name`` in the same folder."""
-
-    @abstractmethod
-    def exists(self) -> bool:
-        """Return whether a file or folder exists here."""
-
-    @abstractmethod
-    def is_file(self) -> bool:
-        """Return whether this is a file."""
-
-    @abstractmethod
-    def is_link(self) -> bool:
-        """Return whether this is a symbolic link."""
-
-    @abstractmethod
-    def links(self) -> Iterator[Place]:
-        """Yield the symbolic links below."""
-
-    @abstractmethod
-    def names(self) -> list[str]:
-        """Return the names in this folder, sorted; empty if it does not exist."""
-
-    @abstractmethod
-    def n_bytes(self) -> int:
-        """Return the total size of the files below."""
-
-    @abstractmethod
-    def stamp(self) -> Hashable:
-        """Return a value that changes when the file is replaced; None if it does not exist."""
-
-    @abstractmethod
-    def read(self, at_most: int | None = None) -> bytearray:
-        """Return the content of the file.
-
-        Raises FileNotFoundError, and ValueError, without reading, if the file exceeds ``at_most`` bytes.
-        """
-
-    @abstractmethod
-    def write(self, *parts: Any, durable: bool = False) -> None:
-        """Write the concatenated ``parts``; a reader sees the old content or the new.
-
-        With ``durable``, the file survives a power failure once this returns.
-        """
-
-    @abstractmethod
-    def flush(self) -> None:
-        """Make everything below durable."""
-
-    @abstractmethod
-    def remove(self) -> None:
-        """Remove the file, or the folder with everything below it, if it exists."""
-
-    @abstractmethod
-    def for_zarr(self, *, read_only: bool) -> Any:
-        """Return this folder as a Zarr store."""
 
 
 class DiskPlace(Place):
@@ -263,13 +187,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def checked_size(n_bytes: int, at_most: int | None) -> int:
-    """Return ``n_bytes``; raise ValueError if it exceeds ``at_most``."""
-    if at_most is not None and n_bytes > at_most:
-        raise ValueError(f"{n_bytes} bytes exceed the limit of {at_most}")
-    return n_bytes
 
 
 @contextmanager

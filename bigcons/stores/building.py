@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
-from bigcons.storage.places import StorePath
+from bigcons.storage.interface import StorePath
 from bigcons.stores.ensemble_store import (
     MAX_CHUNK_COLUMNS,
     Appending,

@@ -21,7 +21,8 @@ from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import CONSENSUS, ArraySpec
 from bigcons.storage.arrays import create_array, create_group, open_array, open_declared
 from bigcons.storage.commit import load_manifest, new_store, write_manifest
-from bigcons.storage.places import Place, StorePath, place_of
+from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.places import place_of
 from bigcons.stores.display import facts_table
 from bigcons.stores.export import Columns, export_columns
 from bigcons.validation import check_int

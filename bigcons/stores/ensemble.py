@@ -14,7 +14,8 @@ from bigcons.errors import InvalidInputError
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import FORMAT_VERSION
 from bigcons.storage.commit import is_store, refuse_existing
-from bigcons.storage.places import StorePath, place_of
+from bigcons.storage.interface import StorePath
+from bigcons.storage.places import place_of
 from bigcons.stores import building
 from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble_store import (
@@ -30,7 +31,8 @@ from bigcons.stores.ensemble_store import (
     write_store,
 )
 from bigcons.tables.encode import warn_of_suspects
-from bigcons.tables.table import Table, open_table
+from bigcons.tables.intake import open_table
+from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int
 
 

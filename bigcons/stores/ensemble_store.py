@@ -39,8 +39,9 @@ from bigcons.storage.commit import (
     sweep_folders,
     write_manifest,
 )
+from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, Place, StorePath, disk_errors
+from bigcons.storage.places import DiskPlace, disk_errors
 from bigcons.tables.encode import rechunk
 from bigcons.validation import check_int
 

@@ -10,7 +10,8 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.progress import progress
 from bigcons.storage.commit import new_file
-from bigcons.storage.places import StorePath, local_path
+from bigcons.storage.interface import StorePath
+from bigcons.storage.places import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,8 @@ import pyarrow as pa
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block, row_blocks
 from bigcons.storage.commit import is_store
-from bigcons.tables.table import Rows, Table, first_line, open_table
+from bigcons.tables.intake import open_table
+from bigcons.tables.table import Rows, Table, first_line
 
 MAX_CATEGORIES = 1000
 """Columns with more distinct values are text, not categories (an arbitrary limit)."""

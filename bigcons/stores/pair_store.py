@@ -14,7 +14,8 @@ from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundEr
 from bigcons.schema import PAIRS
 from bigcons.storage.arrays import create_array, create_group, open_declared
 from bigcons.storage.commit import load_manifest, new_file, new_store, write_manifest
-from bigcons.storage.places import Place, StorePath, local_path
+from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.places import local_path
 from bigcons.stores.pair_rows import MAX_OBJECTS, Edges, Rows
 from bigcons.validation import check_choice, check_int
 

@@ -16,7 +16,8 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import PAIRS
-from bigcons.storage.places import StorePath, place_of
+from bigcons.storage.interface import StorePath
+from bigcons.storage.places import place_of
 from bigcons.stores.display import facts_table
 from bigcons.stores.pair_rows import (
     Edges,

@@ -16,7 +16,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspiciousLabelsWarning, warn_user
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
-from bigcons.storage.places import DiskPlace, Place, place_of
+from bigcons.storage.interface import Place
+from bigcons.storage.places import DiskPlace, place_of
 from bigcons.tables.memory import ArrayTable
 from bigcons.tables.table import PartedTable, Rows, Table, check_matrix, check_names, first_line
 
@@ -152,17 +153,6 @@ def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int]
     if min(shape) < 0:
         raise InvalidInputError(f"{where} has a negative shape; write it with numpy.save.")
     return dtype, (shape[0], shape[1]), by_columns
-
-
-def map_npy(path: Path) -> np.ndarray:
-    """Map a ``.npy`` file of any shape into memory."""
-    try:
-        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise StoreNotFoundError(f"{path} does not exist; check the path.", path=path) from None
-    except (ValueError, EOFError):
-        raise InvalidInputError(f"{path} is not a .npy file of numbers; write it with numpy.save.") from None
-    return mapped
 
 
 def _npz_member(path: Path, role: str) -> str:

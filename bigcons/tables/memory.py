@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.tables.table import (
     Column,
     PartedTable,
@@ -59,6 +59,17 @@ class ArrayTable(Table):
         for first, end in self.ranges(rows, aligned, stop):
             yield np.asanyarray(self._array[max(first, start) : end])  # keeps masks
             release_pages(self._array)
+
+
+def map_npy(path: Path) -> np.ndarray:
+    """Map a ``.npy`` file of any shape into memory."""
+    try:
+        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise StoreNotFoundError(f"{path} does not exist; check the path.", path=path) from None
+    except (ValueError, EOFError):
+        raise InvalidInputError(f"{path} is not a .npy file of numbers; write it with numpy.save.") from None
+    return mapped
 
 
 def release_pages(array: Any) -> None:
@@ -280,8 +291,6 @@ class ColumnsTable(Table):
 
     def _open(self, index: int) -> np.ndarray:
         """Return the column as an array; a file is memory-mapped and closed with the array."""
-        from bigcons.tables.files import map_npy
-
         column = self._columns[index]
         if isinstance(column, (str, os.PathLike)):
             column = map_npy(Path(column))

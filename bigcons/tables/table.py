@@ -1,13 +1,11 @@
 """Tables of any source, read as blocks of rows: the input of labels and features.
 
 Labels and features follow the same rules. A block is a numpy matrix or a list of columns (numpy or Arrow).
-Only Arrow streams are kept in memory as a whole. pandas and dask objects are recognized by the module of
-their type, so neither is imported here.
+Only Arrow streams are kept in memory as a whole.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -138,42 +136,6 @@ def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
     if isinstance(rows, list):
         return [column[start:stop] for column in rows]
     return rows[start:stop]
-
-
-def open_table(x: Any, role: str) -> Table:
-    """Return the table of any supported source; ``role`` is "labels" or "features".
-
-    ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
-    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an ensemble, or a path to
-    .npy, .npz, .csv, .csv.gz, .parquet (a file or a folder of them) or .zarr.
-
-    Raises InvalidInputError for anything else and StoreNotFoundError for a missing file.
-    """
-    from bigcons.tables import files, memory
-
-    package = type(x).__module__.partition(".")[0]
-    if isinstance(x, Table):
-        return x
-    if isinstance(x, (str, os.PathLike)):
-        return files.open_path(x, role)
-    if isinstance(x, (list, tuple)):
-        return memory.table_of_rows(x, role)
-    if package in ("dask", "dask_expr"):
-        return memory.open_dask(x, role)
-    if package == "pandas" and hasattr(x, "columns"):
-        return memory.PandasTable(x, role)
-    if package != "pandas" and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")):
-        return memory.ArrowTable(x, role)
-    if hasattr(x, "n_partitions") and hasattr(x, "categories"):
-        return memory.EnsembleTable(x, role)
-    is_array = all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__"))
-    if is_array and package not in ("pandas", "polars", "scipy"):
-        return memory.ArrayTable(x, role)
-    kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
-    raise InvalidInputError(
-        f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
-        "a dask array or dataframe, or a path to .npy, .npz, .csv, .csv.gz, .parquet or .zarr."
-    )
 
 
 def check_names(names: Sequence[object], where: str) -> list[str]:

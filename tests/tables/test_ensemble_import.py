@@ -26,8 +26,8 @@ from bigcons.errors import (
 from bigcons.stores.ensemble import ensemble_of, import_labels
 from bigcons.stores.features import open_features
 from bigcons.tables.encode import encode_labels, scan_labels
+from bigcons.tables.intake import open_table
 from bigcons.tables.memory import ColumnsTable
-from bigcons.tables.table import open_table
 from tests.support.stores import names_in, values_of
 
 N_OBJECTS, NAMES = 3000, ["a", "b", "c"]

@@ -17,7 +17,7 @@ import zarr
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.stores.features import open_features
-from bigcons.tables.table import open_table
+from bigcons.tables.intake import open_table
 from tests.support.stores import values_of
 
 N_ROWS = 600

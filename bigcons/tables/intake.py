@@ -1,0 +1,47 @@
+"""The intake of tables: opens whatever a user holds as a `Table`, for labels and features alike.
+
+pandas and dask objects are recognized by the module of their type, so neither is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from bigcons.errors import InvalidInputError
+from bigcons.tables import files, memory
+from bigcons.tables.table import Table
+
+
+def open_table(x: Any, role: str) -> Table:
+    """Return the table of any supported source; ``role`` is "labels" or "features".
+
+    ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
+    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an ensemble, or a path to
+    .npy, .npz, .csv, .csv.gz, .parquet (a file or a folder of them) or .zarr.
+
+    Raises InvalidInputError for anything else and StoreNotFoundError for a missing file.
+    """
+    package = type(x).__module__.partition(".")[0]
+    if isinstance(x, Table):
+        return x
+    if isinstance(x, (str, os.PathLike)):
+        return files.open_path(x, role)
+    if isinstance(x, (list, tuple)):
+        return memory.table_of_rows(x, role)
+    if package in ("dask", "dask_expr"):
+        return memory.open_dask(x, role)
+    if package == "pandas" and hasattr(x, "columns"):
+        return memory.PandasTable(x, role)
+    if package != "pandas" and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")):
+        return memory.ArrowTable(x, role)
+    if hasattr(x, "n_partitions") and hasattr(x, "categories"):
+        return memory.EnsembleTable(x, role)
+    is_array = all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__"))
+    if is_array and package not in ("pandas", "polars", "scipy"):
+        return memory.ArrayTable(x, role)
+    kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
+    raise InvalidInputError(
+        f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
+        "a dask array or dataframe, or a path to .npy, .npz, .csv, .csv.gz, .parquet or .zarr."
+    )
