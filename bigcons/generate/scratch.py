@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import StoreError, StoreExistsError
+from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, read_manifest, refuse_existing
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
@@ -88,14 +89,14 @@ def take_finished(finished: Ensemble, asked: Mapping[str, Any]) -> Ensemble:
 
 def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
     found = {**finished.provenance, "n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
-    for name, new in json.loads(json.dumps(asked)).items():
-        if name not in _VERSIONS and new is not None and found.get(name) != new:
-            told = f"{name}={short(found.get(name))}, not {short(new)}"
-            raise StoreExistsError(
-                f"{finished.path} exists and was made with {told}; "
-                "pass overwrite=True (--overwrite) to replace it, or choose another path.",
-                path=finished.path,
-            )
+    wanted = json.loads(json.dumps(asked))
+    wanted = {name: new for name, new in wanted.items() if name not in _VERSIONS and new is not None}
+    if told := differences(found, wanted, short):
+        raise StoreExistsError(
+            f"{finished.path} exists and was made with {told}; "
+            "pass overwrite=True (--overwrite) to replace it, or choose another path.",
+            path=finished.path,
+        )
 
 
 @contextmanager
@@ -157,12 +158,10 @@ def _join(folder: Path, parameters: dict[str, Any], seed: int, *, seed_is_given:
     old_seed = int(found.pop(_SEED))
     if seed_is_given:
         wanted[_SEED], found[_SEED] = seed, old_seed
-    for name in {**found, **wanted}:
-        old, new = found.get(name), wanted.get(name)
-        if old != new:
-            raise StoreError(
-                f"{folder} holds partitions made with {name}={short(old)}, not {short(new)}; "
-                "repeat the call that made them, or start over with overwrite=True (--overwrite).",
-                path=folder,
-            )
+    if told := differences(found, {**dict.fromkeys(found), **wanted}, short):
+        raise StoreError(
+            f"{folder} holds partitions made with {told}; "
+            "repeat the call that made them, or start over with overwrite=True (--overwrite).",
+            path=folder,
+        )
     return old_seed

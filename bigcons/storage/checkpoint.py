@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -156,11 +156,14 @@ class Snapshots:
         return arrays, head
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not."""
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:
+    """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not.
+
+    ``show`` turns a value into text. Entries that the stored run lacks are named if nothing else differs.
+    """
     other = [name for name in wanted if found.get(name) != wanted[name]]
-    told = [f"{name}={found[name]}, not {wanted[name]}" for name in other if name in found]
-    return "; ".join(told or other)
+    named = [name for name in other if name in found] or other
+    return "; ".join(f"{name}={show(found.get(name))}, not {show(wanted[name])}" for name in named)
 
 
 def _checksum(content: memoryview) -> bytes:
