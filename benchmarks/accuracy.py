@@ -37,8 +37,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from papers import from_file, from_sklearn
 
 from bigcons import METHODS, Ensemble
+from bigcons.datasets.kdd import KDD_FILE
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.seeding import generator
 
@@ -69,29 +71,12 @@ PLANTED: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
-def from_sklearn(name: str) -> tuple[np.ndarray, np.ndarray]:
-    from sklearn import datasets
-
-    return getattr(datasets, f"load_{name}")(return_X_y=True)
-
-
-def from_file(
-    path: str, label: int = -1, skip: int = 0, drop: tuple[int, ...] = ()
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return a table of $BIGCONS_DATA; columns ``drop`` are ids and names; text counts by its rank."""
+def kddcup99() -> tuple[np.ndarray, np.ndarray]:
+    """Return the numeric columns of KDD Cup 1999 and all of its classes, most of them rare."""
     import pandas as pd
 
-    table = pd.read_csv(
-        Path(os.environ["BIGCONS_DATA"]) / path,
-        header=None,
-        skiprows=skip,
-        sep=r"\s+" if "yeast" in path else ",",
-        comment=None,
-    )
-    classes = table.pop(table.columns[label])
-    features = table.drop(columns=[table.columns[i] for i in drop])
-    numbers = features.apply(lambda c: c if c.dtype.kind in "fiub" else pd.Series(c.rank(method="dense")))
-    return numbers.to_numpy(float), classes.to_numpy()
+    table = pd.read_csv(Path(os.environ["BIGCONS_DATA"]) / KDD_FILE, header=None)
+    return table.select_dtypes("number").to_numpy(float), table.iloc[:, -1].to_numpy()
 
 
 def text(path: str, words: str, classes: str) -> tuple[np.ndarray, np.ndarray]:
@@ -116,19 +101,19 @@ REAL: dict[str, Callable[[], tuple[Any, Any]]] = {
     "classic3": lambda: text("text_classic3/classic3.mat", "A", "labels"),
     "covertype": lambda: from_file("covertype_sample/covertype_ramp_test.csv.gz", skip=1),
     "digits": lambda: from_sklearn("digits"),
-    "glass": lambda: from_file("glass/glass.data.gz", drop=(0,)),
+    "glass": lambda: from_file("glass/glass.data.gz", named=True),
     "house-votes": lambda: from_file("house-votes-84/house-votes-84.data.gz", label=0),
     "ionosphere": lambda: from_file("ionosphere/ionosphere.data.gz"),
     "iris": lambda: from_sklearn("iris"),
     "isolet": lambda: from_file("isolet/isolet.csv.gz"),
     "k1b": lambda: text("text_k1b/k1b.mat", "dtm", "classid"),
-    "kddcup99": lambda: from_file("kddcup99/kddcup.data_10_percent.gz"),
+    "kddcup99": kddcup99,
     "magic04": lambda: from_file("magic04/magic04.data.gz"),
     "pendigits": lambda: from_file("pendigits/pendigits.tra.gz"),
     "pima": lambda: from_file("pima/pima-indians-diabetes.data.gz"),
     "segmentation": lambda: from_file("segmentation/segmentation.test.gz", label=0, skip=5),
     "wine": lambda: from_sklearn("wine"),
-    "yeast": lambda: from_file("yeast/yeast.data.gz", drop=(0,)),
+    "yeast": lambda: from_file("yeast/yeast.data.gz", named=True),
 }
 
 REPORTING = [

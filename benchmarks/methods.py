@@ -42,7 +42,7 @@ from bigcons.progress import report_progress_to
 N_PARTITIONS = 50
 K = 6
 
-# What a method is asked for: its defaults, but where these would compare all pairs or want complete labels.
+# What a method is asked for: its defaults, except where these compare all pairs or treat labels as numbers.
 SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
     "ipc": ("ipc", {"normalize": "all"}),
