@@ -35,26 +35,9 @@ from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import Snapshots
 from bigcons.storage.places import DiskPlace
 from bigcons.stores.consensus import fit_results
-from tests.support.solves import SOLVES, bits, parameters, store_data
+from tests.support.solves import DYING_SOLVE, SOLVES, bits, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
-
-# The child dies by its own hand, at a moment that the arguments name.
-CHILD = """
-import os, signal, sys
-from bigcons import PCC
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
-what, at, ensemble, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
-kind, name = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}[what]
-original, calls = getattr(kind, name), [0]
-def dying(*arguments):
-    original(*arguments)
-    calls[0] += 1
-    if calls[0] == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-setattr(kind, name, dying)
-PCC(n_clusters=5, random_state=3, tol=1e-5).fit(ensemble, out=out)
-"""
 
 # One process that has everything loaded forks a child for each moment; each dies by its own hand.
 DEATHS = """
@@ -99,7 +82,7 @@ def undisturbed(stored: Path) -> PCC:
 
 
 def die(what: str, at: int, ensemble: Path, out: Path) -> None:
-    command = [sys.executable, "-c", CHILD, what, str(at), str(ensemble), str(out)]
+    command = [sys.executable, "-c", DYING_SOLVE, what, str(at), str(ensemble), str(out)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert process.returncode == -signal.SIGKILL, process.stderr

@@ -37,6 +37,7 @@ from bigcons.storage.places import place_of
 from bigcons.stores.ensemble import import_labels
 from bigcons.stores.features import open_features
 from tests.support.s3 import keys_below, s3_server
+from tests.support.solves import DYING_SOLVE
 from tests.support.stores import values_of
 
 FOLDER = r"data-[0-9a-f]{32}"
@@ -427,27 +428,10 @@ def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk):
         assert_same_solve(theirs, ours)
 
 
-DYING = """
-import os, signal, sys
-from bigcons import PCC
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
-what, at, ensemble, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
-kind, name = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}[what]
-original, calls = getattr(kind, name), [0]
-def dying(*arguments):
-    original(*arguments)
-    calls[0] += 1
-    if calls[0] == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-setattr(kind, name, dying)
-PCC(n_clusters=5, random_state=3, tol=1e-5).fit(ensemble, out=out)
-"""
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
 @pytest.mark.parametrize(("what", "at"), [("snapshot", 2), ("block", 8)])
 def test_resume__a_killed_solve_ends_with_the_same_bits(url, stored, on_disk, what, at):
-    child = run_child(DYING, what, at, stored.path, url)
+    child = run_child(DYING_SOLVE, what, at, stored.path, url)
     child.communicate()
     assert child.returncode == -signal.SIGKILL
     assert keys_below(f"{url}.partial")
