@@ -247,25 +247,40 @@ class PCC(SoftPredictingClusterer):
         """Solve listed pairs; objects that are in none are placed over all pairs."""
         ensemble, divergence, n_clusters = run.data, resolve_divergence(self.divergence), self.n_clusters
         pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
-        init: Any = choices.init
-        options: dict[str, Any] = {"tol": self.tol, "seed": run.seed}
         by_blocks = choices.solver == BLOCKED
         logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
         if by_blocks:
+            init: Any = choices.init
             if isinstance(init, str) and init == "subsample":
                 init = extend_subsample(
                     ensemble, run.sample, n_clusters, choices.n_init, run.seed, run.engine
                 )
-            options |= {"max_passes": run.max_passes, "engine": run.engine}
-            options |= {"arrays": run.arrays, "snapshots": run.snapshots}
-            if self.memory is not None:
-                options["memory"] = max(parse_size(self.memory) - process_bytes(run.engine), 0)
-            solution = solve_blocked(pairs, n_clusters, divergence, init=init, **options)
+            memory = None if self.memory is None else parse_size(self.memory) - process_bytes(run.engine)
+            solution = solve_blocked(
+                pairs,
+                n_clusters,
+                divergence,
+                init=init,
+                max_passes=run.max_passes,
+                tol=self.tol,
+                seed=run.seed,
+                engine=run.engine,
+                arrays=run.arrays,
+                snapshots=run.snapshots,
+                memory=None if memory is None else max(memory, 0),
+            )
         else:
             cap = pairs.n_objects * n_clusters
-            steps = cap if self.max_iter == PAPER else int(self.max_iter or CAPS * cap)
-            options |= {"n_init": choices.n_init, "max_steps": steps}
-            solution = solve_pairs(pairs, n_clusters, divergence, init=init, **options)
+            solution = solve_pairs(
+                pairs,
+                n_clusters,
+                divergence,
+                init=choices.init,
+                n_init=choices.n_init,
+                max_steps=cap if self.max_iter == PAPER else int(self.max_iter or CAPS * cap),
+                tol=self.tol,
+                seed=run.seed,
+            )
         isolated = isolated_objects(pairs)
         if not isolated.size:
             return solution
