@@ -6,8 +6,8 @@ Every function returns a matplotlib ``Figure`` that is not registered with pyplo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,13 +51,11 @@ def coassociation(
 ) -> Figure:
     """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
-    ``ensemble`` is an Ensemble, its path, or a table of labels. If it has more than ``n_objects`` objects, a
-    random sample is drawn. ``labels``, one per object of the ensemble, color a strip below the matrix. Costs
+    ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
+    sample is drawn. ``labels``, one for each object of the ensemble, color a strip below the matrix.
     O(n_objects^2) time and memory.
     """
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(_STYLE):
-        figure = _figure(4.8, 4.6)
+    with _figure(4.8, 4.6) as figure:
         _draw_coassociation(figure.subplots(), ensemble, labels, n_objects, random_state)
     return figure
 
@@ -65,12 +63,10 @@ def coassociation(
 def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLike = 0) -> Figure:
     """Draw the memberships of objects sorted by cluster and, within a cluster, by confidence.
 
-    ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``. If it has
-    more than ``n_objects`` objects, a random sample is drawn; of a store, one block at a time is read.
+    ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``; of more
+    than ``n_objects`` objects, a random sample is drawn. A store is read block by block.
     """
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(_STYLE):
-        figure = _figure(6.4, 2.8)
+    with _figure(6.4, 2.8) as figure:
         _draw_memberships(figure.subplots(), consensus, n_objects, random_state)
     return figure
 
@@ -79,24 +75,26 @@ def convergence(consensus: Any) -> Figure:
     """Draw the objective and the optimality gap of a solve against its passes or steps.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
-    ``pass`` or ``step``, ``objective`` and, where the method has one, ``gap``.
+    ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
     """
-    history = _history_of(consensus)
+    history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
+    if not isinstance(history, Mapping):
+        raise InvalidInputError(
+            f"consensus has type {type(consensus).__name__} and no history; "
+            "pass a Consensus, a fitted clusterer, or its history_."
+        )
     unit = "pass" if "pass" in history else "step"
     if not history.get(unit) or not history.get("objective"):
         raise InvalidInputError(
             f"history has the entries {sorted(history)}; a curve needs 'pass' or 'step', and 'objective'."
         )
-    curves = {"objective": "linear", "gap": "log"}
-    names = [name for name in curves if history.get(name)]
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(_STYLE):
-        figure = _figure(4.8, 1.4 + 1.6 * len(names))
+    names = [name for name in ("objective", "gap") if history.get(name)]
+    with _figure(4.8, 1.4 + 1.6 * len(names)) as figure:
         panels: Any = np.atleast_1d(figure.subplots(len(names), sharex=True))
         for axes, name, color in zip(panels, names, PALETTE, strict=False):
             _draw_curve(axes, history[unit], history[name], color)
             axes.set_ylabel({"objective": "objective", "gap": "optimality gap"}[name])
-            axes.set_yscale(curves[name])
+            axes.set_yscale({"objective": "linear", "gap": "log"}[name])
         panels[0].yaxis.set_major_formatter(_plain_numbers())
         panels[-1].set_xlabel({"pass": "pass over the data", "step": "single-object step"}[unit])
     return figure
@@ -112,22 +110,20 @@ def overview(
 ) -> Figure:
     """Draw an overview of an experiment on data with known classes.
 
-    Three panels: the accuracy of the base partitions and of each consensus, the memberships, and the
-    co-association in VAT order. ``accuracy`` maps the name of each consensus to its accuracy.
+    Three panels: the accuracy of the base partitions and of each consensus, the memberships of
+    ``consensus``, and the co-association in VAT order. ``accuracy`` maps names of consensuses to their
+    accuracy.
     """
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(_STYLE):
-        figure = _figure(9.6, 5.4)
+    with _figure(9.6, 5.4) as figure:
         panels: Any = figure.subplot_mosaic(
             [["accuracy", "pairs"], ["memberships", "pairs"]], width_ratios=[1.25, 1]
         )
         _draw_accuracy(panels["accuracy"], base_accuracy, accuracy)
-        _draw_coassociation(panels["pairs"], ensemble, _labels_of(consensus), 500, random_state)
+        labels = getattr(consensus, "labels_", getattr(consensus, "labels", None))
+        _draw_coassociation(panels["pairs"], ensemble, labels, 500, random_state)
         _draw_memberships(panels["memberships"], consensus, 2_000, random_state)
-        for letter, axes in zip(
-            "abc", (panels["accuracy"], panels["memberships"], panels["pairs"]), strict=True
-        ):
-            axes.set_title(letter, loc="left", fontweight="bold")
+        for letter, name in zip("abc", ("accuracy", "memberships", "pairs"), strict=True):
+            panels[name].set_title(letter, loc="left", fontweight="bold")
     return figure
 
 
@@ -160,6 +156,7 @@ def _draw_coassociation(
     axes: Axes, ensemble: Any, labels: np.ndarray | None, n_objects: int, random_state: SeedLike
 ) -> None:
     """Draw the co-association matrix of a sample of objects in VAT order."""
+    from bigcons.coassociation import dense
     from bigcons.metrics.geometry import vat_order
     from bigcons.stores.ensemble import as_ensemble
 
@@ -167,10 +164,13 @@ def _draw_coassociation(
     if labels is not None and np.shape(labels) != (ensemble.n_objects,):
         raise InvalidInputError(
             f"labels has shape {np.shape(labels)} but the ensemble has {ensemble.n_objects} objects; "
-            "pass one label for each."
+            "pass one label for each object."
         )
     rows = _sample_rows(ensemble.n_objects, n_objects, random_state)
-    share = _coassociation_share(ensemble.read_rows(rows))
+    n_agree, n_seen = dense(ensemble.read_rows(rows))
+    share = np.full(n_agree.shape, np.nan)  # for pairs that no partition labels
+    np.divide(n_agree, n_seen, out=share, where=n_seen > 0)
+    np.fill_diagonal(share, 1.0)
     order = vat_order(1 - share)
     image = axes.imshow(share[np.ix_(order, order)], cmap=_HEAT, vmin=0, vmax=1, interpolation="nearest")
     axes.figure.colorbar(image, ax=axes, label="share of partitions that group the pair", shrink=0.7)
@@ -202,16 +202,6 @@ def _draw_memberships(axes: Axes, consensus: Any, n_objects: int, random_state: 
     axes.set_ylabel("consensus cluster")
     axes.set_xticks([])
     axes.set_yticks(range(n_clusters))
-
-
-def _history_of(consensus: Any) -> Mapping[str, Sequence[float]]:
-    history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
-    if not isinstance(history, Mapping):
-        raise InvalidInputError(
-            f"consensus has type {type(consensus).__name__} and no history; "
-            "pass a Consensus, a fitted clusterer, or its history_."
-        )
-    return history
 
 
 def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], color: str) -> None:
@@ -259,45 +249,26 @@ def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
     axes.set_xlabel(f"{axes.get_xlabel()}; strip: label", labelpad=14)
 
 
-def _coassociation_share(labels: np.ndarray) -> np.ndarray:
-    """Return n_agree / n_seen of all pairs of rows, NaN for pairs never seen together, 1 on the diagonal."""
-    from bigcons.coassociation import dense
-
-    n_agree, n_seen = dense(labels)
-    share = np.full(n_agree.shape, np.nan)
-    np.divide(n_agree, n_seen, out=share, where=n_seen > 0)
-    np.fill_diagonal(share, 1.0)
-    return share
-
-
 def _sampled_memberships(
     consensus: Any, n_objects: int, random_state: SeedLike
 ) -> tuple[np.ndarray, int, np.ndarray]:
     """Return the sampled rows, the total number of rows, and memberships ``(sampled rows, n_clusters)``."""
     if hasattr(consensus, "read_memberships"):
         rows = _sample_rows(consensus.n_objects, n_objects, random_state)
-        parts = [
-            consensus.read_memberships(block.start, block.stop)[_within(rows, block.start, block.stop)]
-            for block in consensus.blocks()
-        ]
+        parts = []
+        for block in consensus.blocks():
+            of_block = rows[(rows >= block.start) & (rows < block.stop)]
+            parts.append(consensus.read_memberships(block.start, block.stop)[of_block - block.start])
         return rows, consensus.n_objects, np.concatenate(parts)
     if hasattr(consensus, "fit") and not hasattr(consensus, "memberships_"):
         raise InvalidInputError(
-            f"{type(consensus).__name__} has no memberships_; fit it first, or choose a soft method."
+            f"{type(consensus).__name__} has no memberships_; fit it first, or use a soft method."
         )
     values = np.asarray(getattr(consensus, "memberships_", consensus))
     if values.ndim != 2:
         raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")
     rows = _sample_rows(len(values), n_objects, random_state)
     return rows, len(values), values[rows]
-
-
-def _within(rows: np.ndarray, start: int, stop: int) -> np.ndarray:
-    return rows[(rows >= start) & (rows < stop)] - start
-
-
-def _labels_of(consensus: Any) -> np.ndarray | None:
-    return getattr(consensus, "labels_", getattr(consensus, "labels", None))
 
 
 def _sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
@@ -315,21 +286,19 @@ def _sample_words(n_shown: int, n_total: int, order: str) -> str:
     return f"{objects}, {order}"
 
 
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=150, layout="constrained")
-
-
-def _matplotlib() -> ModuleType:
+@contextmanager
+def _figure(width: float, height: float) -> Iterator[Figure]:
+    """Yield a figure of a size in inches, to be drawn in the style of this module."""
     try:
-        import matplotlib
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependencyError(
             "figures need matplotlib, which is not installed; run pip install 'bigcons[plot]'.",
             extra="plot",
         ) from error
-    return matplotlib
+    with rc_context(_STYLE):
+        yield Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def __dir__() -> list[str]:

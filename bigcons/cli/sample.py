@@ -63,7 +63,7 @@ def command(
 
 
 def _draw_to_parquet(draw: Callable[..., Any], out: str, overwrite: bool) -> Any:
-    """Draw pairs to a temporary store beside ``out``, since they may not fit in memory, and export it."""
+    """Draw pairs to a temporary store next to ``out``, since they may not fit in memory, and export it."""
     from bigcons.storage.commit import refuse_existing_file
     from bigcons.storage.places import naming
 

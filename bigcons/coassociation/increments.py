@@ -1,11 +1,11 @@
-"""Dissimilarity increments (DID): partitions of objects seen through their features.
+"""Dissimilarity increments (DID): co-association weighted by the features of objects.
 
 The increment of a triplet ``x_i, x_j, x_k``, each the nearest neighbor of the one before, is
 ``|d(x_i, x_j) - d(x_j, x_k)|``. Within a cluster it follows, with mean lambda, the law of the difference of
 two Rayleigh distances (Aidos and Fred), and lambda is estimated from the edges of the cluster's minimum
-spanning tree. `did_matrix` counts two objects of a cluster as together by how likely the increment is that
-they make with the nearest neighbor of the second; `did_ranking` ranks partitions by how briefly their
-clusters' increments are described. Distances are Euclidean.
+spanning tree. `did_matrix` weights two objects of a cluster by the relative likelihood of the increment they
+form with the nearest neighbor of the second; `did_ranking` ranks partitions by the description length of the
+increments of their clusters. Distances are Euclidean.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ CHOICES = ("vertex", "sorted")
 # A cluster of fewer objects has no increment and contributes nothing.
 MIN_OBJECTS = 3
 
-# The squares of differences of up to a million such features still add up.
+# Sums of squared differences of up to a million such features do not overflow.
 MOST_FEATURE = 1e150
 
-# Pairs of a task, and the bytes each takes meanwhile: distance, sums, masks and the law's terms.
+# Pairs of a task, and the bytes of each: distance, sums, masks and the terms of the law.
 PAIRS_PER_TASK = 1 << 19
 BYTES_PER_PAIR = 100
 
-# From here on erfcx is replaced by its expansion: the terms that cancel are a million times their difference.
+# Beyond this, erfcx is replaced by its expansion: terms a million times their difference would cancel.
 _FAR = 1e3
 
 
@@ -75,8 +75,8 @@ def did_matrix(
         Where ``NN(x_j)`` is ``x_i``, take the next neighbor, as the paper's text says; its algorithm and the
         default do not.
     increments
-        Which edges of a cluster's minimum spanning tree form increments. "vertex": every two that meet at a
-        vertex; "sorted": of these, the ones next to each other in length. The paper does not say.
+        Which edges of a cluster's minimum spanning tree form increments. "vertex": any two that meet at a
+        vertex; "sorted": of these, only those adjacent in length. The paper does not say.
     memory
         Budget; MemoryBudgetError if the matrix does not fit.
 
@@ -150,12 +150,11 @@ def _description_length(points: np.ndarray, increments: str, label_code: bool, l
 
 
 def refuse_matrix(needed: int, budget: int, n_objects: int) -> None:
-    """Raise MemoryBudgetError for a matrix that does not fit, naming what does."""
+    """Raise MemoryBudgetError if a matrix does not fit, and name what does."""
     if needed > budget:
         raise MemoryBudgetError(
-            f"the increments of all pairs of {n_objects:,} objects need {format_size(needed)}, more than the "
-            f"{format_size(budget)} there is for them; raise memory, or give DID sampled pairs and "
-            "linkage='single'.",
+            f"the increments of all pairs of {n_objects:,} objects need {format_size(needed)}, over the "
+            f"{format_size(budget)} available; raise memory, or give DID sampled pairs and linkage='single'.",
             needed=needed,
             budget=budget,
         )
@@ -165,7 +164,7 @@ def refuse_matrix(needed: int, budget: int, n_objects: int) -> None:
 
 
 class IncrementModel(NamedTuple):
-    """The clusters of an ensemble as increments see them; partitions are rows here, to be read in runs."""
+    """An ensemble and what the increments of its clusters need; its partitions are rows, each contiguous."""
 
     points: np.ndarray
     """(n_objects, n_features) float64."""
@@ -180,15 +179,15 @@ class IncrementModel(NamedTuple):
     weights: np.ndarray
     """(n_partitions,) float64."""
     distance: np.ndarray
-    """(n_partitions, n_objects) float64 distance to the nearest neighbor in the own cluster."""
+    """(n_partitions, n_objects) float64 distance to the nearest neighbor in the object's cluster."""
     nearest: np.ndarray | None
-    """(n_partitions, n_objects) int32 that neighbor; None unless the other object of a pair is excluded."""
+    """(n_partitions, n_objects) int32 that neighbor; None without ``exclude_self``."""
     next_distance: np.ndarray | None
-    """(n_partitions, n_objects) float64 distance to the one after."""
+    """(n_partitions, n_objects) float64 distance to the second nearest neighbor."""
 
 
 def open_points(features: Any, n_objects: int) -> Features:
-    """Open features; raise InvalidInputError if they have another number of rows."""
+    """Open features; raise InvalidInputError if they do not have ``n_objects`` rows."""
     from bigcons.stores.features import open_features
 
     source = open_features(features)
@@ -213,7 +212,7 @@ def read_points(features: Features) -> np.ndarray:
 
 
 def model_bytes(ensemble: Ensemble, features: Features, engine: Engine, *, exclude_self: bool) -> int:
-    """Return the memory of a model, including labels and features being read and pairs in flight."""
+    """Return the memory of a model, with the labels and features being read and the pairs in flight."""
     per_label = 2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self
     per_object = ensemble.n_partitions * per_label + 16 * features.n_features
     return ensemble.n_objects * per_object + PAIRS_PER_TASK * BYTES_PER_PAIR * engine.in_flight
@@ -383,7 +382,7 @@ def _factor(s: np.ndarray) -> np.ndarray:
 
 
 class ClusterTree(NamedTuple):
-    """The Euclidean minimum spanning tree of a cluster of n points, as its increments need it."""
+    """The Euclidean minimum spanning tree of a cluster of n points, and its nearest neighbors."""
 
     nearest: np.ndarray
     """(n,) int64 the nearest other point, -1 if there is none."""
@@ -404,8 +403,7 @@ class ClusterTree(NamedTuple):
     def mean(self, choice: str) -> float:
         """Return the mean increment of a cluster of three points or more.
 
-        "vertex": over all pairs of edges that meet at a vertex; "sorted": over those next to each other in
-        length.
+        "vertex": over all pairs of edges that meet at a vertex; "sorted": over those adjacent in length.
         """
         from bigcons.kernels.increments import mean_increment
 

@@ -5,9 +5,8 @@ objects, and `agglomerate` merges weighted points as scipy would merge the objec
 
 Where all pairs of rows are too many, `sparse_merges` compares rows with likely neighbors only. Rows that
 agree in many partitions stand close together when all rows are sorted by their labels in the first few
-partitions of a random order; every row is compared with those next to it in several such orders. The graph of
-the pairs compared is never held: the minimum spanning forest of a graph and more edges is that of the forest
-and these edges, so each order is merged into the forest of the ones before.
+partitions of a random order; every row is compared with those next to it in several such orders. Only the
+minimum spanning forest of the pairs compared so far is held; the edges of each order are merged into it.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from bigcons.seeding import generator
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
-MONOTONE = ("single", "complete", "average", "ward")  # the place of each is its number in the kernel
+MONOTONE = ("single", "complete", "average", "ward")  # the position of each is its number in the kernel
 LINKAGES = (*MONOTONE, "centroid")
 
-# Rows after each that it is compared with in one order (arbitrary: few, for rows next to each other in one
-# order resemble each other, and orders differ).
+# Rows after each row, in one order, that it is compared with. Arbitrary: a few suffice, since neighbors in an
+# order resemble each other and orders differ.
 WINDOW = 4
 
 ROWS_PER_TASK = 1 << 16
 
 BYTES_PER_ROW = 400
-"""Memory of a row beside its labels and a copy of them: the edges of an order while they are sorted."""
+"""Memory of a row besides its labels and a copy of them: the edges of an order while they are sorted."""
 
 
 # ---- distinct label rows
@@ -59,8 +58,8 @@ class UniqueRows(NamedTuple):
 def unique_rows(ensemble: Ensemble, engine: Engine, *, budget: int, remedy: str) -> UniqueRows:
     """Collect the distinct label rows in one pass; rows that differ in what is missing are distinct.
 
-    O(n_objects n_partitions) time; 4 bytes an object and up to twice the labels of the distinct rows in
-    memory. Raises MemoryBudgetError, which advises ``remedy``, once that exceeds ``budget``.
+    O(n_objects n_partitions) time; memory of 4 bytes per object and up to twice the labels of the distinct
+    rows. Raises MemoryBudgetError, which advises ``remedy``, once that exceeds ``budget``.
     """
     table = RowTable(ensemble.n_partitions, ensemble.dtype)
     row_of_object = np.empty(ensemble.n_objects, np.int32)
@@ -77,7 +76,7 @@ def unique_rows(ensemble: Ensemble, engine: Engine, *, budget: int, remedy: str)
 
 
 class RowTable:
-    """A growing table of distinct rows ``(n_rows, n_partitions)``."""
+    """A growing table of distinct rows ``(n_rows, n_partitions)``, which numbers them as they come."""
 
     def __init__(self, n_partitions: int, dtype: np.dtype) -> None:
         self.n_rows: int = 0
@@ -86,11 +85,11 @@ class RowTable:
 
     @property
     def rows(self) -> np.ndarray:
-        """The rows in the order in which they were added."""
+        """The rows in the order they were added."""
         return self._rows[: self.n_rows]
 
     def n_bytes(self, n_more: int) -> int:
-        """Return the memory the table takes at most after ``n_more`` rows are added."""
+        """Return the most memory the table needs once ``n_more`` rows are added."""
         capacity = self._capacity(n_more)
         return capacity * self._rows.shape[1] * self._rows.itemsize + 8 * _n_slots(capacity)
 
@@ -173,7 +172,7 @@ def agglomerate(
     linkage finds for all objects, without those inside a point, up to the order of ties. "ward" and
     "centroid" take the distances to be Euclidean, as scipy does. "centroid" merges the objects of a point
     before all others, which scipy does only if they are at distance 0. O(n^2) time, for "centroid" O(n^3) at
-    worst; no memory beside the distances.
+    worst; no memory besides the distances.
     """
     from bigcons.kernels.linkage import centroid_merges, chain_merges
 
@@ -284,9 +283,9 @@ def largest_lifetime(
 
 
 def linkage_matrix(merges: Merges, weights: np.ndarray) -> np.ndarray:
-    """Return the merges as scipy's linkage matrix ``(n - 1, 4)``, the last column counting ``weights``.
+    """Return the merges as scipy's linkage matrix ``(n - 1, 4)``, whose last column sums ``weights``.
 
-    Merge t makes cluster n + t; scipy.cluster.hierarchy draws and cuts such a matrix.
+    Merge t forms cluster n + t; scipy.cluster.hierarchy draws and cuts such a matrix.
     """
     from bigcons.kernels.linkage import number_clusters
 

@@ -1,14 +1,14 @@
 """Sampled pairs of objects: drawn uniformly from all, or inside tiles of a grid of row blocks.
 
-A uniform draw (`sample_pairs`) is one of pair numbers, and needs memory for the pairs asked for and nothing
-else. But its pairs need random access to labels and, in a solver, to memberships. For tables larger than
-memory the objects are cut into blocks, every block is paired with itself and a few others, and pairs are
-drawn uniformly inside these tiles: two blocks of labels in memory serve a whole tile. The graph of blocks is
+A uniform draw (`sample_pairs`) draws pair numbers and needs memory for the requested pairs only. But pairs
+of arbitrary objects need random access to labels and, in a solver, to memberships. For tables larger than
+memory, objects are divided into blocks, every block is paired with itself and a few others, and pairs are
+drawn uniformly within these tiles: two blocks of labels in memory suffice for a tile. The graph of blocks is
 random and regular, so that it mixes well and every object is in about as many pairs as any other.
 
-The rows of a block need the pairs of all its tiles, so each tile between two blocks is drawn and counted once
-for either: the draws depend on the seed and the tile alone, so both get the same pairs, and nothing is
-exchanged or kept in between. A task may run twice.
+The rows of a block need the pairs of all its tiles, so each tile of two blocks is drawn and counted twice,
+once for each block: the draws depend on the seed and the tile alone, so both get the same pairs and nothing
+is exchanged or kept. A task may run twice.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-# ---- what a draw may take
+# ---- the memory of a draw
 
-# What a process takes once it has read a store and counted pairs, whatever their number. Fixed, not measured:
-# which pairs are drawn must not depend on what else the process holds.
+# Memory of a process that has read a store and counted pairs, besides the pairs. Fixed, not measured: which
+# pairs are drawn must not depend on what else the process holds.
 PROCESS_BYTES = 250_000_000
 
 # With fewer other blocks, regions far apart in the graph of blocks may order their clusters differently.
@@ -51,18 +51,18 @@ TILES = 8
 # not depend on the number of workers.
 PLANNED_TASKS = 16
 
-# Smaller blocks than memory asks for let more of them be worked on at once; below a size that gains nothing.
+# Blocks smaller than memory requires let more tasks run at once; very small ones gain nothing.
 MIN_BLOCKS = 32
 MIN_ROWS = 1024
 
 # Bytes of a task for each end of a pair: object, other object and counts, twice while they are sorted, and
-# the draw of a tile. A solver's task takes less.
+# the draw of a tile. A solver's task needs less.
 BYTES_PER_END = 40
 
-# Chunks of 65 thousand to a million entries: shorter ones are slow to read, longer ones gain nothing.
+# Chunks of 65 thousand to a million entries: smaller ones are slow to read, larger ones gain nothing.
 MIN_CHUNK_BITS, MAX_CHUNK_BITS = 16, 20
 
-# Exchanges of ends for each edge of the graph of blocks, after which the graph is as good as random.
+# Exchanges of ends for each edge of the graph of blocks, after which the graph is practically random.
 SWAPS_PER_EDGE = 10
 SWAPS_AT_ONCE = 1024
 
@@ -84,15 +84,15 @@ def sample(
 ) -> PairTable:
     """Draw pairs of objects of the ensemble ``x`` and count the partitions that label and that join them.
 
-    The number of pairs is given as in `sample_pairs`. With ``out`` the table is written to a store there and
-    returned opened. ``memory`` is the budget of the whole process; at least half of it is for pairs and
+    The number of pairs is given as in `sample_pairs`. With ``out`` the table is written to a store there,
+    which is returned open. ``memory`` is the budget of the process; at least half of it is for pairs and
     labels.
 
-    ``tiles`` chooses the pairs to draw from. None: all, as `sample_pairs` does, the table in memory. A
-    number: tiles of a grid of row blocks, each block with itself and that many others, written straight to
-    ``out`` within ``memory`` (see `sample_tiles`). "auto": 8 if the table goes to ``out`` and would take more
-    than ``memory`` before it is written, else None. Raises MemoryBudgetError if a table not drawn in tiles
-    would take more.
+    ``tiles`` chooses the pairs to draw from. None: all, as `sample_pairs` does, with the table in memory. A
+    number: tiles of a grid of row blocks, each block with itself and that many others, written directly to
+    ``out`` within ``memory`` (see `sample_tiles`). "auto": 8 if the table goes to ``out`` and would exceed
+    ``memory`` before it is written, else None. Raises MemoryBudgetError if a table not drawn in tiles would
+    exceed it.
     """
     from bigcons.stores.ensemble import as_ensemble
 
@@ -130,7 +130,7 @@ def sample_in_memory(
 ) -> PairTable:
     """Draw pairs from all objects and count them; ``memory`` bounds the labels, not the table.
 
-    ``asked`` is the number of pairs, as `sample_pairs` takes it.
+    ``asked`` gives the number of pairs as `sample_pairs` does.
     """
     i, j = sample_pairs(ensemble.n_objects, **asked, random_state=seed)
     budget = _budget_for_pairs(memory)
@@ -141,7 +141,7 @@ def sample_in_memory(
 
 
 def _bytes_drawn(n_pairs: int, n_objects: int) -> int:
-    """Return the bytes that a table takes while it is drawn."""
+    """Return the memory of a table while it is drawn."""
     return PAIR_BYTES * n_pairs + OBJECT_BYTES * n_objects
 
 
@@ -167,7 +167,7 @@ def _refuse_too_many(n_pairs: int, n_objects: int, memory: int) -> None:
 def _resolve_tiles(
     tiles: int | str | None, n_pairs: int, n_objects: int, memory: int, out: object
 ) -> int | None:
-    """Return the number of other blocks each is paired with, None to draw from all pairs; log the choice."""
+    """Return the number of other blocks to pair each with, None to draw from all pairs; log the choice."""
     if tiles == "auto":
         needed, budget = _bytes_drawn(n_pairs, n_objects), _budget_for_pairs(memory)
         if out is None or needed <= budget:
@@ -198,10 +198,10 @@ def sample_pairs(
     """Draw distinct pairs ``i < j`` of ``n_objects`` objects, every set of pairs equally likely.
 
     Give one of ``share``, of all ``n (n - 1) / 2`` pairs (0.25e-3 is 0.25 permille), ``n_pairs``, and
-    ``per_object``, the mean number of pairs an object is in.
+    ``per_object``, the mean number of pairs per object.
 
-    Returns ``(i, j)``, both ``(n_pairs,)`` int32, in ascending order of i, then j. Takes O(n_pairs)
-    memory, about 30 bytes a pair, and O(n_pairs log n_pairs) time, however many objects there are.
+    Returns ``(i, j)``, both ``(n_pairs,)`` int32, in ascending order of i, then j. About 30 bytes per pair
+    of memory and O(n_pairs log n_pairs) time, regardless of the number of objects.
     """
     total = count_all_pairs(n_objects)
     wanted = _number_of_pairs(n_objects, total, share, n_pairs, per_object)
@@ -237,11 +237,11 @@ def _number_of_pairs(
 
 
 class TilePlan(NamedTuple):
-    """The blocks, which of them are paired, and the number of pairs in each tile."""
+    """Blocks of objects, and the number of pairs to draw from each tile of two blocks."""
 
     blocks: list[Block]
     tiles: list[list[tuple[int, int, int]]]
-    """For each block the tiles it belongs to: blocks ``a <= b`` and the number of pairs."""
+    """For each block its tiles: blocks ``a <= b`` and the number of pairs."""
 
 
 def sample_tiles(
@@ -256,10 +256,10 @@ def sample_tiles(
     overwrite: bool,
     provenance: dict[str, Any],
 ) -> PairTable:
-    """Draw and count ``n_pairs`` pairs, each block of objects with itself and ``tiles`` others, into a store.
+    """Draw and count ``n_pairs`` pairs within the tiles of each block with itself and ``tiles`` others.
 
     O(n_pairs n_partitions) time, twice that for pairs of two blocks. Each task in flight holds two blocks of
-    labels and the rows of one, together at most a sixteenth of ``memory``. About 10 bytes a pair on disk.
+    labels and the rows of one, together at most a sixteenth of ``memory``. About 10 bytes per pair on disk.
     """
     plan = plan_tiles(ensemble, n_pairs, tiles, memory, seed)
     _refuse_too_many_tasks(engine, memory)
@@ -284,7 +284,7 @@ def sample_tiles(
 
 
 def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: int) -> TilePlan:
-    """Choose the blocks, draw which are paired, and divide ``n_pairs`` among the tiles by their size.
+    """Choose the blocks, draw their tiles, and divide ``n_pairs`` among the tiles by size.
 
     Raises MemoryBudgetError if not even one row fits, InvalidInputError if the tiles hold fewer pairs.
     """
@@ -315,10 +315,11 @@ def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: 
 
 
 def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[set[int]]:
-    """Return a random connected graph with ``degree`` neighbors of every block, all others if they are few.
+    """Return the neighbors of each block in a random connected graph of the given degree.
 
-    Ends are exchanged repeatedly between random edges of a ring (a Markov chain of switchings). An odd degree
-    with an odd number of blocks is raised by one: there is no such graph.
+    Few blocks are all neighbors of each other. Ends are exchanged repeatedly between random edges of a ring
+    (a Markov chain of switchings). An odd degree with an odd number of blocks, for which no regular graph
+    exists, is raised by one.
     """
     if degree >= n_blocks - 1:
         return [set(range(n_blocks)) - {a} for a in range(n_blocks)]
@@ -349,7 +350,7 @@ def _switch(others: list[set[int]], rng: np.random.Generator) -> None:
 
 
 def _swaps(n_edges: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Yield ``(e, f, turn)``, all below ``2 n_edges``, a few at a time: a fine grid takes millions."""
+    """Yield ``(e, f, turn)``, all below ``2 n_edges``, drawn in batches: a fine grid needs millions."""
     for part in row_blocks(SWAPS_PER_EDGE * n_edges, SWAPS_AT_ONCE):
         yield from rng.integers(2 * n_edges, size=(part.n_rows, 3)).tolist()
 
@@ -369,7 +370,7 @@ def _is_connected(others: list[set[int]]) -> bool:
 
 
 def _chunk_entries(per_block: int) -> int:
-    """Return a chunk length for the store with which reading a block decodes little more than the block."""
+    """Return a chunk length with which reading a block decodes little more than the block."""
     return 1 << min(max(per_block.bit_length() - 1, MIN_CHUNK_BITS), MAX_CHUNK_BITS)
 
 
@@ -414,13 +415,13 @@ def _refuse_too_many_tasks(engine: Engine, memory: int) -> None:
         needed = memory * engine.in_flight / PLANNED_TASKS
         raise MemoryBudgetError(
             f"{engine.in_flight} blocks of pairs in flight need {format_size(needed)}, over the budget of "
-            f"{format_size(memory)}; use fewer workers, or client='serial' for one.",
+            f"{format_size(memory)}; use fewer workers, or one with client='serial'.",
             needed=needed,
             budget=memory,
         )
 
 
-# ---- pairs by number: i < j counted row by row, 0 to n (n - 1) / 2 - 1, exact in integers
+# ---- pairs by number: i < j numbered row by row from 0 to n (n - 1) / 2 - 1, exactly
 
 
 def count_all_pairs(n_objects: int) -> int:
@@ -455,13 +456,12 @@ def _triangle_coordinates(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:
     """Return ``wanted`` distinct numbers below ``total``, ascending; every subset is equally likely."""
-    if 2 * wanted > total:  # draw what to leave out: then at most half is ever repeated
+    if 2 * wanted > total:  # draw the numbers to leave out, so that at most half are drawn
         keep = np.ones(total, dtype=bool)
         keep[distinct_numbers(rng, total, total - wanted)] = False
         return np.flatnonzero(keep)
-    # The first `wanted` distinct values of an endless uniform sequence are a uniform subset. A batch
-    # never holds more than what is still missing, so none is ever dropped for any other reason
-    # than having come before.
+    # The first `wanted` distinct values of an endless uniform sequence are a uniform subset. A batch never
+    # holds more values than are still missing, so only repeated values are dropped.
     numbers = np.empty(0, dtype=np.int64)
     while len(numbers) < wanted:
         batch = np.sort(rng.integers(total, size=wanted - len(numbers)))

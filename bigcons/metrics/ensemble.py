@@ -20,13 +20,10 @@ if TYPE_CHECKING:
 
 
 def anmi(x: Any, labels: Any, *, client: object = None) -> float:
-    """Return the average NMI of ``labels`` with the partitions of ``x``, weighted by known labels.
+    """Return the average NMI of ``labels`` with the partitions of ``x``, in [0, 1].
 
-    The NMI with a partition is over the objects that it and ``labels`` label, and weighted by their number
-    (Strehl and Ghosh 2002, for missing labels). In [0, 1].
-
-    One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per task.
-    Raises InvalidInputError if the lengths differ or no object is labeled in both.
+    Each NMI is that of the objects labeled in both, and has their number as its weight (Strehl and Ghosh
+    2002, for missing labels). Cost and errors as in `average_criterion`.
     """
     return average_criterion("nmi", x, labels, weighted=True, client=client)
 
@@ -36,26 +33,26 @@ def average_criterion(
 ) -> float:
     """Return the mean of a criterion of ``labels`` with each partition of ``x``.
 
-    The consensus criteria ``Perf`` of Nguyen and Caruana (2007): how well a consensus agrees with the
-    clusterings of its ensemble.
+    The criteria ``Perf`` of Nguyen and Caruana (2007): how well a consensus agrees with its ensemble.
 
     Parameters
     ----------
     criterion
         "adjusted_rand", "matching_accuracy", "nmi", "rand_index", "van_dongen" or
-        "variation_of_information"; or a function of a contingency table, clusters of ``labels`` in the rows,
-        every row and column with an object.
+        "variation_of_information"; or a function of a contingency table whose rows are the clusters of
+        ``labels``, without empty rows or columns.
     x
         An ensemble, or anything `Ensemble.from_labels` takes.
     labels
         ``(n_objects,)``, as in `contingency`.
     weighted
-        Weight partitions by the number of objects that they and ``labels`` label, as ANMI does, instead of
-        equally.
+        Weight partitions by their number of compared objects, as `anmi` does, instead of equally.
+    client
+        Engine.
 
-    Each value is over the objects that the partition and ``labels`` label; partitions without such an object
-    are left out. One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per
-    task. Raises InvalidInputError if the lengths differ or no object is labeled in both.
+    Each value compares the objects that both the partition and ``labels`` label; partitions without such an
+    object are left out. One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts
+    per task. Raises InvalidInputError if the lengths differ or no object is labeled in both.
     """
     if isinstance(criterion, str):
         check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
@@ -90,7 +87,7 @@ def average_of_tables(criterion: Criterion, tables: Sequence[np.ndarray], *, wei
 
 
 def _one_by_one(criterion: Criterion) -> Criterion:
-    """Return a criterion of stacks from one of single tables whose rows and columns all have objects."""
+    """Return a criterion of stacks from one of single tables without empty rows or columns."""
 
     def of_stack(tables: np.ndarray) -> np.ndarray:
         return np.array([criterion(table[table.any(axis=1)][:, table.any(axis=0)]) for table in tables])
@@ -110,13 +107,8 @@ def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.n
         )
     check_size((column.n_clusters, ensemble.n_base_clusters))
     with open_engine(client) as engine, progress("compare with partitions", ensemble.n_objects) as listener:
-        table = fold(
-            engine,
-            ensemble.blocks(),
-            partial(_block_table, ensemble, column),
-            np.add,
-            progress=listener,
-        )
+        count_block = partial(_block_table, ensemble, column)
+        table = fold(engine, ensemble.blocks(), count_block, np.add, progress=listener)
     return np.split(table, ensemble.offsets[1:-1], axis=1)
 
 

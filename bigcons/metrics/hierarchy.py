@@ -15,14 +15,14 @@ def error_roc_auc(linkage: Any, classes: Any) -> float:
 
     A cut into k = 1 .. n clusters errs in two ways: ``e1`` is the share of pairs of the same class that it
     separates, ``e2`` the share of pairs of different classes that it joins. The curve ``(e1, e2)`` runs from
-    (0, 1) at k = 1 to (1, 0) at k = n; the area is by the trapezoidal rule (Aidos, Duin and Fred 2013). It is
-    0 if some cut equals the classes, and 1/2 by chance.
+    (0, 1) at k = 1 to (1, 0) at k = n. The area under it, by the trapezoidal rule (Aidos, Duin and Fred
+    2013), is 0 if some cut equals the classes, and 1/2 by chance.
 
     Parameters
     ----------
     linkage
-        ``(n_objects - 1, 4)``, as `scipy.cluster.hierarchy.linkage` returns. Cuts follow its rows: merges of
-        equal height are made in turn.
+        ``(n_objects - 1, 4)``, as `scipy.cluster.hierarchy.linkage` returns. Merges are made in the order
+        of its rows, those of equal height too.
     classes
         ``(n_objects,)``, as in `contingency`; objects without a class are in no pair.
 
@@ -52,7 +52,7 @@ def error_roc_auc(linkage: Any, classes: Any) -> float:
 
 
 def _is_linkage(merges: np.ndarray) -> bool:
-    """Return whether every cluster but the last is merged once, after it was formed."""
+    """Return whether every cluster but the last is merged once, after it is formed."""
     if merges.ndim != 2 or merges.shape[1] != 4:
         return False
     n_merges = len(merges)
@@ -61,7 +61,7 @@ def _is_linkage(merges: np.ndarray) -> bool:
 
 
 def _pairs_joined(merges: np.ndarray, column: LabelColumn) -> np.ndarray:
-    """Return the pairs of the same class and of different ones joined after 0, 1, ... merges ``(n, 2)``."""
+    """Count the pairs of the same class, and of different classes, that 0, 1, ... merges join: ``(n, 2)``."""
     n_objects = len(merges) + 1
     codes = column.codes(0, n_objects)
     known = np.flatnonzero(codes >= 0)
