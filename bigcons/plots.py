@@ -32,7 +32,7 @@ _NEVER_SEEN = "#DDDDDD"
 _GUIDE = "#888888"
 _ROW = 0.09
 """Height of a line of text as a fraction of a panel."""
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "axes.spines.top": False,

@@ -1,4 +1,4 @@
-"""The command line: one command per file; each parses, calls the library and prints."""
+"""The command line: each command parses, calls the library and prints."""
 
 from bigcons.cli.group import main
 

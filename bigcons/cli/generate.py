@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from bigcons.cli.options import (
     PATH,
-    cluster_range,
     memory_option,
     option_name,
     output_option,
@@ -18,6 +17,8 @@ from bigcons.cli.options import (
     random_state_option,
 )
 from bigcons.cli.output import emit_ensemble, reporting
+
+T = TypeVar("T")
 
 SCHEMES = {
     "kmeans": "kmeans",
@@ -30,15 +31,19 @@ SCHEMES = {
 
 
 def _clusters(value: str) -> tuple[int, int] | str:
-    return value if value == "split" else cluster_range(value)
+    return value if value == "split" else _range(value, int, "a number of clusters; use 5 or 2:10")
 
 
-def _number_range(value: str) -> tuple[float, float]:
+def _numbers(value: str) -> tuple[float, float]:
+    return _range(value, float, "a range of numbers; use one such as 0:1.5")
+
+
+def _range(value: str, kind: Callable[[str], T], needed: str) -> tuple[T, T]:
     try:
         low, _, high = value.partition(":")
-        return float(low), float(high or low)
+        return kind(low), kind(high or low)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is not a range of numbers; use one such as 0:1.5.") from None
+        raise click.BadParameter(f"{value!r} is not {needed}.") from None
 
 
 def _names(value: str) -> str | list[str]:
@@ -83,7 +88,7 @@ def _names(value: str) -> str | list[str]:
 )
 @click.option(
     "--alpha-range",
-    type=_number_range,
+    type=_numbers,
     metavar="MIN:MAX",
     help="zipf: range of the exponents.  [default: 0:1.5]",
 )
@@ -114,7 +119,7 @@ def _names(value: str) -> str | list[str]:
 @memory_option
 @overwrite_option
 @reporting
-def command(
+def generate(
     features: str,
     out: str,
     scheme: str,
@@ -129,7 +134,7 @@ def command(
 
     The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with
     one row per object; it is read in blocks and need not fit in memory, except for --scheme diverse. Options
-    that do not apply to the scheme are refused. The same command again continues an interrupted one and finds
+    that do not apply to the scheme are refused. Repeating the command resumes an interrupted run and finds
     the result of a finished one.
     """
     given = {name: value for name, value in options.items() if value is not None}
@@ -148,7 +153,7 @@ def command(
         overwrite=overwrite,
     )
     if is_there:
-        click.echo(f"{out} holds the result of this call already.", err=True)
+        click.echo(f"{out} already holds the result of this call.", err=True)
     emit_ensemble(ensemble, out)
 
 

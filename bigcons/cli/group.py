@@ -1,4 +1,4 @@
-"""The ``bigcons`` command: imports subcommands on demand and reports errors in one line."""
+"""The ``bigcons`` command: imports its commands on demand and reports errors in one line."""
 
 from __future__ import annotations
 
@@ -21,25 +21,34 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 
-COMMANDS = "demo generate import sample solve score plot export info verify methods".split()  # noqa: SIM905
+# fmt: off
+COMMANDS = {
+    "demo": "demo", "generate": "generate", "import": "import_", "sample": "sample", "solve": "solve",
+    "score": "score", "plot": "plot", "export": "stores", "info": "stores", "verify": "stores",
+    "methods": "solve",
+}
+# fmt: on
+"""Commands in the order of a typical run, and the module of each."""
+
 INTERRUPTED = 130
 
 OWN_WARNINGS = (ConvergenceWarning, OversegmentationWarning, SuspiciousLabelsWarning, UnlabeledObjectsWarning)
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules, imported on demand."""
+    """A group whose commands are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names of all commands, in the order of a typical run."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return the command; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        module = "import_" if cmd_name == "import" else cmd_name
-        return importlib.import_module(f"bigcons.cli.{module}").command
+        module = importlib.import_module(f"bigcons.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -17,7 +17,7 @@ from bigcons.cli.output import emit_ensemble, reporting
 @memory_option
 @overwrite_option
 @reporting
-def command(labels: str, out: str, chunk_rows: int | None, memory: str, overwrite: bool) -> None:
+def import_(labels: str, out: str, chunk_rows: int | None, memory: str, overwrite: bool) -> None:
     """Store a table of LABELS as an ensemble.
 
     LABELS is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with one row per object and one column per

@@ -31,7 +31,7 @@ from bigcons.errors import InvalidInputError, StoreExistsError
 @random_state_option
 @overwrite_option
 @reporting
-def command(
+def plot(
     consensus: str,
     out: str,
     ensemble: str | None,

@@ -30,7 +30,7 @@ DEFAULT_PER_OBJECT = 30.0
 @memory_option
 @overwrite_option
 @reporting
-def command(
+def sample(
     ensemble: str,
     out: str,
     per_object: float | None,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "cluster.  [default: euclidean]",
 )
 @reporting
-def command(
+def score(
     consensus: str,
     truth: str | None,
     column: str | None,

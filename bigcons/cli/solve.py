@@ -1,25 +1,38 @@
-"""``bigcons solve``: find the consensus of an ensemble."""
+"""``bigcons solve`` and ``bigcons methods``: find the consensus of an ensemble by one of the methods."""
 
 from __future__ import annotations
 
 import inspect
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from bigcons.cli.options import (
-    cluster_count,
-    complete_method,
-    complete_path,
-    find_method,
-    option_name,
-    output_option,
-    overwrite_option,
-    parse_words,
-    random_state_option,
-)
-from bigcons.cli.output import emit, facts, reporting
+from bigcons.cli.options import option_name, output_option, overwrite_option, random_state_option
+from bigcons.cli.output import did_you_mean, emit, facts, reporting, table
+
+if TYPE_CHECKING:
+    from bigcons.methods import ConsensusClusterer
+
+
+def _cluster_count(value: str) -> int | str:
+    if value == "auto":
+        return value
+    if not value.isdigit() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is not a number of clusters; use one such as 5, or auto.")
+    return int(value)
+
+
+def _complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from bigcons.methods import METHODS
+
+    return [name for name in METHODS if name.startswith(incomplete)]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -28,7 +41,7 @@ from bigcons.cli.output import emit, facts, reporting
     nargs=-1,
     type=click.UNPROCESSED,
     metavar="ENSEMBLE [METHOD OPTIONS]",
-    shell_complete=complete_path,
+    shell_complete=_complete_path,
 )
 @click.option(
     "-m",
@@ -36,12 +49,12 @@ from bigcons.cli.output import emit, facts, reporting
     default="pcc",
     show_default=True,
     help="Method, one of those listed by `bigcons methods`.",
-    shell_complete=complete_method,
+    shell_complete=_complete_method,
 )
 @click.option(
     "-k",
     "--n-clusters",
-    type=cluster_count,
+    type=_cluster_count,
     metavar="K|auto",
     help="Clusters, at most; auto for methods that can find the number, such as eac by lifetime.",
 )
@@ -61,7 +74,7 @@ from bigcons.cli.output import emit, facts, reporting
 @random_state_option
 @overwrite_option
 @reporting
-def command(
+def solve(
     words: tuple[str, ...],
     method: str,
     n_clusters: int | str | None,
@@ -102,8 +115,8 @@ def command(
 
 def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:
     """Return the ensemble that ``words`` name, and the method with their options and ``given``."""
-    method = find_method(name)
-    arguments, own = parse_words(name, method, words)
+    method = _find_method(name)
+    arguments, own = _parse_options(name, method, words)
     if len(arguments) != 1:
         raise click.UsageError(
             f"Give one ENSEMBLE, not {len(arguments)}: {' '.join(arguments) or 'nothing'}."
@@ -119,3 +132,125 @@ def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[st
             raise click.UsageError(f"Method {name!r} does not find the number of clusters; give it with -k.")
         given["n_clusters"] = None
     return arguments[0], method(**given, **own)
+
+
+# The options of a method: --name VALUE for each parameter of its class, except those that `solve` declares or
+# that a command line cannot give.
+_COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+def _find_method(name: str) -> type:
+    """Return the class of the method ``name``; raise UsageError if there is none."""
+    from bigcons.methods import METHODS
+
+    if name not in METHODS:
+        raise click.UsageError(
+            f"Unknown method {name!r}; choose one of {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
+        )
+    return METHODS[name]
+
+
+def _own_parameters(method: type) -> dict[str, Any]:
+    """Return the parameters that have such an option, with their defaults."""
+    parameters = inspect.signature(method).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in _COMMON}
+
+
+def _parse_options(name: str, method: type, given: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the arguments of a command line and the parameters of the method set by its ``--name value``.
+
+    A parameter that is boolean by default is a flag, ``--balance`` or ``--no-balance``.
+    """
+    known = _own_parameters(method)
+    arguments: list[str] = []
+    found: dict[str, Any] = {}
+    words = list(given)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            arguments.append(word)
+            continue
+        if not word.startswith("--"):
+            raise click.UsageError(f"No such option: {word}")
+        option, has_value, value = word.partition("=")
+        parameter = option[2:].replace("-", "_")
+        negated = parameter.removeprefix("no_")
+        if isinstance(known.get(parameter), bool) and not has_value:
+            found[parameter] = True
+        elif isinstance(known.get(negated), bool) and negated != parameter:
+            found[negated] = False
+        elif parameter not in known:
+            own = [option_name(p) for p in known]
+            common = [opt for p in click.get_current_context().command.params for opt in p.opts]
+            raise click.UsageError(
+                f"Method {name!r} takes no {option}; it takes {', '.join(own) or 'no options of its own'}."
+                f"{did_you_mean(option, own + common)}"
+            )
+        elif not has_value and not words:
+            raise click.UsageError(f"Option {option} needs a value.")
+        else:
+            found[parameter] = _value(option, value if has_value else words.pop(0), known[parameter])
+    return arguments, found
+
+
+def _value(option: str, text: str, default: Any) -> Any:
+    """Return ``text`` as the value it looks like; if the default is a number, it must be one."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if isinstance(default, (int, float)):
+        raise click.UsageError(f"Option {option}: {text!r} is not a number; use one such as {default}.")
+    return text
+
+
+@click.command()
+@click.argument("name", required=False)
+@reporting
+def methods(name: str | None) -> None:
+    """List the consensus methods, or describe the method NAME."""
+    from bigcons.methods import METHODS
+
+    if name is None:
+        described = {key: _facts(method) for key, method in METHODS.items()}
+        emit({"methods": described}, _table(described))
+        return
+    method = _find_method(name)
+    options = "\n".join(
+        f"  {option_name(parameter)}  (default: {'none' if default is None else default})"
+        for parameter, default in _own_parameters(method).items()
+    )
+    emit(
+        _facts(method),
+        f"{name}: {inspect.getdoc(method)}\n\nOptions of `bigcons solve -m {name}`:\n{options}",
+    )
+
+
+def _facts(method: type[ConsensusClusterer]) -> dict[str, Any]:
+    return {
+        "class": method.__name__,
+        "summary": (inspect.getdoc(method) or "").partition("\n")[0],
+        "parameters": list(inspect.signature(method).parameters),
+        **method.info._asdict(),
+    }
+
+
+def _table(described: dict[str, dict[str, Any]]) -> str:
+    """Return one line per method: its requirements, its capabilities and its source."""
+    rows = [
+        {
+            "method": name,
+            "soft": "yes" if entry["soft"] else "-",
+            "missing labels": entry["missing"],
+            "out of core": "yes" if entry["out_of_core"] else "-",
+            "distributed": "yes" if entry["distributed"] else "-",
+            "needs": entry["needs"],
+            "paper": entry["paper"],
+        }
+        for name, entry in described.items()
+    ]
+    return table(list(rows[0]), rows, text=("missing labels", "needs", "paper"))

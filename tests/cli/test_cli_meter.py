@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bigcons.cli.experiment import Meter
+from bigcons.cli.demo import Meter
 
 
 def test_meter__sees_the_peak_and_not_only_the_end():

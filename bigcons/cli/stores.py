@@ -1,0 +1,67 @@
+"""``bigcons info``, ``bigcons verify`` and ``bigcons export``: what to do with a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bigcons.cli.options import PATH, output_option, overwrite_option
+from bigcons.cli.output import amount, emit, facts, reporting
+
+
+@click.command()
+@click.argument("store", type=PATH)
+@reporting
+def info(store: str) -> None:
+    """Describe STORE without reading its data.
+
+    STORE is an ensemble, a pair table or a consensus.
+    """
+    result = _open(store).info()
+    emit(result, facts(result))
+
+
+@click.command()
+@click.argument("store", type=PATH)
+@reporting
+def verify(store: str) -> None:
+    """Check all data of STORE against its checksums.
+
+    STORE is an ensemble, a pair table or a consensus. The check stops at the first difference.
+    """
+    result = _open(store).verify()
+    emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")
+
+
+def _open(path: str) -> Any:
+    """Open the store at ``path`` with the class for its kind."""
+    import bigcons
+    from bigcons.storage.commit import read_manifest
+
+    classes: dict[str, Any] = {
+        "ensemble": bigcons.Ensemble, "pairs": bigcons.PairTable, "consensus": bigcons.Consensus
+    }  # fmt: skip
+    return classes[read_manifest(path)["kind"]].open(path)
+
+
+@click.command()
+@click.argument("consensus", type=PATH)
+@output_option("File for the labels: .parquet, .csv or .npy.", name="FILE")
+@click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
+@overwrite_option
+@reporting
+def export(consensus: str, out: str, memberships: bool, overwrite: bool) -> None:
+    """Write the labels of CONSENSUS to a file.
+
+    The file has one row per object, in order; the label is -1 for objects that no partition labeled.
+    """
+    from bigcons.stores.consensus import Consensus
+
+    solved = Consensus.open(consensus)
+    solved.export(out, memberships=memberships, overwrite=overwrite)
+    what = "labels and memberships" if memberships else "labels"
+    emit(
+        {"path": out, "n_objects": solved.n_objects, "memberships": memberships},
+        f"{out}: {what} of {amount(solved.n_objects, 'object')}.",
+    )
