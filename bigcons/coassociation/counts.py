@@ -1,7 +1,7 @@
 """Counts of agreement: in how many partitions two objects share a cluster, and how many label both.
 
 `count` counts a list of pairs, `dense` all of them; both return numerators and denominators. `similarity`
-divides, and `condensed_distances` has one less the similarity of all pairs as scipy's linkage takes them.
+divides, and `condensed_distances` returns 1 minus the similarity of all pairs as scipy's linkage takes them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 PAIRS_PER_TASK = 1 << 18
 
-# Bytes of a pair in memory while it is drawn and counted, besides the labels; and then, when these are gone,
-# until it is in a table, where every object takes some, too. Above a billion pairs, half more.
+# Bytes of a pair in memory while it is drawn and counted, besides the labels; then, without them, bytes of a
+# pair and of an object while the table is built. Half more above a billion pairs.
 COUNTED_PAIR_BYTES = 30
 PAIR_BYTES = 60
 OBJECT_BYTES = 40
 
 TILE_ROWS = 1024
 
-# Entries of a band of rows with all that follow, enough to keep a worker busy, and the bytes each takes
-# meanwhile: counts, quotient, distance and position.
+# Entries of a band of rows with all rows that follow, enough to keep a worker busy, and the bytes of each:
+# counts, quotient, distance and position.
 BAND_ENTRIES = 1 << 19
 BYTES_PER_BAND_ENTRY = 50
 
@@ -45,19 +45,19 @@ Counts = tuple[np.ndarray, np.ndarray]
 def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object = None) -> PairTable:
     """Count for every pair ``(i[p], j[p])`` the partitions of ``x`` that label both and that join them.
 
-    ``i`` and ``j`` are ``(n_pairs,)`` integers; a pair is given once, either way round, and is left out
-    of the table if no partition labels both objects.
+    ``i`` and ``j`` are ``(n_pairs,)`` integers; a pair is given once, in either order, and is left out of the
+    table if no partition labels both objects.
 
-    Labels within ``memory`` are read once and held; larger stored ensembles are visited tile by tile,
-    two row blocks for each task in flight within ``memory``. The pairs come on top: 30 bytes each
-    besides the labels, then 60 each and 40 an object without them, 12 in the table. Costs
-    O(n_pairs n_partitions).
+    Labels that fit in ``memory`` are held; larger stored ensembles are read tile by tile, with two row blocks
+    for each task in flight within ``memory``. Pairs are not included: they need 30 bytes each besides the
+    labels, then 60 each and 40 per object without them, and 12 each in the table. O(n_pairs n_partitions)
+    time.
     """
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(x)
     i, j, _ = ascending_pairs(i, j, ensemble.n_objects)
-    counts = _count(ensemble, i, j, parse_size(memory), client)  # which holds labels while it runs
+    counts = _count(ensemble, i, j, parse_size(memory), client)  # labels are freed on return
     provenance = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions}
     return PairTable.from_arrays(i, j, *counts, n_objects=ensemble.n_objects, provenance=provenance)
 
@@ -88,7 +88,7 @@ def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client
 def _runs_of_blocks(
     blocks: list[Block], i: np.ndarray, j: np.ndarray
 ) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
-    """Yield each block with the ascending pairs whose first objects lie in it."""
+    """Yield each block with the pairs whose first objects it has."""
     for rows in blocks:
         pairs = slice(*np.searchsorted(i, [rows.start, rows.stop]))
         if pairs.stop > pairs.start:
@@ -107,7 +107,7 @@ def _count_held(labels: np.ndarray, run: tuple[np.ndarray, np.ndarray]) -> Count
 def _count_in_tiles(
     ensemble: Ensemble, blocks: list[Block], run: tuple[Block, np.ndarray, np.ndarray]
 ) -> Counts:
-    """Count the pairs of one row block against each row block that holds a second object, in turn."""
+    """Count the pairs of one row block, one block of second objects after the other."""
     from bigcons.kernels.label_rows import count_pairs
 
     rows, i, j = run
@@ -135,8 +135,8 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
 
     Both are symmetric; the diagonal holds the number of labels of each object.
 
-    Takes 8 bytes for each of the n^2 entries, refused with MemoryBudgetError above ``memory``, and
-    O(n^2 n_partitions) time; `sample` counts a share of the pairs of ensembles too large for that.
+    8 bytes for each of the n^2 entries and O(n^2 n_partitions) time; MemoryBudgetError above ``memory``. For
+    larger ensembles, `sample` counts a sample of the pairs.
     """
     from bigcons.stores.ensemble import as_ensemble
 
@@ -187,7 +187,7 @@ def similarity(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: int, norma
 
 
 def distance(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: int, normalize: str) -> np.ndarray:
-    """Return one less the similarity, float64."""
+    """Return 1 minus the similarity, float64."""
     return 1.0 - similarity(n_agree, n_seen, n_partitions, normalize)
 
 
@@ -210,7 +210,7 @@ def condensed_distances(rows: np.ndarray, normalize: str, engine: Engine) -> np.
 
 
 def condensed_bytes(n_rows: int, engine: Engine) -> int:
-    """Return the memory that `condensed_distances` of so many rows takes, bands in flight included."""
+    """Return the memory of `condensed_distances` of ``n_rows`` rows, including bands in flight."""
     in_flight = BYTES_PER_BAND_ENTRY * min(max(BAND_ENTRIES, n_rows), n_rows * n_rows) * engine.in_flight
     return 4 * n_rows * (n_rows - 1) + in_flight
 

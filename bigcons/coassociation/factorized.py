@@ -1,9 +1,9 @@
-"""The co-association of all pairs in factorized form, as the squared divergence needs it.
+"""The co-association of all pairs in factorized form, for the squared divergence.
 
 With ``S_b`` the summed memberships of base cluster ``b`` and ``T_u`` the summed outer products of the objects
 seen in partition ``u``, the sums ``sum c_ij y_i.y_j`` and ``sum N_ij (y_i.y_j)^2`` over all pairs are norms
-of S and T less what each object would contribute with itself. One pass over the labels, linear cost.
-Partitions may have weights, as if each were there that many times: then rows of S and T count by them.
+of S and T minus the terms of each object with itself. One pass over the labels, linear cost. A weight of a
+partition counts as that many copies of it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bigcons.validation import check_partition_weights
 
 
 class Weights(NamedTuple):
-    """How much partitions count."""
+    """Weights of partitions."""
 
     partitions: np.ndarray
     """(M,) float64, at least 0."""
     base_clusters: np.ndarray
-    """(B,): the weight of the partition of each."""
+    """(B,): the weight of each one's partition."""
 
     @classmethod
     def of(cls, partitions: Any, offsets: np.ndarray) -> Weights:
@@ -48,11 +48,11 @@ class AgreementSums(NamedTuple):
     """(M, padded K(K+1)/2): summed outer products of the objects seen in each partition, entries k <= r at
     r(r+1)/2 + k."""
     squares: float
-    """Sum of m_i |y_i|^2, m_i the number of labels of object i, or their summed weights."""
+    """Sum of m_i |y_i|^2, with m_i the number of labels of object i or the sum of their weights."""
     quartics: float
     """Sum of m_i |y_i|^4."""
     weights: Weights | None = None
-    """None: all partitions count the same. S and T are what they are without weights."""
+    """None if all partitions count the same. S and T do not include weights."""
 
     def scaled(self, factor: float) -> AgreementSums:
         """Return the sums over ``factor`` times as many objects of the same kind."""
@@ -65,7 +65,7 @@ class AgreementSums(NamedTuple):
 
     @property
     def objective(self) -> float:
-        """The objective over all pairs, less ``sum c_ij^2 / N_ij``, which memberships do not change."""
+        """The objective over all pairs without ``sum c_ij^2 / N_ij``, which memberships do not change."""
         agreement = self.dot(self.S, self.S) - self.squares
         together = self.inner(self.T, self.T) - self.quartics
         return float(-agreement + 0.5 * together)
@@ -76,12 +76,22 @@ class AgreementSums(NamedTuple):
         return None if self.weights is None else self.weights.partitions
 
     def dot(self, A: np.ndarray, B: np.ndarray) -> float:
-        """Return the inner product of two tables such as S, partitions by their weights."""
-        return dot(A, B, None if self.weights is None else self.weights.base_clusters)
+        """Return the inner product of two tables such as S, partitions by their weights.
+
+        Not by BLAS, whose sums depend on its number of threads.
+        """
+        if self.weights is None:
+            return float(np.einsum("ij,ij->", A, B))
+        return float(np.einsum("ij,ij,i->", A, B, self.weights.base_clusters))
 
     def inner(self, A: np.ndarray, B: np.ndarray) -> float:
         """Return the inner product of two tables such as T, partitions by their weights."""
-        return inner(self.n_clusters, A, B, self.partition_weights)
+        counts = 2.0 * np.ones((self.n_clusters, self.n_clusters)) - np.eye(self.n_clusters)
+        counts = counts[np.tril_indices(self.n_clusters)]  # of each entry of the triangle in the whole
+        A, B = A[:, : counts.size], B[:, : counts.size]
+        if self.weights is None:
+            return float(np.einsum("uq,uq,q->", A, B, counts))
+        return float(np.einsum("uq,uq,q,u->", A, B, counts, self.weights.partitions))
 
 
 def no_sums(
@@ -115,28 +125,8 @@ def sizes_of(offsets: np.ndarray, labels: np.ndarray, memberships: np.ndarray) -
     return int(offsets[-1]), labels.shape[1], memberships.shape[1]
 
 
-def dot(A: np.ndarray, B: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Return the inner product of two matrices, rows by their weights.
-
-    Not by BLAS, whose sums depend on its number of threads.
-    """
-    if weights is None:
-        return float(np.einsum("ij,ij->", A, B))
-    return float(np.einsum("ij,ij,i->", A, B, weights))
-
-
-def inner(n_clusters: int, A: np.ndarray, B: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Return the summed inner products of symmetric matrices of which triangles are stored."""
-    counts = 2.0 * np.ones((n_clusters, n_clusters)) - np.eye(n_clusters)
-    counts = counts[np.tril_indices(n_clusters)]
-    A, B = A[:, : counts.size], B[:, : counts.size]
-    if weights is None:
-        return float(np.einsum("uq,uq,q->", A, B, counts))
-    return float(np.einsum("uq,uq,q,u->", A, B, counts, weights))
-
-
 def aligned_copy(table: np.ndarray) -> np.ndarray:
-    """Return a copy of a table whose rows begin where lines of the cache do, for kernels add whole ones."""
+    """Return a copy of a table whose rows begin at cache lines, since kernels add whole lines."""
     line = 8 * padded(1)
     room = np.empty(table.nbytes + line, np.uint8)
     start = -room.ctypes.data % line

@@ -1,8 +1,8 @@
 """The co-association of all pairs by groups, for any Bregman divergence at linear cost.
 
-Objects of like memberships form a group. What one object needs to know of all others is, group by group,
-how often it agrees with their members and how often both are seen: sums over its own labels of rows of two
-tables, which one pass over the label matrix fills.
+Objects of similar memberships form a group. All that one object needs of the others is, for each group, how
+often it agrees with its members and how often both are labeled: sums, over the object's labels, of rows of
+two tables that one pass over the label matrix fills.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bigcons.kernels import prototypes as kernel
 from bigcons.kernels.cluster_tables import padded
 from bigcons.kernels.prototypes import Tables
 
-# Rounds of Lloyd's algorithm: a grouping need not be the best, only fine.
+# Rounds of Lloyd's algorithm: the groups need to be small, not optimal.
 ROUNDS = 12
 
 
@@ -41,14 +41,14 @@ def add_tables(a: Tables, b: Tables) -> Tables:
 
 
 def copy_tables(tables: Tables) -> Tables:
-    """Return tables that can be changed without changing these."""
+    """Return a copy that can be changed in place; the centers are shared."""
     return Tables(tables.centers, *(table.copy() for table in tables[1:]))
 
 
 def choose_centers(memberships: np.ndarray, n_groups: int) -> np.ndarray:
     """Return up to ``n_groups`` centers (G, K) float64 of the given memberships (rows, K), by k-means.
 
-    The first centers are farthest points, so that nothing is drawn; rows that coincide share a center.
+    The first centers are farthest points, without random draws; equal rows share a center.
     O(rows G K) a round.
     """
     rows = memberships.astype(np.float64)
@@ -64,7 +64,7 @@ def choose_centers(memberships: np.ndarray, n_groups: int) -> np.ndarray:
 
 
 def _farthest_points(rows: np.ndarray, most: int) -> np.ndarray:
-    """Return rows that are far from each other, fewer than ``most`` if there are no more distinct ones."""
+    """Return rows far from each other: ``most`` of them, or all distinct ones if these are fewer."""
     chosen = [int(_squared_distances(rows, rows.mean(axis=0, keepdims=True)).argmin())]
     nearest = _squared_distances(rows, rows[chosen]).ravel()
     while len(chosen) < most and nearest.max() > 0.0:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,7 +62,7 @@ def diverse(
         "pcc" (ensembles of the second type of Lourenço et al. 2015): "single", "average", "ward" and
         "centroid" linkage, "kmeans", and "spectral" by Ng, Jordan and Weiss;
 
-        "rcc" (robust centralised clustering of Strehl and Ghosh 2002): k-means by four distances,
+        "rcc" (robust centralized clustering of Strehl and Ghosh 2002): k-means by four distances,
         "kmeans", "kmeans-cosine", "kmeans-correlation", "kmeans-jaccard", and balanced graph
         partitioning by four similarities, "graph-euclidean", "graph-cosine", "graph-correlation",
         "graph-jaccard". Two of their ten algorithms, the self-organizing map and hypergraph
@@ -123,29 +122,21 @@ def diverse(
         made_with |= {"features_checksum": scaling.checksum, "source": data.where, "bigcons": __version__}
         if finished is not None:
             return take_finished(finished, {"features_checksum": scaling.checksum})
-        task = _Task(_matrix(data, scaling, standardize=standardize), numbers, seed)
+        points = _matrix(data, scaling, standardize=standardize)
+
+        def run(name: str) -> list[np.ndarray]:
+            rng = generator(seed, f"generate.diverse.{name}")
+            with one_thread():
+                partitions = CLUSTERERS[name].make(points, numbers, rng)
+            return [labels.astype(np.int32) for labels in partitions]
+
         columns: list[np.ndarray] = []  # by algorithm, then by number of clusters
         with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
-            for partitions in map_within(engine, n_tasks, task, names):
+            for partitions in map_within(engine, n_tasks, run, names):
                 columns += partitions
                 listener.advance(1)
     source = ColumnsTable(columns, data.n_objects, [f"{name}-{k}" for name in names for k in numbers])
     return ensemble_of(source, out, provenance=made_with, overwrite=overwrite, memory=memory)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """Runs one algorithm on ``points (n_objects, n_features)`` for all numbers of clusters."""
-
-    points: np.ndarray
-    numbers: range
-    seed: int
-
-    def __call__(self, name: str) -> list[np.ndarray]:
-        rng = generator(self.seed, f"generate.diverse.{name}")
-        with one_thread():
-            partitions = CLUSTERERS[name].make(self.points, self.numbers, rng)
-        return [labels.astype(np.int32) for labels in partitions]
 
 
 def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
@@ -267,22 +258,21 @@ def jaccard_k_means(points: np.ndarray, numbers: Sequence[int], rng: np.random.G
     No scaling of the points turns this similarity into a Euclidean distance, so scikit-learn does not apply.
     Convergence within the 100 iterations is not guaranteed.
     """
-    return [_jaccard_k_means(points, k, rng) for k in numbers]
-
-
-def _jaccard_k_means(points: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    means = points[rng.choice(len(points), size=k, replace=False)]
-    labels = np.full(len(points), -1)
-    for _ in range(_MAX_ITER):
-        nearest = jaccard(points, means).argmax(axis=1)
-        if (nearest == labels).all():
-            break
-        labels = nearest
-        sizes = np.bincount(labels, minlength=k)
-        sums = np.zeros_like(means)
-        np.add.at(sums, labels, points)
-        means = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], means)
-    return labels
+    partitions = []
+    for k in numbers:
+        means = points[rng.choice(len(points), size=k, replace=False)]
+        labels = np.full(len(points), -1)
+        for _ in range(_MAX_ITER):
+            nearest = jaccard(points, means).argmax(axis=1)
+            if (nearest == labels).all():
+                break
+            labels = nearest
+            sizes = np.bincount(labels, minlength=k)
+            sums = np.zeros_like(means)
+            np.add.at(sums, labels, points)
+            means = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], means)
+        partitions.append(labels)
+    return partitions
 
 
 def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
@@ -292,18 +282,6 @@ def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generato
     specify, is the median distance to the tenth neighbor.
     """
     from scipy.sparse.linalg import eigsh
-
-    affinity = _affinity(points)
-    degree = np.maximum(affinity.sum(axis=1), np.finfo(float).tiny)
-    affinity /= np.sqrt(degree)[:, None]
-    affinity /= np.sqrt(degree)
-    start = rng.uniform(-1, 1, size=len(points))
-    values, vectors = eigsh(affinity, k=max(numbers), which="LA", v0=start)
-    vectors = vectors[:, np.argsort(values)[::-1]]
-    return [_k_means(unit_rows(vectors[:, :k]), k, rng, n_init=10) for k in numbers]
-
-
-def _affinity(points: np.ndarray) -> np.ndarray:
     from sklearn.metrics import pairwise_distances
 
     squared: np.ndarray = pairwise_distances(points, metric="sqeuclidean")
@@ -312,7 +290,13 @@ def _affinity(points: np.ndarray) -> np.ndarray:
     scale = np.median(near[near > 0]) if (near > 0).any() else 1.0
     affinity = np.exp(squared / (-2 * scale))
     np.fill_diagonal(affinity, 0)
-    return affinity
+    degree = np.maximum(affinity.sum(axis=1), np.finfo(float).tiny)
+    affinity /= np.sqrt(degree)[:, None]
+    affinity /= np.sqrt(degree)
+    start = rng.uniform(-1, 1, size=len(points))
+    values, vectors = eigsh(affinity, k=max(numbers), which="LA", v0=start)
+    vectors = vectors[:, np.argsort(values)[::-1]]
+    return [_k_means(unit_rows(vectors[:, :k]), k, rng, n_init=10) for k in numbers]
 
 
 def graph_partition(
@@ -332,11 +316,7 @@ def random_labels(points: np.ndarray, numbers: Sequence[int], rng: np.random.Gen
     return [rng.integers(k, size=len(points)) for k in numbers]
 
 
-def _correlated(points: np.ndarray) -> np.ndarray:
-    return unit_rows(centered_rows(points))
-
-
-# The four similarities of robust centralised clustering, between two sets of points
+# The four similarities of robust centralized clustering, between two sets of points
 
 
 def euclidean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -383,7 +363,7 @@ CLUSTERERS: dict[str, Clusterer] = {
     "spectral": Clusterer(spectral, pair_bytes=36),
     "kmeans": Clusterer(partial(k_means, np.asarray)),
     "kmeans-cosine": Clusterer(partial(k_means, unit_rows)),
-    "kmeans-correlation": Clusterer(partial(k_means, _correlated)),
+    "kmeans-correlation": Clusterer(partial(k_means, lambda points: unit_rows(centered_rows(points)))),
     "kmeans-jaccard": Clusterer(jaccard_k_means),
     "graph-euclidean": Clusterer(partial(graph_partition, euclidean), pair_bytes=48),
     "graph-cosine": Clusterer(partial(graph_partition, cosine), pair_bytes=48),

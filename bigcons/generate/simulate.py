@@ -1,7 +1,7 @@
 """Simulated ensembles: drawn from a soft partition, masked at random, noisy copies of a clustering.
 
-A task makes the labels of one segment of 4,096 rows. Every segment has its own generator, so the labels do
-not depend on the storage or blocks of the data, or on the workers.
+A task makes the labels of one segment of 4,096 rows. Every segment has its own random generator, so labels do
+not depend on how the data are stored or read, or on the workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from bigcons.generate.pipeline import open_logged_engine
 from bigcons.generate.sampling import subset_size
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.kernels.draws import draw_labels
-from bigcons.memory import Block
 from bigcons.schema import MISSING
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.storage.commit import is_store
@@ -70,8 +69,8 @@ def from_memberships(
     out
         Path of the store to write; if None, the ensemble is in memory.
     random_state
-        Seed. Every 4,096 rows have their own generator, so the labels do not depend on the storage or
-        blocks of the memberships, or on the workers.
+        Seed. Every 4,096 rows have their own random generator, so labels do not depend on how memberships
+        are stored or read, or on the workers.
     overwrite
         Replace the store at ``out``. Otherwise, repeating a finished call returns its result, and a call
         with other parameters or data raises StoreExistsError.
@@ -96,14 +95,32 @@ def from_memberships(
     }
     finished = find_finished(out, asked, overwrite=overwrite)
     soft = _open(memberships)
-    checksum = None if out is None else soft.checksum()
+    checksum = None
+    if out is not None:
+        checksum = 0
+        for rows in soft.read():
+            checksum = zlib.crc32(np.ascontiguousarray(rows).data, checksum)
     if finished is not None:
         return take_finished(finished, {"memberships_checksum": checksum})
+    where = soft.where
+
+    def draw(segment: Segment) -> np.ndarray:
+        sums = segment.rows.sum(axis=1, dtype=np.float64)
+        fits = (segment.rows >= 0).all(axis=1) & ((np.abs(sums - 1) <= _SUM_TOLERANCE) | (sums == 0))
+        if not fits.all():
+            row = int(fits.argmin())
+            raise InvalidInputError(
+                f"{where} has row {segment.start + row} with minimum {segment.rows[row].min():g} and "
+                f"sum {sums[row]:g}; memberships must be >= 0 and sum to 1 (or all be 0: unlabeled)."
+            )
+        rng = generator(seed, "generate.from_memberships", segment.index)
+        return draw_labels(segment.rows, rng.random((len(segment.rows), n_partitions)))
+
     with open_logged_engine(client, "from_memberships") as engine:
         source = MappedLabels(
             engine,
             lambda: segments(soft.read()),
-            _Sampler(n_partitions, seed, soft.where),
+            draw,
             n_partitions,
             row_bytes=24 * soft.n_clusters,
             held_bytes=soft.held_bytes,
@@ -129,9 +146,8 @@ def mask_labels(
 ) -> Ensemble:
     """Return a copy of an ensemble with a random share of its entries missing.
 
-    The missing-value experiment of Wang et al. 2009. Exactly ``share`` of the ``n_objects *
-    n_partitions`` entries, up to one, are masked uniformly at random; they may include entries that
-    are already missing.
+    The missing-value experiment of Wang et al. 2009. Exactly ``share`` of the ``n_objects * n_partitions``
+    entries, up to one, are masked uniformly at random, including some that are already missing.
 
     Parameters
     ----------
@@ -157,11 +173,19 @@ def mask_labels(
     whole = as_ensemble(ensemble)
     if finished is not None:
         return take_finished(finished, {"labels": whole.digest()})
+
+    def mask(segment: Segment) -> np.ndarray:
+        labels = segment.rows.copy()
+        first, last = (subset_size(row * labels.shape[1], share) for row in (segment.start, segment.stop))
+        rng = generator(seed, "generate.delete_labels", segment.index)
+        labels.flat[rng.choice(labels.size, size=last - first, replace=False, shuffle=False)] = MISSING
+        return labels
+
     with open_logged_engine(client, "mask_labels") as engine:
         source = MappedLabels(
             engine,
-            lambda: segments(read_blocks(whole, whole.read)),
-            _Masker(share, seed),
+            lambda: segments(whole.read(block.start, block.stop) for block in whole.blocks()),
+            mask,
             whole.n_partitions,
             row_bytes=8 * whole.n_partitions,
             held_bytes=3 * whole.chunk_rows * whole.n_partitions * whole.dtype.itemsize,
@@ -238,11 +262,25 @@ def noisy_copies(
     checksum = zlib.crc32(np.ascontiguousarray(codes).data)
     if finished is not None:
         return take_finished(finished, {"n_clusters": k, "labels_checksum": checksum})
+
+    def copy(segment: Segment) -> np.ndarray:
+        copies = np.empty((len(segment.rows), n_partitions), segment.rows.dtype)
+        n_noisy = subset_size(segment.stop, noise) - subset_size(segment.start, noise)
+        for u in range(n_partitions):
+            rng = generator(seed, "generate.noisy_copies", u, segment.index)
+            noisy = rng.choice(len(segment.rows), size=n_noisy, replace=False, shuffle=False)
+            labels = segment.rows.copy()
+            labels[noisy] = rng.integers(k, size=n_noisy)
+            labels[segment.rows < 0] = MISSING
+            renumbering = generator(seed, "generate.noisy_copies.order", u).permutation(k)
+            copies[:, u] = np.append(renumbering, MISSING)[labels]
+        return copies
+
     with open_logged_engine(client, "noisy_copies") as engine:
         source = MappedLabels(
             engine,
             lambda: segments([codes]),
-            _Copier(n_partitions, noise, k, seed),
+            copy,
             n_partitions,
             row_bytes=codes.dtype.itemsize,
         )
@@ -256,7 +294,7 @@ def noisy_copies(
         return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
 
 
-# The tasks
+# ---- labels made segment by segment
 
 
 @dataclass(frozen=True)
@@ -281,13 +319,6 @@ def segments(blocks: Iterable[np.ndarray]) -> Iterator[Segment]:
     """Regroup consecutive blocks of rows into segments."""
     for index, rows in enumerate(rechunk(blocks, SEGMENT_ROWS)):
         yield Segment(index, rows)
-
-
-def read_blocks(stored: Any, read: Callable[[int, int], np.ndarray]) -> Iterator[np.ndarray]:
-    """Read all rows of an object with ``blocks()``, block by block."""
-    blocks: list[Block] = stored.blocks()
-    for block in blocks:
-        yield read(block.start, block.stop)
 
 
 class MappedLabels(PartedTable):
@@ -334,28 +365,6 @@ class MappedLabels(PartedTable):
                 yield [values_of(codes[u], self._categories[u]) for u in positions]
 
 
-@dataclass(frozen=True)
-class _Sampler:
-    """Draws the labels of a segment of memberships."""
-
-    n_partitions: int
-    seed: int
-    where: str
-
-    def __call__(self, segment: Segment) -> np.ndarray:
-        memberships = segment.rows
-        sums = memberships.sum(axis=1, dtype=np.float64)
-        fits = (memberships >= 0).all(axis=1) & ((np.abs(sums - 1) <= _SUM_TOLERANCE) | (sums == 0))
-        if not fits.all():
-            row = int(fits.argmin())
-            raise InvalidInputError(
-                f"{self.where} has row {segment.start + row} with minimum {memberships[row].min():g} and "
-                f"sum {sums[row]:g}; memberships must be >= 0 and sum to 1 (or all be 0: unlabeled)."
-            )
-        rng = generator(self.seed, "generate.from_memberships", segment.index)
-        return draw_labels(memberships, rng.random((len(memberships), self.n_partitions)))
-
-
 class _Memberships(NamedTuple):
     """A soft partition, with rows of zeros for unlabeled objects."""
 
@@ -363,13 +372,6 @@ class _Memberships(NamedTuple):
     n_clusters: int
     held_bytes: int
     read: Callable[[], Iterable[np.ndarray]]
-
-    def checksum(self) -> int:
-        """Return the CRC-32 of all rows."""
-        checksum = 0
-        for rows in self.read():
-            checksum = zlib.crc32(np.ascontiguousarray(rows).data, checksum)
-        return checksum
 
 
 def _open(memberships: object) -> _Memberships:
@@ -381,61 +383,20 @@ def _open(memberships: object) -> _Memberships:
         consensus = memberships
         consensus.read_memberships(0, 0)  # raises if there are only labels
 
-        def read_rows(start: int, stop: int) -> np.ndarray:
-            rows = consensus.read_memberships(start, stop)
-            rows[consensus.read_labels(start, stop) < 0] = 0
-            return rows
+        def read() -> Iterator[np.ndarray]:
+            for block in consensus.blocks():
+                rows = consensus.read_memberships(block.start, block.stop)
+                rows[consensus.read_labels(block.start, block.stop) < 0] = 0
+                yield rows
 
         block_bytes = consensus.chunk_rows * (consensus.n_clusters * 12 + 16)
-        return _Memberships(
-            consensus.path, consensus.n_clusters, block_bytes, lambda: read_blocks(consensus, read_rows)
-        )
+        return _Memberships(consensus.path, consensus.n_clusters, block_bytes, read)
     features = open_features(memberships)
     held_bytes = features.held_bytes + min(features.chunk_rows, features.n_objects) * features.n_features * 16
     where = "memberships" if features.where == "features" else features.where
     return _Memberships(
         where, features.n_features, held_bytes, lambda: (values for _, values in features.iterate())
     )
-
-
-@dataclass(frozen=True)
-class _Masker:
-    """Masks labels of a segment; the segments up to it have the share, up to one label."""
-
-    share: float
-    seed: int
-
-    def __call__(self, segment: Segment) -> np.ndarray:
-        labels = segment.rows.copy()
-        n_partitions = labels.shape[1]
-        first, last = (subset_size(row * n_partitions, self.share) for row in (segment.start, segment.stop))
-        rng = generator(self.seed, "generate.delete_labels", segment.index)
-        labels.flat[rng.choice(labels.size, size=last - first, replace=False, shuffle=False)] = MISSING
-        return labels
-
-
-@dataclass(frozen=True)
-class _Copier:
-    """Makes the noisy copies of a segment of codes."""
-
-    n_partitions: int
-    noise: float
-    n_clusters: int
-    seed: int
-
-    def __call__(self, segment: Segment) -> np.ndarray:
-        copies = [self._copy(segment, u) for u in range(self.n_partitions)]
-        return np.stack(copies, axis=1)
-
-    def _copy(self, segment: Segment, u: int) -> np.ndarray:
-        n_noisy = subset_size(segment.stop, self.noise) - subset_size(segment.start, self.noise)
-        rng = generator(self.seed, "generate.noisy_copies", u, segment.index)
-        noisy = rng.choice(len(segment.rows), size=n_noisy, replace=False, shuffle=False)
-        codes = segment.rows.copy()
-        codes[noisy] = rng.integers(self.n_clusters, size=n_noisy)
-        codes[segment.rows < 0] = MISSING
-        renumbering = generator(self.seed, "generate.noisy_copies.order", u).permutation(self.n_clusters)
-        return np.append(renumbering, MISSING)[codes].astype(codes.dtype)
 
 
 def _dense(labels: Any) -> tuple[np.ndarray, int]:

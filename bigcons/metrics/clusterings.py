@@ -1,12 +1,12 @@
 """Criteria of two clusterings: their contingency table, and what is computed from it.
 
 Labels are whole numbers or text; negative numbers, None and NaN are missing. The objects labeled in both
-clusterings are compared. Labels are read block by block, so they may be long, memory-mapped or in Zarr.
+clusterings are compared. Labels are read block by block, so they may be memory-mapped or in Zarr.
 
-Every criterion stands twice: for two clusterings, and (``..._of_table``) for their contingency table
-``(n_classes, n_clusters)``, in which empty rows and columns do no harm. The symmetric ones take a stack of
-tables ``(..., n_classes, n_clusters)``, too, and return as many values. `OF_TWO_CLUSTERINGS` and `OF_TRUTH`
-list them by name.
+Every criterion has two functions: one of two clusterings, and one (``..._of_table``) of their contingency
+table ``(n_classes, n_clusters)``, which may have empty rows and columns. For symmetric criteria, the latter
+also takes a stack of tables ``(..., n_classes, n_clusters)`` and returns as many values. `OF_TWO_CLUSTERINGS`
+and `OF_TRUTH` list them by name.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Criterion = Callable[[np.ndarray], Any]
 def contingency(a: Any, b: Any) -> np.ndarray:
     """Return how many objects lie in each cluster of ``a`` and each of ``b``: ``(ka, kb)`` int64.
 
-    ``a`` and ``b`` are ``(n_objects,)`` labels. Rows and columns follow the labels in ascending order; labels
-    of no compared object are left out, so that every row and column has an object.
+    ``a`` and ``b`` are ``(n_objects,)`` labels. Rows and columns are in ascending order of the labels; labels
+    of no compared object are left out, so no row or column is empty.
 
     Raises InvalidInputError if the lengths differ or no object is labeled in both.
     """
@@ -49,7 +49,7 @@ def truth_table(truth: Any, labels: Any) -> np.ndarray:
 
 
 class LabelColumn:
-    """Labels ``(n_objects,)`` of a clustering, read and recoded to 0 .. n_clusters - 1 by ranges."""
+    """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read."""
 
     def __init__(self, name: str, labels: Any) -> None:
         self.name = name
@@ -86,25 +86,24 @@ def _sliceable(labels: Any) -> Any:
 
 def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
     """Return the contingency of two columns over the objects labeled in both."""
-    _check_lengths(a, b)
-    shape = (a.n_clusters, b.n_clusters)
-    check_size(shape)
-    table = np.zeros(shape, dtype=np.int64)
-    for block in row_blocks(a.n_objects, BLOCK_ROWS):
-        table += _block_table(a.codes(block.start, block.stop), b.codes(block.start, block.stop), shape)
-    if not table.any():
-        raise InvalidInputError(
-            f"no object has a label in both {a.name} and {b.name}; pass clusterings of the same objects."
-        )
-    return table[table.any(axis=1)][:, table.any(axis=0)]
-
-
-def _check_lengths(a: LabelColumn, b: LabelColumn) -> None:
     if a.n_objects != b.n_objects:
         raise InvalidInputError(
             f"{a.name} has {a.n_objects} objects but {b.name} has {b.n_objects}; "
             "pass one label per object in each."
         )
+    shape = (a.n_clusters, b.n_clusters)
+    check_size(shape)
+    table = np.zeros(shape, dtype=np.int64)
+    for block in row_blocks(a.n_objects, BLOCK_ROWS):
+        rows, columns = (labels.codes(block.start, block.stop) for labels in (a, b))
+        both = (rows >= 0) & (columns >= 0)
+        cells = rows[both] * shape[1] + columns[both]
+        table += np.bincount(cells, minlength=table.size).reshape(shape)
+    if not table.any():
+        raise InvalidInputError(
+            f"no object has a label in both {a.name} and {b.name}; pass clusterings of the same objects."
+        )
+    return table[table.any(axis=1)][:, table.any(axis=0)]
 
 
 def check_size(shape: tuple[int, int]) -> None:
@@ -119,20 +118,14 @@ def check_size(shape: tuple[int, int]) -> None:
         )
 
 
-def _block_table(a: np.ndarray, b: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    both = (a >= 0) & (b >= 0)
-    cells = a[both] * shape[1] + b[both]
-    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-
-
 # ---- objects and pairs of objects on which clusterings agree
 
 
 def matching_accuracy(truth: Any, labels: Any) -> float:
     """Return the H criterion: the share of objects in agreement under the best one-to-one matching.
 
-    Clusters of ``labels`` are matched with classes of ``truth`` by the Hungarian method; with unequal numbers
-    those left over match nothing (Lourenço et al. 2015). In (0, 1], 1 if equal up to names. Labels as in
+    Clusters of ``labels`` are matched with classes of ``truth`` by the Hungarian method; if their numbers
+    differ, some match nothing (Lourenço et al. 2015). In (0, 1], 1 if equal up to names. Labels as in
     `contingency`.
     """
     return float(matching_accuracy_of_table(truth_table(truth, labels)))
@@ -141,7 +134,7 @@ def matching_accuracy(truth: Any, labels: Any) -> float:
 def consistency_index(truth: Any, labels: Any, *, matching: str = "hungarian") -> float:
     """Return the consistency index (CI), the share of objects in agreement under a one-to-one matching.
 
-    With ``matching="hungarian"`` the matching is the best one, and CI another name of the H criterion; with
+    With ``matching="hungarian"``, the best matching, it is the H criterion (`matching_accuracy`); with
     "greedy" the largest overlaps are matched first, as in Fred (2001).
     """
     check_choice("matching", matching, ("hungarian", "greedy"))
@@ -157,7 +150,7 @@ def micro_precision(truth: Any, labels: Any, *, mode: str = "greedy") -> float:
     lets several clusters represent one class (`purity`).
 
     Wang, Shan and Banerjee (2009) define it by the majority, but their tables have values below the share of
-    the largest class, which a majority cannot give: compare with them by the default.
+    the largest class, which is impossible with a majority: compare with them by the default.
     """
     check_choice("mode", mode, tuple(_MODES))
     return float(_MODES[mode](truth_table(truth, labels)))
@@ -166,8 +159,8 @@ def micro_precision(truth: Any, labels: Any, *, mode: str = "greedy") -> float:
 def purity(truth: Any, labels: Any) -> float:
     """Return the share of objects whose class is the most frequent one of their cluster.
 
-    Many clusters may represent one class, so it grows with the number of clusters and is 1 for singletons:
-    compare it at equal numbers of clusters only (accuracy in Nguyen and Caruana 2007).
+    The accuracy of Nguyen and Caruana (2007). Many clusters may represent one class, so it grows with the
+    number of clusters and is 1 for singletons: compare it at equal numbers of clusters only.
     """
     return purity_of_table(truth_table(truth, labels))
 
@@ -175,9 +168,9 @@ def purity(truth: Any, labels: Any) -> float:
 def rand_index(a: Any, b: Any) -> float:
     """Return the share of pairs of objects that both clusterings join or both separate (Rand 1971).
 
-    Symmetric, in [0, 1], 1 if equal up to names or if there is one object. Chance alone brings it near 1
-    with many clusters; `adjusted_rand` corrects for that. The Rand distance of Nguyen and
-    Caruana (2007), which they call adjusted, is 1 minus this index.
+    Symmetric, in [0, 1], 1 if equal up to names or if there is one object. With many clusters it is near 1 by
+    chance alone; `adjusted_rand` corrects for that. The Rand distance of Nguyen and Caruana (2007), which
+    they call adjusted, is 1 minus this index.
     """
     return float(rand_index_of_table(contingency(a, b)))
 
@@ -185,13 +178,13 @@ def rand_index(a: Any, b: Any) -> float:
 def adjusted_rand(truth: Any, labels: Any) -> float:
     """Return the adjusted Rand index of Hubert and Arabie (1985): 1 if equal, 0 on average by chance.
 
-    Symmetric. 1 if both clusterings put all objects together, or both put each alone.
+    Symmetric. 1 if both clusterings have a single cluster, or both have only singletons.
     """
     return float(adjusted_rand_of_table(truth_table(truth, labels)))
 
 
 def van_dongen(a: Any, b: Any) -> float:
-    """Return the normalized van Dongen distance: the share of objects to move to make each the other.
+    """Return the normalized van Dongen distance: the share of objects to move to turn one into the other.
 
     ``1 - (sum of row maxima + sum of column maxima) / 2n`` of the contingency table (Nguyen and Caruana
     2007). A symmetric distance in [0, 1), 0 if equal up to names.
@@ -214,9 +207,9 @@ def nmi(a: Any, b: Any) -> float:
 def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
     """Return the NMI of ``labels`` with ``truth`` over that of ``reference``, a clustering of all the data.
 
-    The quality of a consensus of clusterings of parts relative to one clustering of the whole (Strehl and
-    Ghosh 2002, object-distributed clustering); above 1 if it is better. Each NMI is over the objects that the
-    clustering and the truth label. Raises InvalidInputError if the reference has NMI 0 with the truth.
+    The quality of a consensus of clusterings of parts of the data relative to one clustering of all (Strehl
+    and Ghosh 2002, object-distributed clustering); above 1 if it is better. Each NMI compares the objects
+    labeled in both. Raises InvalidInputError if the reference has NMI 0 with the truth.
     """
     whole = nmi(truth, reference)
     if whole == 0:
@@ -288,7 +281,7 @@ def van_dongen_of_table(tables: np.ndarray) -> Any:
 
 
 def _pairs_joined(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the pairs that both clusterings join, those the rows join, those the columns join, and all."""
+    """Return how many pairs both clusterings join, the rows join, the columns join, and there are."""
     return (
         _pairs(tables).sum(axis=(-2, -1)),
         _pairs(tables.sum(axis=-1)).sum(axis=-1),
@@ -304,28 +297,25 @@ def _pairs(n_objects: np.ndarray) -> np.ndarray:
 
 
 def nmi_of_table(tables: np.ndarray) -> Any:
-    """Return the NMI from contingency tables ``(..., ka, kb)``, one each.
-
-    0 for a table without objects.
-    """
+    """Return `nmi` from contingency tables; 0 for one without objects."""
     of_rows, of_columns, joint = _entropies(tables)
     both = of_rows * of_columns
     is_single = both == 0  # the entropy of a single cluster is 0 exactly, that of more is not
     information = (of_rows + of_columns - joint) / np.sqrt(both + is_single)
-    return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may step over either end
+    return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may exceed either end
 
 
 def mutual_information_of_table(tables: np.ndarray) -> Any:
-    """Return the mutual information in nats from tables of counts ``(..., ka, kb)``, whole or not."""
+    """Return the mutual information in nats from tables ``(..., ka, kb)`` of counts, possibly fractional."""
     of_rows, of_columns, joint = _entropies(tables)
     return np.maximum(of_rows + of_columns - joint, 0.0)
 
 
 def variation_of_information_of_table(tables: np.ndarray) -> Any:
-    """Return `variation_of_information` from contingency tables ``(..., ka, kb)``, one each.
+    """Return `variation_of_information` from contingency tables.
 
-    Summed as the entropies of each clustering given the other, whose terms are never negative: two equal
-    clusterings get exactly 0.
+    The sum of the entropies of each clustering given the other, whose terms are never negative, so that it is
+    exactly 0 for equal clusterings.
     """
     from scipy.special import xlogy
 
@@ -363,7 +353,7 @@ OF_TWO_CLUSTERINGS: dict[str, Criterion] = {
     "van_dongen": van_dongen_of_table,
     "variation_of_information": variation_of_information_of_table,
 }
-"""Symmetric: neither clustering is the true one. They take stacks of tables ``(..., ka, kb)``, too."""
+"""Symmetric criteria; they also take stacks of tables ``(..., ka, kb)``."""
 
 OF_TRUTH: dict[str, Criterion] = {
     **OF_TWO_CLUSTERINGS,
@@ -371,4 +361,4 @@ OF_TRUTH: dict[str, Criterion] = {
     "micro_precision": greedy_accuracy_of_table,
     "purity": purity_of_table,
 }
-"""Of a table whose rows are the true classes."""
+"""Criteria of a table whose rows are the true classes."""

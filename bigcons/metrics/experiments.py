@@ -1,4 +1,4 @@
-"""Comparisons over many runs: with chance as the sample grows, and of two methods run by run."""
+"""Comparisons over many runs: of a method with chance as samples grow, and of two methods run by run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def learning_curve(
 ) -> np.ndarray:
     """Return the quality of a method above chance on samples of several sizes ``(n_sizes, n_repetitions)``.
 
-    That is the NMI of its labels with ``truth`` less the NMI of a random labeling with as many, equally
-    likely clusters, which on small samples is far from 0 (Strehl and Ghosh 2002, robust centralized
+    That is the NMI of its labels with ``truth`` minus the NMI of a random labeling with as many, equally
+    likely clusters, which is far from 0 on small samples (Strehl and Ghosh 2002, robust centralized
     clustering).
 
     Parameters
@@ -74,9 +74,9 @@ class PairedTTest(NamedTuple):
 def paired_t_test(a: Any, b: Any) -> PairedTTest:
     """Test whether scores ``a`` have a lower mean than ``b``, paired by run: ``H_a: mean(a) < mean(b)``.
 
-    ``a`` and ``b`` ``(n_runs,)`` are scores of two methods on the same ensembles. Wang, Shan and Banerjee
-    (2009, table 4) test in this way whether the micro-precision of the mixture model is below that of
-    Bayesian cluster ensembles; a small ``p_value`` says it is. Scores equal in every run give p = 1/2.
+    ``a`` and ``b`` ``(n_runs,)`` are scores of two methods on the same ensembles; a small ``p_value`` means
+    that ``a`` is lower. Scores equal in every run give p = 1/2. Wang, Shan and Banerjee (2009, table 4) test
+    in this way whether the micro-precision of the mixture model is below that of Bayesian cluster ensembles.
     """
     from scipy.stats import ttest_rel
 

@@ -26,12 +26,12 @@ TILE_ROWS = 1024
 def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
     """Return the order of objects in which clusters show as blocks on the diagonal (VAT).
 
-    Bezdek and Hathaway (2002): begin at an end of the largest dissimilarity, then repeatedly append the
+    Bezdek and Hathaway (2002): begin at one end of the largest dissimilarity, then repeatedly append the
     object nearest to those already placed (Prim's algorithm). Ties go to the lower index.
 
     ``dissimilarities`` is ``(n, n)`` and symmetric, for example ``1 - n_agree / n_seen``; NaN, for pairs
-    never seen together, counts as farther than anything else. Returns a permutation ``(n,)`` int64. O(n^2)
-    time and one copy of the matrix in memory, so order a sample of many objects.
+    that no partition labels, counts as farther than anything else. Returns a permutation ``(n,)`` int64.
+    O(n^2) time and one copy of the matrix in memory, so order a sample if there are many objects.
     """
     distances = np.asarray(dissimilarities, dtype=np.float64)
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
@@ -59,20 +59,20 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
 def compactness(features: object, labels: Any, *, metric: str = "euclidean", client: object = None) -> float:
     """Return the mean distance between objects of the same cluster, clusters weighted by their size.
 
-    ``(1/n) sum_k n_k (mean of d(x_i, x_j) over the pairs of cluster k)`` (Nguyen and Caruana 2007); a
-    cluster of one object counts as 0. Lower is more compact, and more clusters are lower: compare at equal
-    numbers of clusters.
+    ``(1/n) sum_k n_k (mean of d(x_i, x_j) over the pairs of cluster k)`` (Nguyen and Caruana 2007), where a
+    cluster of one object counts as 0. Lower is more compact; it decreases with the number of clusters, so
+    compare at equal numbers.
 
     Parameters
     ----------
     features
-        ``(n_objects, n_features)``: whatever `bigcons.stores.features.open_features` takes, read by blocks.
+        ``(n_objects, n_features)``: anything that `bigcons.stores.features.open_features` takes.
     labels
         ``(n_objects,)``, as in `contingency`; ``n`` counts the objects with a label, others are left out.
     metric
-        "euclidean", "cityblock": every pair of a cluster is visited, O(sum n_k^2 n_features) time, and each
-        block is read n_blocks / 2 times (convert a CSV file first: it is read from its beginning each time).
-        "sqeuclidean": from the moments of the clusters, one pass over the features in this process.
+        "euclidean", "cityblock": every pair of a cluster is visited, in O(sum n_k^2 n_features) time, and
+        each block is read n_blocks / 2 times (convert a CSV file first: each read starts at its beginning).
+        "sqeuclidean": from the moments of the clusters, in one pass over the features in this process.
     client
         Engine for the pairs; a task holds two blocks of about a million values and a tile of distances.
 
@@ -85,29 +85,22 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
             f"labels has {column.n_objects} objects but the features have {data.n_objects}; "
             "pass one label per row of the features."
         )
-    sizes = _sizes(data, column)
-    if metric == "sqeuclidean":
-        distances = _by_moments(data, column)
-    else:
-        blocks = data.blocks()
-        with open_engine(client) as engine, progress("visit pairs", data.n_objects) as listener:
-            task = partial(_of_block, data, column, metric)
-            distances = fold(engine, blocks, task, np.add, progress=listener)
-    n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # a single object: 0 / 1
-    return float((sizes * distances / n_pairs).sum() / sizes.sum())
-
-
-def _sizes(data: Features, column: LabelColumn) -> np.ndarray:
-    """Return how many objects each cluster has ``(n_clusters,)``."""
     sizes = np.zeros(column.n_clusters, dtype=np.int64)
     for block in data.blocks():
         codes = column.codes(block.start, block.stop)
         sizes += np.bincount(codes[codes >= 0], minlength=len(sizes))
-    return sizes
+    if metric == "sqeuclidean":
+        distances = _by_moments(data, column)
+    else:
+        task = partial(_of_block, data, column, metric)
+        with open_engine(client) as engine, progress("visit pairs", data.n_objects) as listener:
+            distances = fold(engine, data.blocks(), task, np.add, progress=listener)
+    n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # a single object: 0 / 1
+    return float((sizes * distances / n_pairs).sum() / sizes.sum())
 
 
 def _by_moments(data: Features, column: LabelColumn) -> np.ndarray:
-    """Return the sum of squared distances over the pairs of each cluster, its size times its scatter."""
+    """Return the sum of squared distances over the pairs of each cluster: its size times its scatter."""
     moments: dict[int, Moments] = {}
     with progress("measure clusters", data.n_objects) as listener:
         for block, values in data.iterate():
@@ -119,7 +112,7 @@ def _by_moments(data: Features, column: LabelColumn) -> np.ndarray:
 
 
 def _of_block(data: Features, column: LabelColumn, metric: str, block: Block) -> np.ndarray:
-    """Return the sum of distances per cluster over the pairs of this block's rows with later ones."""
+    """Return the sum of distances per cluster over the pairs of a block's rows and with later rows."""
     sums = np.zeros(column.n_clusters)
     own = _read_clusters(data, column, block)
     for cluster, rows in own.items():
@@ -137,7 +130,7 @@ def _read_clusters(data: Features, column: LabelColumn, block: Block) -> dict[in
 
 
 def _clusters(values: np.ndarray, codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the clusters of a block in ascending order with their rows in float64; no missing labels."""
+    """Yield the clusters of a block, in ascending order, and their rows in float64."""
     order = np.argsort(codes, kind="stable")
     clusters, starts = np.unique(codes[order], return_index=True)
     for cluster, rows in zip(clusters.tolist(), np.split(order, starts[1:]), strict=True):

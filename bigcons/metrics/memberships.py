@@ -1,4 +1,4 @@
-"""Criteria of memberships, which are probabilities of clusters: J, overlaps, centroids, the objective of PCC.
+"""Criteria of memberships: J, overlaps, centroids, the objective of PCC.
 
 Memberships are ``(n_objects, n_clusters)`` with rows on the simplex, or anything of that shape whose rows can
 be sliced.
@@ -26,10 +26,10 @@ from bigcons.validation import check_number
 BLOCK_BYTES = 1 << 24
 TOLERANCE = 1e-3
 
-# Visiting every pair takes about 20 ns and M ns for each: a minute or two at this size.
+# Visiting all pairs takes about 20 + M ns per pair: a minute or two at this size.
 MOST_OBJECTS_PAIR_BY_PAIR = 50_000
 
-# Rows of one tile of the n x n square, so that two blocks of labels stay in the cache.
+# Rows of a tile of the n x n square, so that two blocks of labels stay in the cache.
 TILE_ROWS = 512
 
 
@@ -37,10 +37,10 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
     """Return the J criterion: the mean Jensen-Shannon divergence of memberships, clusters matched best.
 
     ``y`` ``(n_objects, ky)`` and ``z`` ``(n_objects, kz)`` have rows on the simplex; the one with fewer
-    clusters is padded with zero columns. In bits, so between 0 (equal up to names) and 1. Symmetric.
+    clusters is padded with zero columns. Symmetric, in bits, so between 0 (equal up to names) and 1.
 
     The divergence is a sum over clusters, so the best matching is an assignment problem, solved exactly
-    (Lourenço et al. 2015). Arrays that are sliced, such as Zarr's, are read by rows. O(n_objects k^2) time.
+    (Lourenço et al. 2015). Arrays on disk, such as Zarr's, are read block by block. O(n_objects k^2) time.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -67,13 +67,13 @@ def _matching_costs(y: Any, z: Any, n_clusters: int, block: Block) -> np.ndarray
     return divergence.sum(axis=0) / (2 * np.log(2))
 
 
-# ---- clusters beside one another
+# ---- overlap and centroids of clusters
 
 
 def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object = None) -> np.ndarray:
     """Return the weights of the cluster-overlap graph ``(n_clusters, n_clusters)`` float64.
 
-    ``[a, b]`` is the share of cluster ``a`` that lies in ``b`` too, ``sum_i y_ai y_bi / sum_i y_ai``, after
+    ``[a, b]`` is the share of cluster ``a`` that also lies in ``b``, ``sum_i y_ai y_bi / sum_i y_ai``, after
     memberships below ``threshold`` are set to zero and the others normalized again (Lourenço et al. 2015,
     where the printed ``Q_j`` is a typo). Not symmetric; 1 on the diagonal by definition. The row of a cluster
     without objects is 0 elsewhere.
@@ -81,8 +81,8 @@ def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object 
     Parameters
     ----------
     memberships
-        ``(n_objects, n_clusters)``, rows on the simplex, read by rows; or a `Consensus`, whose unlabeled
-        objects are left out and whose memberships are 0 and 1 if it stores labels only.
+        ``(n_objects, n_clusters)``, rows on the simplex; or a `Consensus`, whose unlabeled objects are left
+        out and whose memberships are 0 and 1 if it stores labels only.
     threshold
         From 0 to 1. An object whose memberships are all below it is left out.
     client
@@ -92,10 +92,19 @@ def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object 
     """
     check_number("threshold", threshold, at_least=0, at_most=1)
     rows = _MembershipRows(memberships)
+
+    def overlap_of_block(block: Block) -> tuple[np.ndarray, np.ndarray]:
+        weights = rows.read(block)
+        weights[weights < threshold] = 0.0
+        totals = weights.sum(axis=1, keepdims=True)
+        np.divide(weights, totals, out=weights, where=totals > 0)
+        return np.einsum("ia,ib->ab", weights, weights), weights.sum(axis=0)
+
+    def add(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        return a[0] + b[0], a[1] + b[1]
+
     with open_engine(client) as engine, progress("overlap of clusters", rows.n_objects) as listener:
-        joint, sizes = fold(
-            engine, rows.blocks(), partial(_overlap_of_block, rows, threshold), _add, progress=listener
-        )
+        joint, sizes = fold(engine, rows.blocks(), overlap_of_block, add, progress=listener)
     overlap = np.divide(joint, sizes[:, None], out=np.zeros_like(joint), where=sizes[:, None] > 0)
     np.fill_diagonal(overlap, 1.0)
     return overlap
@@ -106,9 +115,9 @@ def cluster_centroids(features: object, memberships: Any) -> np.ndarray:
 
     ``sum_i y_ki x_i / sum_i y_ki`` (Lourenço et al. 2015); NaN for a cluster without objects.
 
-    ``features`` is whatever `bigcons.stores.features.open_features` takes; ``memberships`` as in
-    `cluster_overlap`. Both are read in one pass, by blocks, in this process; O(n_objects n_clusters
-    n_features) time. Raises InvalidInputError if they have different numbers of objects.
+    ``features`` is anything that `bigcons.stores.features.open_features` takes; ``memberships`` as in
+    `cluster_overlap`. One pass over both, block by block, in this process; O(n_objects n_clusters n_features)
+    time. Raises InvalidInputError if they have different numbers of objects.
     """
     data, rows = open_features(features), _MembershipRows(memberships)
     if rows.n_objects != data.n_objects:
@@ -126,29 +135,15 @@ def cluster_centroids(features: object, memberships: Any) -> np.ndarray:
     return np.divide(sums, sizes[:, None], out=np.full_like(sums, np.nan), where=sizes[:, None] > 0)
 
 
-def _overlap_of_block(rows: _MembershipRows, threshold: float, block: Block) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numerators and denominators of a block's overlaps: joint and single sums of memberships."""
-    weights = rows.read(block)
-    weights[weights < threshold] = 0.0
-    totals = weights.sum(axis=1, keepdims=True)
-    np.divide(weights, totals, out=weights, where=totals > 0)
-    return np.einsum("ia,ib->ab", weights, weights), weights.sum(axis=0)
-
-
-def _add(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
 class _MembershipRows:
     """Memberships read by blocks in float64, zero for objects in no cluster."""
 
     def __init__(self, memberships: Any) -> None:
-        self._source = (
-            memberships if isinstance(memberships, Consensus) else matrix("memberships", memberships)
-        )
-        if isinstance(self._source, Consensus):
-            self.n_objects, self.n_clusters = self._source.n_objects, self._source.n_clusters
+        if isinstance(memberships, Consensus):
+            self._source: Any = memberships
+            self.n_objects, self.n_clusters = memberships.n_objects, memberships.n_clusters
         else:
+            self._source = matrix("memberships", memberships)
             self.n_objects, self.n_clusters = self._source.shape
 
     def blocks(self) -> list[Block]:
@@ -158,7 +153,7 @@ class _MembershipRows:
         return row_blocks(self.n_objects, max(1, BLOCK_BYTES // (8 * self.n_clusters)))
 
     def read(self, block: Block) -> np.ndarray:
-        """Return the memberships of a block ``(rows, n_clusters)``, a copy; refuse rows off the simplex."""
+        """Return a copy of the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex."""
         if not isinstance(self._source, Consensus):
             return simplex_rows("memberships", self._source, block, self.n_clusters)
         labels = self._source.read_labels(block.start, block.stop)
@@ -189,11 +184,11 @@ def pcc_objective(
     ``memberships`` are ``(n_objects, n_clusters)``, rows on the simplex. ``pairs`` is "all", a PairTable, or
     the path of one (``x`` is then not read and may be None).
 
-    With ``constant=False``, for the squared divergence over all pairs only, the term ``sum c_ij^2 / N_ij``,
-    which memberships do not change, is left out. That takes one pass over the labels and memberships, which
-    may be sliced from disk, such as ``Consensus.membership_rows``. It is what
-    ``PCC(pairs="all").objective_`` reports. Only here may partitions have ``weights`` ``(n_partitions,)``,
-    as in PCC. Otherwise all pairs cost O(n^2 (M + K)) time, memberships in memory.
+    ``constant=False``, for the squared divergence over all pairs only, leaves out the term
+    ``sum c_ij^2 / N_ij``, which memberships do not change, as ``PCC(pairs="all").objective_`` does. It takes
+    one pass over the labels and the memberships, which may be on disk, such as
+    ``Consensus.membership_rows``, and allows ``weights`` ``(n_partitions,)`` of partitions, as in PCC.
+    Otherwise all pairs take O(n^2 (M + K)) time, with memberships in memory.
     """
     if weights is not None and (constant or not (isinstance(pairs, str) and pairs == "all")):
         raise InvalidInputError(
@@ -217,7 +212,7 @@ def pcc_objective(
     if ensemble.n_objects > MOST_OBJECTS_PAIR_BY_PAIR:
         n = ensemble.n_objects
         raise InvalidInputError(
-            f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs to visit; pass constant=False (l2), "
+            f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs, too many to visit; pass constant=False (l2), "
             "or a sampled PairTable."
         )
     with open_engine(client) as engine:
@@ -268,9 +263,7 @@ def _pair_by_pair(
     def tile_row(block: Block) -> float:
         return float(over_tile(labels, rows, block.start, block.stop, TILE_ROWS, value, parameter))
 
-    n = ensemble.n_objects
-    blocks = [Block(b, start, min(start + TILE_ROWS, n)) for b, start in enumerate(range(0, n, TILE_ROWS))]
-    return fold(engine, blocks, tile_row, lambda a, b: a + b)
+    return fold(engine, row_blocks(ensemble.n_objects, TILE_ROWS), tile_row, lambda a, b: a + b)
 
 
 # ---- rows of memberships

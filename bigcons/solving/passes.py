@@ -119,20 +119,6 @@ class Visit:
         return report
 
 
-@dataclass(frozen=True)
-class Blend:
-    """A task: write, two generations ahead, the interpolation at ``step`` between this one and the next."""
-
-    arrays: BlockArrays
-    generation: int
-    step: float
-
-    def __call__(self, block: Block) -> None:
-        """Blend the rows of a block."""
-        before, after = (self.arrays.read(self.generation + ahead, block) for ahead in (0, 1))
-        self.arrays.write(self.generation + 2, block, before + np.float32(self.step) * (after - before))
-
-
 @dataclass
 class Run:
     """One solve: its data, engine, storage between passes, and limits."""
@@ -175,7 +161,13 @@ class Run:
 
     def shorten(self, generation: int, step: float) -> None:
         """Write, two generations ahead, the interpolation at ``step`` between this and the next."""
-        for _ in self.engine.map(Blend(self.arrays, generation, step), self.blocks):
+        arrays = self.arrays
+
+        def blend(block: Block) -> None:
+            before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
+            arrays.write(generation + 2, block, before + np.float32(step) * (after - before))
+
+        for _ in self.engine.map(blend, self.blocks):
             pass
 
 

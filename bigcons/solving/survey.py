@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,11 +68,19 @@ def take_survey(
     chosen = np.arange(n)
     if sample_size < n:
         chosen = np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
-    task = SurveyBlock(ensemble, chosen, weights)
+
+    def survey_block(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        labels = ensemble.read(block.start, block.stop)
+        observed = labels >= 0
+        first, last = np.searchsorted(chosen, (block.start, block.stop))
+        unlabeled = np.flatnonzero(~labeled_objects(observed, weights)) + block.start
+        return observed.sum(axis=0), [unlabeled], [labels[chosen[first:last] - block.start]]
+
     with progress("survey", n) as listener:
-        found = fold(engine, ensemble.blocks(), task, _add_surveys, progress=listener)
-    sample = np.ascontiguousarray(np.concatenate(found.sample))
-    survey = Survey(n, found.n_seen, np.concatenate(found.unlabeled), sample)
+        n_seen, unlabeled, sample = fold(
+            engine, ensemble.blocks(), survey_block, _add_parts, progress=listener
+        )
+    survey = Survey(n, n_seen, np.concatenate(unlabeled), np.ascontiguousarray(np.concatenate(sample)))
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."
@@ -87,33 +94,5 @@ def take_survey(
     return survey
 
 
-class BlockSurvey(NamedTuple):
-    """The survey of some blocks."""
-
-    n_seen: np.ndarray
-    unlabeled: list[np.ndarray]
-    sample: list[np.ndarray]
-    """One array per block, like ``unlabeled``."""
-
-
-@dataclass(frozen=True)
-class SurveyBlock:
-    """A task: survey a block."""
-
-    ensemble: Ensemble
-    chosen: np.ndarray
-    """The objects of the sample, ascending."""
-    weights: np.ndarray | None
-
-    def __call__(self, block: Block) -> BlockSurvey:
-        """Read a block."""
-        labels = self.ensemble.read(block.start, block.stop)
-        observed = labels >= 0
-        first, last = np.searchsorted(self.chosen, (block.start, block.stop))
-        unlabeled = np.flatnonzero(~labeled_objects(observed, self.weights)) + block.start
-        rows = labels[self.chosen[first:last] - block.start]
-        return BlockSurvey(observed.sum(axis=0), [unlabeled], [rows])
-
-
-def _add_surveys(a: BlockSurvey, b: BlockSurvey) -> BlockSurvey:
-    return BlockSurvey(a.n_seen + b.n_seen, a.unlabeled + b.unlabeled, a.sample + b.sample)
+def _add_parts(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
