@@ -116,6 +116,11 @@ class SuspiciousLabelsWarning(UserWarning):
     """The table of labels may be transposed, contain an id column, or lack its header."""
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error, to quote in a message."""
+    return next(filter(None, str(error).splitlines()), type(error).__name__).rstrip(".")[:160]
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Issue a warning that points at the first caller outside bigcons."""
     level, frame = 1, sys._getframe()

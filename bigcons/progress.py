@@ -5,39 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 
-class Progress(Protocol):
-    """Listener of a long task. All methods are called in order from one thread."""
+class Progress:
+    """Listener of a long task, called in order from one thread; this one, the default, ignores everything."""
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Begin a task of ``total`` units."""
-        ...
 
     def advance(self, n: int) -> None:
         """Report that ``n`` more units are done."""
-        ...
 
     def finish(self) -> None:
         """End the task."""
-        ...
 
 
-class SilentProgress:
-    """A listener that ignores everything: the default in programs and notebooks."""
-
-    def start(self, what: str, total: int, unit: str) -> None:
-        """Ignore the start."""
-
-    def advance(self, n: int) -> None:
-        """Ignore the step."""
-
-    def finish(self) -> None:
-        """Ignore the end."""
-
-
-_factory: ContextVar[Callable[[], Progress]] = ContextVar("bigcons_progress", default=SilentProgress)
+_factory: ContextVar[Callable[[], Progress]] = ContextVar("bigcons_progress", default=Progress)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from bigcons.progress import report_progress_to
+from bigcons.progress import Progress, report_progress_to
 
 _JSON = "bigcons.json"
 _MOST_NAMES = 12
@@ -132,7 +132,7 @@ def some(names: Sequence[str]) -> str:
 # Progress
 
 
-class TerminalProgress:
+class TerminalProgress(Progress):
     """A progress bar, hidden during the first second and while another bar is on the screen."""
 
     _on_screen: TerminalProgress | None = None

@@ -36,38 +36,31 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """Name for logs."""
-        ...
 
     @property
     def n_workers(self) -> int:
         """Number of items that may run at a time."""
-        ...
 
     @property
     def in_flight(self) -> int:
         """The most results being computed or awaiting collection; several that together take at most
         ``bundle_bytes`` may count as one.
         """
-        ...
 
     @property
     def bundle_bytes(self) -> int:
         """The most bytes of several results that count as one; 0 if each result counts separately."""
-        ...
 
     @property
     def n_processes(self) -> int:
         """Processes on one machine with the packages loaded, including this one."""
-        ...
 
     @property
     def shares_memory(self) -> bool:
         """Whether tasks share the arrays of the calling process and may write to them."""
-        ...
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items. Closing cancels what is queued."""
-        ...
 
 
 class SerialEngine:

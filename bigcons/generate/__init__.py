@@ -1,9 +1,8 @@
 """Generate ensembles from features, a soft partition or a clustering."""
 
 from bigcons.generate.diverse import diverse
-from bigcons.generate.kmeans import kmeans, weighted_kmeans
+from bigcons.generate.kmeans import feature_views, kmeans, object_views, weighted_kmeans
 from bigcons.generate.simulate import from_memberships, mask_labels, noisy_copies
-from bigcons.generate.views import feature_views, object_views
 
 __all__ = [
     "diverse",

@@ -68,27 +68,21 @@ class PassMethod(Protocol[S, T]):
 
     def start(self, run: Run) -> tuple[S, list[float]]:
         """Write generation 0 of the objects' rows; return the state, and the objectives of all starts."""
-        ...
 
     def visit(self, run: Run, at: Iterate[S]) -> Callable[[Block], T]:
         """Return the task of a pass: it reads generation ``at.generation`` of a block and writes the next."""
-        ...
 
     def add(self, total: T, part: T) -> T:
         """Return the sum of what two blocks report; it may change ``total``."""
-        ...
 
     def step(self, run: Run, at: Iterate[S], total: T) -> Step[S]:
         """Return the result of the pass; change nothing in place, as an interrupted pass is repeated."""
-        ...
 
     def pack(self, state: S) -> tuple[Mapping[str, np.ndarray], Mapping[str, Any]]:
         """Return a state as arrays and JSON-serializable facts."""
-        ...
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> S:
         """Return the state that `pack` was given."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -260,11 +254,9 @@ class Problem(Protocol):
 
         ``labels`` (rows, M) is the sample to start from, or all objects if these are few.
         """
-        ...
 
     def for_all(self, state: State) -> State:
         """Return the state from which passes over all objects start, given the solved sample's."""
-        ...
 
     def visit(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None
@@ -273,22 +265,18 @@ class Problem(Protocol):
 
         ``carried`` is None in the first pass over objects that were not in the sample.
         """
-        ...
 
     def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
         """Return the next state, and the record of ``state``: at least its "objective"."""
-        ...
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
         """Return whether to stop after the pass of ``record``."""
-        ...
 
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
         """Return memberships (rows, K) float32 of a block, or clusters (rows,) of a method that is not soft.
 
         ``carried`` is None for objects that were in no pass.
         """
-        ...
 
 
 class Finalists(NamedTuple):

@@ -16,7 +16,7 @@ from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import WrapperStore
 
-from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError, first_line
 from bigcons.schema import ArraySpec
 from bigcons.storage.interface import Place
 
@@ -147,8 +147,7 @@ def _codec_names(codecs: Any) -> list[str]:
 
 def damaged(place: Place, error: Exception) -> CorruptStoreError:
     """Return the error for data at ``place`` that cannot be read, in one line."""
-    reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-    return CorruptStoreError(f"{place} is damaged ({reason}); restore it from a copy.", path=place)
+    return CorruptStoreError(f"{place} is damaged ({first_line(error)}); restore it from a copy.", path=place)
 
 
 class _SharingStore(WrapperStore[Store]):

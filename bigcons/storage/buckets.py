@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from zarr.storage import ObjectStore
 
-from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError
+from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError, first_line
 from bigcons.storage.interface import Place, checked_size
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ class BucketPlace(Place):
 
     def __str__(self) -> str:
         return f"{self.root}/{self.key}"
-
-    def __repr__(self) -> str:
-        return f"BucketPlace({str(self)!r})"
 
     def __truediv__(self, name: str) -> BucketPlace:
         return BucketPlace(self.root, f"{self.key}/{name}", self.bucket)
@@ -215,7 +212,7 @@ def _connect(
         return from_url(f"{root}/{quote(key)}", retry_config=retries)
     except (BaseError, ValueError) as error:
         raise InvalidInputError(
-            f"{root} cannot be used ({_first_line(error)}); check the URL and the AWS_* settings."
+            f"{root} cannot be used ({first_line(error)}); check the URL and the AWS_* settings."
         ) from None
 
 
@@ -250,9 +247,4 @@ def _complaint(error: Exception) -> str:
         return "cannot be accessed with these credentials; check AWS_ACCESS_KEY_ID and its permissions."
     if "builder error" in text:
         return "is on a server without TLS (http); set AWS_ALLOW_HTTP=true to allow it."
-    return f"cannot be reached ({_first_line(error)}); check the network, AWS_ENDPOINT_URL and AWS_REGION."
-
-
-def _first_line(error: Exception) -> str:
-    """Return obstore's message without the debugging output that follows."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]
+    return f"cannot be reached ({first_line(error)}); check the network, AWS_ENDPOINT_URL and AWS_REGION."

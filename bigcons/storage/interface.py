@@ -22,6 +22,9 @@ class Place(ABC):
     def name(self) -> str:
         """The last part of the path."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
     @abstractmethod
     def __truediv__(self, name: str) -> Place: ...
 

@@ -41,9 +41,6 @@ class DiskPlace(Place):
     def __str__(self) -> str:
         return str(self.path)
 
-    def __repr__(self) -> str:
-        return f"DiskPlace({str(self)!r})"
-
     def __truediv__(self, name: str) -> DiskPlace:
         return DiskPlace(self.path / name)
 

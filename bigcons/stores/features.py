@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, first_line
 from bigcons.memory import Block, row_blocks
 from bigcons.storage.commit import is_store
 from bigcons.tables.intake import open_table
-from bigcons.tables.table import Rows, Table, first_line
+from bigcons.tables.table import Rows, Table
 
 MAX_CATEGORIES = 1000
 """Columns with more distinct values are text, not categories (an arbitrary limit)."""

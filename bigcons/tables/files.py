@@ -14,12 +14,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspiciousLabelsWarning, warn_user
+from bigcons.errors import (
+    InvalidInputError,
+    StoreNotFoundError,
+    SuspiciousLabelsWarning,
+    first_line,
+    warn_user,
+)
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
 from bigcons.storage.interface import Place
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.tables.memory import ArrayTable
-from bigcons.tables.table import PartedTable, Rows, Table, check_matrix, check_names, first_line
+from bigcons.tables.table import PartedTable, Rows, Table, check_matrix, check_names
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,22 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, StoreNotFoundError
-from bigcons.tables.table import (
-    Column,
-    PartedTable,
-    Rows,
-    Table,
-    check_matrix,
-    check_names,
-    first_line,
-)
+from bigcons.errors import InvalidInputError, StoreNotFoundError, first_line
+from bigcons.tables.table import Column, PartedTable, Rows, SlicedTable, Table, check_matrix, check_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class ArrayTable(Table):
+class ArrayTable(SlicedTable):
     """Any array that can be sliced by rows: numpy, a memory map, Zarr, HDF5."""
 
     def __init__(self, array: Any, where: str) -> None:
@@ -46,18 +38,16 @@ class ArrayTable(Table):
         """Two chunks, each as stored, decoded and copied."""
         return int(2 * self.least_rows * self.row_bytes) if self.least_rows > 1 else 0
 
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:  # noqa: ARG002 - a matrix
+        """Return some rows."""
+        return np.asanyarray(self._array[start:stop])  # keeps masks
+
     def blocks(
-        self,
-        rows: int,
-        start: int = 0,
-        stop: int | None = None,
-        columns: Sequence[int] | None = None,  # noqa: ARG002 - a matrix comes whole
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
     ) -> Iterator[Rows]:
-        """Yield slices of ``rows`` rows, rounded to whole chunks."""
-        rows = max(rows - rows % self.least_rows, self.least_rows)
-        aligned = start - start % self.least_rows
-        for first, end in self.ranges(rows, aligned, stop):
-            yield np.asanyarray(self._array[max(first, start) : end])  # keeps masks
+        """Yield slices of ``rows`` rows; the pages of a memory map are released after each."""
+        for block in super().blocks(rows, start, stop, columns):
+            yield block
             release_pages(self._array)
 
 
@@ -105,7 +95,7 @@ def table_of_rows(rows: Sequence[Any], role: str) -> ArrayTable:
     return ArrayTable(matrix, role)
 
 
-class PandasTable(Table):
+class PandasTable(SlicedTable):
     """A pandas DataFrame; its index is not read."""
 
     def __init__(self, frame: Any, where: str) -> None:
@@ -128,14 +118,10 @@ class PandasTable(Table):
                 "convert it to one type."
             ) from None
 
-    def blocks(
-        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
-    ) -> Iterator[Rows]:
-        """Yield slices of ``rows`` rows as columns."""
-        positions = range(self.n_columns) if columns is None else columns
-        for first, end in self.ranges(rows, start, stop):
-            part = self._frame.iloc[first:end]
-            yield [self._column(part.iloc[:, c]) for c in positions]
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return some rows as columns."""
+        part = self._frame.iloc[start:stop]
+        return [self._column(part.iloc[:, c]) for c in columns]
 
     def _column(self, series: Any) -> Column:
         import pyarrow as pa
@@ -151,7 +137,7 @@ class PandasTable(Table):
             ) from None
 
 
-class ArrowTable(Table):
+class ArrowTable(SlicedTable):
     """Anything that offers the Arrow C data interface: polars, pyarrow, DuckDB; a stream is read once."""
 
     def __init__(self, source: Any, where: str) -> None:
@@ -175,13 +161,9 @@ class ArrowTable(Table):
         """Return the types of the columns."""
         return [column.type for column in self._columns]
 
-    def blocks(
-        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
-    ) -> Iterator[Rows]:
-        """Yield slices of ``rows`` rows as columns."""
-        chosen = self._columns if columns is None else [self._columns[c] for c in columns]
-        for first, end in self.ranges(rows, start, stop):
-            yield [column.slice(first, end - first) for column in chosen]
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return some rows as columns."""
+        return [self._columns[c].slice(start, stop - start) for c in columns]
 
 
 def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -262,7 +244,7 @@ class DaskFrameTable(PartedTable):
         yield from table.blocks(rows, columns=columns)
 
 
-class ColumnsTable(Table):
+class ColumnsTable(SlicedTable):
     """One ``(n_rows,)`` array or .npy file per column."""
 
     where = "labels"
@@ -276,18 +258,13 @@ class ColumnsTable(Table):
         for index in range(self.n_columns):
             self._open(index)
 
-    def blocks(
-        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
-    ) -> Iterator[Rows]:
-        """Yield slices of ``rows`` rows as columns."""
-        positions = range(self.n_columns) if columns is None else columns
-        for first, end in self.ranges(rows, start, stop):
-            yield [self._read(c, first, end) for c in positions]
-
-    def _read(self, index: int, start: int, stop: int) -> np.ndarray:
-        values = np.array(self._open(index)[start:stop])
-        release_pages(self._columns[index])
-        return values
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return some rows as columns."""
+        parts = []
+        for c in columns:
+            parts.append(np.array(self._open(c)[start:stop]))
+            release_pages(self._columns[c])
+        return parts
 
     def _open(self, index: int) -> np.ndarray:
         """Return the column as an array; a file is memory-mapped and closed with the array."""
@@ -303,7 +280,7 @@ class ColumnsTable(Table):
         return column
 
 
-class EnsembleTable(Table):
+class EnsembleTable(SlicedTable):
     """An ensemble, read with its original label values."""
 
     def __init__(self, ensemble: Any, where: str) -> None:
@@ -315,16 +292,11 @@ class EnsembleTable(Table):
         self.row_bytes: float = 8.0 * self.n_columns
         self._ensemble = ensemble
 
-    def blocks(
-        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
-    ) -> Iterator[Rows]:
-        """Yield slices of whole chunks as columns."""
-        rows = max(rows - rows % self.least_rows, self.least_rows)
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return some rows as columns."""
+        codes = np.ascontiguousarray(self._ensemble.read(start, stop).T)
         values = self._ensemble.categories
-        positions = range(self.n_columns) if columns is None else columns
-        for first, end in self.ranges(rows, start, stop):
-            codes = np.ascontiguousarray(self._ensemble.read(first, end).T)
-            yield [values_of(codes[c], values[c]) for c in positions]
+        return [values_of(codes[c], values[c]) for c in columns]
 
 
 def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:

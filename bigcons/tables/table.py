@@ -79,9 +79,27 @@ class Table(ABC):
         """
 
     def ranges(self, rows: int, start: int, stop: int | None) -> list[tuple[int, int]]:
-        """Return ``(start, stop)`` of each block of ``rows`` rows."""
-        end = self.n_rows if stop is None else stop
-        return [(first, min(first + rows, end or 0)) for first in range(start, end or 0, rows)]
+        """Return ``(start, stop)`` of each block of ``rows`` rows, rounded to whole stored ones."""
+        rows = max(rows - rows % self.least_rows, self.least_rows)
+        end = (self.n_rows or 0) if stop is None else stop
+        firsts = range(start - start % self.least_rows, end, rows)
+        return [(max(first, start), min(first + rows, end)) for first in firsts]
+
+
+class SlicedTable(Table):
+    """A table of which any rows can be read at once."""
+
+    @abstractmethod
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return rows ``start`` to ``stop`` of the columns at these positions; a matrix has all columns."""
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows."""
+        positions = range(self.n_columns) if columns is None else columns
+        for first, end in self.ranges(rows, start, stop):
+            yield self.slice(first, end, positions)
 
 
 class PartedTable(Table):
@@ -155,8 +173,3 @@ def check_matrix(shape: tuple[float, ...], where: str) -> None:
         raise InvalidInputError(
             f"{where} has {len(shape)} dimension(s); pass a matrix with one row per object."
         )
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error, to quote in a message."""
-    return (str(error).partition("\n")[0] or type(error).__name__).rstrip(".")[:160]
