@@ -1,12 +1,12 @@
-"""How accurate is each consensus on ordinary data? Methods, variants and do-it-yourself code side by side.
+"""How accurate is each consensus on ordinary data? Methods, variants and do-it-yourself code compared.
 
 Real and planted data sets, each clustered into ensembles of several kinds with several seeds; every contender
-is told the true number of clusters and sees nothing but the labels. Reported are the adjusted Rand index and
-the normalized mutual information with the classes, ranks with the critical difference of Nemenyi's test, and
-shortfalls: how far a contender stays below the best of all on the same ensemble, on average and at worst.
+is given the true number of clusters and the labels, nothing else. Reports the adjusted Rand index and the
+normalized mutual information with the classes, ranks with the critical difference of Nemenyi's test, and
+shortfalls: how far a contender is below the best of all on the same ensemble, on average and at worst.
 
-Data sets are divided once and for all: what is *chosen* (a default, a threshold, a constant) is chosen on
-`CHOOSING`, and what is claimed is claimed on `REPORTING`.
+The data sets are divided once and for all: defaults, thresholds and constants are chosen on `CHOOSING`, and
+results are claimed on `REPORTING`.
 
 Ensembles (60 partitions):
 
@@ -17,12 +17,12 @@ sqrt                 k-means of all objects, sqrt(n) / 2 to sqrt(n) clusters: ev
 projections          k-means of random projections to about sqrt(d) dimensions, 2 to 20 clusters
 views                k-means of random halves of the features, 2 to 20 clusters
 mixed                k-means, Gaussian mixtures, and linkage (average, Ward) of subsamples
-sparse               halves-20, of which labels are deleted until four in five are missing
-useless              halves-20, a quarter of whose partitions are random
+sparse               halves-20 with labels deleted until four in five are missing
+useless              halves-20 with a quarter of the partitions random
 ===================  ============================================================================
 
-Results are appended to ``--out`` as they come, and an interrupted run resumes. Features are read from
-the folder BIGCONS_DATA names; without it, and with ``--smallest``, planted data stand for them.
+Results are appended to ``--out`` as they come, and an interrupted run resumes. Features are read from the
+folder that BIGCONS_DATA names; without it, and with ``--smallest``, planted data replace them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ N_OBJECTS, N_PARTITIONS = 2000, 60
 
 
 def blobs(n_classes: int, spread: float, shares: list[float] | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return Gaussian classes in 8 dimensions; ``spread`` is their standard deviation, the centers' is 1."""
+    """Return Gaussian classes in 8 dimensions of standard deviation ``spread``; that of the centers is 1."""
     draw = generator(n_classes, "accuracy.blobs", int(1000 * spread), len(shares or ()))
     centers = draw.normal(size=(n_classes, 8))
     p = np.full(n_classes, 1 / n_classes) if shares is None else np.array(shares) / sum(shares)
@@ -72,7 +72,7 @@ PLANTED: dict[str, Callable[[], tuple[Any, Any]]] = {
 
 
 def kddcup99() -> tuple[np.ndarray, np.ndarray]:
-    """Return the numeric columns of KDD Cup 1999 and all of its classes, most of them rare."""
+    """Return the numeric columns of KDD Cup 1999 and all its classes, most of them rare."""
     import pandas as pd
 
     table = pd.read_csv(Path(os.environ["BIGCONS_DATA"]) / KDD_FILE, header=None)
@@ -221,7 +221,7 @@ def one_hot(labels: np.ndarray) -> Any:
 
 
 def one_hot_kmeans(labels: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
-    """Five lines of scikit-learn: k-means of one-hot labels, each object's divided by how many it has."""
+    """Five lines of scikit-learn: k-means of one-hot labels, divided by the object's number of labels."""
     from sklearn.cluster import KMeans
 
     h = one_hot(labels)
@@ -379,7 +379,7 @@ def draw_ranks(found: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    from machine import describe  # beside this script
+    from machine import describe  # the other benchmarks
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--smallest", action="store_true", help="one planted data set, to see that it runs")

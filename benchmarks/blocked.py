@@ -1,14 +1,14 @@
-"""Do blocks find what the heap finds, in less time, and a table of pairs ten times the memory?
+"""Does the solver by blocks match the heap in less time, and solve a table of pairs ten times the memory?
 
-(a) Uniformly sampled pairs, 30 an object, of the KDD Cup 1999 file (without it planted labels): the heap with
-up to 9 n K steps against blocks of a sixteenth of the objects. ``to_1_percent`` is a solve by blocks that
-ends after the first pass whose objective is within 1 % of the heap's at its end, its start counted; ``whole``
-is one to the same tolerance, or after 40 passes. The blocks begin from a solved subsample, as PCC has them
-begin, and from the heap's own near-uniform start. Seconds are processor time of one thread, medians of runs
-in turn; uniform pairs join every block to every other, so that the blocks work one at a time here.
-(b) Pairs in tiles straight to a store: seconds, and bytes on disk a pair.
-(c) PCC on a stored table of pairs that takes ten times the memory budget in memory: the peak of the process
-tree against the budget. ``--smallest`` has a small table, which shows no more than that it runs.
+(a) Uniformly sampled pairs, 30 per object, of the KDD Cup 1999 file (or planted labels): the heap with up to
+9 n K steps against blocks of a sixteenth of the objects. ``to_1_percent`` is a solve by blocks that ends
+after the first pass whose objective is within 1 % of the heap's final one, including its start; ``whole`` is
+one to the same tolerance, or of 40 passes. Blocks start from a solved subsample, as in PCC, and from the
+heap's near-uniform start. Seconds are processor time of one thread, medians of runs in turn; uniform pairs
+connect every block to every other, so that blocks run one at a time here.
+(b) Pairs in tiles, written directly to a store: seconds, and bytes per pair on disk.
+(c) PCC on a stored table of pairs ten times as large as the memory budget: the peak memory of the process
+tree against the budget. With ``--smallest`` the table is small, and only shows that this runs.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ WITHIN = 0.01
 STARTS = ("subsample", "uniform")
 SUBSAMPLE, RESTARTS = 2048, 4
 
-BUDGET = "500MB"  # of which a process with compiled kernels takes the most
-BYTES_PER_PAIR = 12  # of a table in memory: at both ends a number of four bytes and two counts
+BUDGET = "500MB"  # mostly for a process with compiled kernels
+BYTES_PER_PAIR = 12  # of a table in memory: in two rows, a number of four bytes and two counts
 PER_OBJECT = 120
 
 

@@ -4,7 +4,7 @@
 number of clusters K = 2..10 and the share of sampled pairs 0.02..0.25 permille, and reports accuracy (H),
 adjusted Rand index, clusters that win objects, the all-pairs objective and seconds, for all-pairs PCC and
 for sampled PCC with the squared and the Kullback-Leibler divergence. Without the file, or with
-``--smallest``, planted data of the same shape.
+``--smallest``, it uses planted data of the same shape.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def draw(results: dict, path: Path) -> None:
 
     figure = Figure(figsize=(8.0, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    for kind, color in FIGURES.items():  # all pairs have no share: in (b) they are the dashed line
+    for kind, color in FIGURES.items():  # the dashed line in (b): all pairs
         rows = [row for row in results["clusters"] if row["solver"] == kind]
         left.plot(
             [r["n_clusters"] for r in rows],

@@ -1,4 +1,4 @@
-"""Describe the machine a measurement was made on. Run alone, it prints the description."""
+"""Describe the machine of a measurement; run as a script, print the description."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigcons.execution.engine import available_cores
 
 
 def describe() -> dict[str, object]:
-    """Return the processor, cores, memory and the versions that decide speed."""
+    """Return the processor, cores, memory and the versions that affect speed."""
     info = Path("/proc/cpuinfo")
     model = platform.processor()
     if info.exists():

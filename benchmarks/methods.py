@@ -1,15 +1,14 @@
-"""What do the methods that work out of core cost, and how good are they?
+"""What do the out-of-core methods cost, and how accurate are they?
 
-A planted ensemble on disk (50 partitions, half the labels missing, six unbalanced classes) is solved by every
-such method at K = 6 within a memory budget, from stored ensemble to stored result, each time in a process of
-its own: on all cores by threads and, with ``--dask``, on LocalClusters of one and two workers, whose result
-must have the same bits. Reports seconds, CPU seconds of all processes, passes, how long a pass over the
-labels takes against only reading and decompressing them on the same engine, the peak memory of the process
-tree, and the adjusted Rand index.
+Every such method solves a planted ensemble on disk (50 partitions, half the labels missing, six unbalanced
+classes) at K = 6 within a memory budget, from stored ensemble to stored result, each in a new process: by
+threads on all cores and, with ``--dask``, on LocalClusters of one and two workers, whose results must have
+the same bits. Reports seconds, CPU seconds of all processes, passes, the time of a pass over the labels
+relative to only reading and decompressing them on the same engine, the peak memory of the process tree, and
+the adjusted Rand index.
 
-``--planted`` reports instead how well the methods do: the adjusted Rand index on planted ensembles of 120,000
-objects and 100 partitions, complete and with half the labels missing, for several seeds of ensemble and
-method.
+``--planted`` reports accuracy instead: the adjusted Rand index on planted ensembles of 120,000 objects and
+100 partitions, complete and with half the labels missing, for several seeds of ensemble and method.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from bigcons.progress import report_progress_to
 N_PARTITIONS = 50
 K = 6
 
-# What a method is asked for: its defaults, except where these compare all pairs or treat labels as numbers.
+# Parameters of methods: the defaults, except where these compare all pairs or treat labels as numbers.
 SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
     "ipc": ("ipc", {"normalize": "all"}),
@@ -52,8 +51,8 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     "eac-single": ("eac-single", {"neighbors": 16}),
 }
 
-# What is tried on the planted ensembles besides, and refused where all pairs do not fit into memory; of what
-# they cost only if asked for.
+# Further solves on the planted ensembles, refused where all pairs do not fit in memory; their cost is
+# measured only on request.
 ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "pcc by entropy": ("pcc", {"weights": "entropy"}),
     "pcc by information": ("pcc", {"weights": "information"}),
@@ -75,7 +74,7 @@ THREADS, WORKER, CLUSTER = f"threads-{available_cores()}", "processes-1", "proce
 
 
 class Stopwatch:
-    """Listens to the passes over the labels: how many objects they visited, in how many seconds."""
+    """A listener that counts the objects visited by passes over the labels, and their seconds."""
 
     heard: ClassVar[list[tuple[str, float, float]]] = []
 
@@ -90,7 +89,7 @@ class Stopwatch:
 
 
 def seconds_a_pass(n_objects: int) -> tuple[float, float]:
-    """Return how many passes were heard of, and the seconds of one: a center of `Furthest` is a pass, too."""
+    """Return the number of passes and the seconds of one; each center of `Furthest` is a pass."""
     passes = [
         (done / (n_objects if unit == "rows" else 1), seconds) for unit, done, seconds in Stopwatch.heard
     ]
@@ -113,7 +112,7 @@ def read_seconds(ensemble: Ensemble, engine: Engine) -> float:
 
 
 def cpu_seconds(client: Any) -> float:
-    """Return the CPU seconds that this process and the workers of a Dask client have taken."""
+    """Return the CPU seconds used by this process and the workers of a Dask client."""
     workers = client.run(time.process_time).values() if hasattr(client, "scheduler_info") else ()
     return time.process_time() + sum(workers)
 
@@ -153,7 +152,7 @@ def child(solve: str, path: str, out: str, memory: str, engine_name: str) -> dic
 
 
 def warm_up(model: Any) -> None:
-    """Load the kernels in every process that will work."""
+    """Load the kernels in every process that runs tasks."""
     labels = planted_ensemble(600, 20, missing=0.5, random_state=0)[0].read(0, 600)
     with tempfile.TemporaryDirectory() as folder:
         model.fit(Ensemble.from_labels(labels).save(Path(folder) / "warm.zarr", chunk_rows=100))
@@ -171,7 +170,7 @@ def digest(consensus: Consensus) -> str:
 def measure(
     solve: str, path: Path, truth_path: Path, memory: str, engine_name: str, folder: Path
 ) -> dict[str, Any]:
-    """Solve in a process of its own, and judge the result."""
+    """Solve in a new process and score the result."""
     out = folder / f"consensus-{solve.replace(' ', '-')}-{engine_name}.zarr"
     row = {"method": solve, "parameters": BY_NAME[solve][1], "engine": engine_name, "memory": memory}
     try:
@@ -207,7 +206,7 @@ HEAD = (
 
 
 def cost(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure every method on threads and, if asked, on clusters; print the table as it grows."""
+    """Measure every method on threads and, on request, on clusters; print each row when it is ready."""
     path, truth_path = plant(n_objects, folder, N_PARTITIONS)
     budgets = {THREADS: arguments.memory}
     if arguments.dask:
@@ -227,7 +226,7 @@ def cost(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict[st
 
 
 def planted(n_objects: int, n_seeds: int, names: list[str] | None) -> dict[str, Any]:
-    """Measure how well every method finds the planted classes; print the table as it grows."""
+    """Measure how well every method finds the planted classes; print each row when it is ready."""
     rows: list[dict[str, Any]] = []
     print(f"{'method':28}{'missing':9}{'ARI by seed':26}CPU s", flush=True)
     for missing in (0.0, 0.5):

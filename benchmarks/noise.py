@@ -1,9 +1,9 @@
-"""How much noise do the methods stand? The noise experiment of Strehl and Ghosh (2002).
+"""How much noise do the methods tolerate? The noise experiment of Strehl and Ghosh (2002).
 
-500 objects in 10 balanced clusters; 8 copies of that clustering, in each of which a share of the labels is
-random and the clusters are renumbered. Reports the normalized mutual information of each consensus with the
-original, the mean over several originals and how far single ones are from it (standard deviation); beside it,
-where there is one, what an independent prototype of the method found in one run.
+500 objects in 10 balanced clusters; 8 copies of that clustering, each with a share of random labels and
+renumbered clusters. Reports the normalized mutual information of each consensus with the original, as mean
+and standard deviation over several originals, next to the result of one run of an independent prototype of
+the method, if there is one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOISE = (0.25, 0.4, 0.5, 0.7, 0.9)
 
 
 class Tried(NamedTuple):
-    """A method as the experiment runs it, and what its prototype found by the share of noise."""
+    """A method with its parameters, and the results of its prototype by share of noise."""
 
     method: str
     parameters: Mapping[str, Any] = {}
@@ -70,7 +70,7 @@ def noisy(noise: float, seed: int) -> tuple[np.ndarray, Ensemble]:
 
 
 def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> list[float]:
-    """Return the NMI with each original of what a method makes of its noisy copies."""
+    """Return the NMI of each original with the consensus of its noisy copies."""
     values = []
     for seed in seeds:
         truth, ensemble = noisy(noise, seed)
@@ -82,7 +82,7 @@ def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> list[float]:
 
 
 def row_of(name: str, seeds: Sequence[int]) -> dict[str, Any]:
-    """Measure a method at every share of noise, and print its line of the table."""
+    """Measure a method at every share of noise and print its row of the table."""
     tried, began = TRIED[name], time.process_time()
     found = {noise: recovered(tried, noise, seeds) for noise in NOISE}
     cells = (
@@ -104,7 +104,7 @@ def row_of(name: str, seeds: Sequence[int]) -> dict[str, Any]:
 
 
 def main() -> None:
-    from machine import describe  # beside this script; the tests import its functions from elsewhere
+    from machine import describe  # the other benchmarks, also when the tests import this one
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smallest", action="store_true", help="one original, to see that it runs")

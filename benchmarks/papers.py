@@ -1,21 +1,22 @@
-"""Do experiments of the papers come out the same on public data? Three that no other benchmark repeats.
+"""Are experiments of the papers reproduced on public data? Three that no other benchmark repeats.
 
 ``uci`` (Lourenço et al. 2015): the accuracy H of PCC, evidence accumulation, CSPA, HBGF, MM and QMI on
 ensembles of k-means that split data into micro-blocks (1) and of many algorithms (2). The paper's parameters
-are lost; it has EAC and CSPA in the lead on ensemble 1, PCC-KL best on 7 of 9 data sets on ensemble 2.
+are lost; in it, EAC and CSPA lead on ensemble 1, and PCC-KL is best on 7 of 9 data sets on ensemble 2.
 
 ``did`` (Aidos and Fred): dissimilarity increments against evidence accumulation by the consistency index, and
-where G-DID ranks the best of their partitions. In the paper increments are best on 8 of 12 data sets and
-evidence on 1; the best partition is ranked first on 5, among the first three on 11. Its sets are not known.
+where G-DID ranks the best of their partitions. In the paper, increments are best on 8 of 12 data sets and
+evidence on 1; the best partition is ranked first on 5 and among the first three on 11. Which data sets these
+are is not known.
 
 ``voting`` (Nguyen and Caruana 2007, experiment 1): wins of IVC and IPVC, which IPC equals on complete
 ensembles, against eleven others by five criteria on data sets times two generators; in the paper 37 of 40
-(those of compactness, where it has none, are left out). Of its four data sets two are public, another takes
-the place of the third, none of the fourth. It does not say which of 100 restarts it reports, so wins are
-counted four ways (`READINGS`). HGPA is spectral here, for want
-of a partitioner of hypergraphs; CSPA and MCLA are cut by METIS where it is installed.
+(without compactness, for which it has none). Two of its four data sets are public; another replaces the
+third, none the fourth. It does not say which of 100 restarts it reports, so wins are counted in four ways
+(`READINGS`). HGPA is spectral here, since no partitioner of hypergraphs is available; CSPA and MCLA are cut
+by METIS if it is installed.
 
-Features are standardized. They are read from the folder BIGCONS_DATA names; ``--smallest`` needs none.
+Features are standardized. They are read from the folder that BIGCONS_DATA names; ``--smallest`` needs none.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ VOTES = {"y": 1.0, "?": 0.5, "n": 0.0}
 
 
 def from_file(name: str, label: int = -1, skip: int = 0, named: bool = False) -> Points:
-    """Return a data set from a table; ``named`` if its first column is no feature."""
+    """Return a data set from a table; ``named`` if its first column is not a feature."""
     path = Path(os.environ["BIGCONS_DATA"]) / name
     with gzip.open(path, "rt") as file:
         lines = [line.strip() for line in list(file)[skip:]]
@@ -161,7 +162,7 @@ KINDS: dict[str, Callable[..., Ensemble]] = {
 
 
 def uci(names: Sequence[str], n_runs: int) -> dict[str, Any]:
-    """Return the mean, spread and extremes of H over ensembles of other seeds, and who is best."""
+    """Return the mean, spread and extremes of H over ensembles of several seeds, and the best methods."""
     rows: list[dict[str, Any]] = []
     for name in names:
         X, y = load(name)
@@ -202,7 +203,7 @@ def available(methods: Named) -> Named:
 
 
 def winners(values: Mapping[str, float], sign: int) -> list[str]:
-    """Return who has the largest value, or the smallest if ``sign`` is -1; several if they are equal."""
+    """Return the names with the largest value, or the smallest if ``sign`` is -1."""
     best = max(sign * value for value in values.values())
     return [name for name, value in values.items() if sign * value >= best - 1e-9]
 
@@ -217,7 +218,7 @@ DID_DATA = ["moons", "2d2k", "8d5k", "glass", *(name for name in UCI_DATA if nam
 
 
 def did(names: Sequence[str], n_partitions: int) -> dict[str, Any]:
-    """Return the consistency index of increments and of evidence, and the rank of the best by G-DID."""
+    """Return the consistency index of increments and of evidence, and G-DID's rank of the best partition."""
     rows: list[dict[str, Any]] = []
     for name in names:
         X, y = load(name)
@@ -253,7 +254,7 @@ def did(names: Sequence[str], n_partitions: int) -> dict[str, Any]:
 OURS = ("IVC", "IPVC")
 
 VOTING_DATA = {"pendigits": 10, "covertype": 15, "letters": 10}
-"""Clusters of every base clustering and of the consensus; pendigits has the shape of Australia."""
+"""Clusters of the base clusterings and of the consensus; pendigits, of similar shape, replaces Australia."""
 
 VOTING_METHODS: Named = {
     "IVC": ("ivc", {}),
@@ -271,7 +272,7 @@ VOTING_METHODS: Named = {
     "CCU": ("ccu", {}),
 }
 
-# Whose single starts are looked at one by one. The other methods with starts keep the best of their own.
+# Methods whose starts are evaluated one by one; other methods with starts keep their best.
 STARTED = ("IVC", "IPVC", "QMI", "EM")
 
 GENERATORS: dict[str, Callable[..., Ensemble]] = {
@@ -286,11 +287,11 @@ CRITERIA = {
     "nmi": +1,
     "purity": +1,
 }
-"""+1 if high is good. The Rand distance of the paper is 1 - rand_index; purity is its accuracy."""
+"""+1 if higher is better. The Rand distance of the paper is 1 - rand_index; its accuracy is purity."""
 
 READINGS = ("objective", "nmi", "criterion", "mean")
-"""What stands for a method of many starts: the one of the best objective; of the highest mean NMI with the
-ensemble; for every criterion the one that is best by it; the mean over all."""
+"""The start that represents a method: the one with the best objective, with the highest mean NMI with the
+ensemble, the best by each criterion, or the mean over all."""
 
 
 def judge(ensemble: Ensemble, labels: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -301,9 +302,9 @@ def judge(ensemble: Ensemble, labels: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def reported(values: np.ndarray, objectives: Sequence[float], sign: int) -> dict[str, np.ndarray]:
-    """Return what each reading reports of the criteria (n_starts, 5) of single starts.
+    """Return the criteria that each reading reports, given those of single starts (n_starts, 5).
 
-    ``sign`` is +1 if the method's objective is better when high.
+    ``sign`` is +1 if a higher objective is better.
     """
     signs = np.array(list(CRITERIA.values()))
     return {
@@ -315,7 +316,7 @@ def reported(values: np.ndarray, objectives: Sequence[float], sign: int) -> dict
 
 
 def voting_costs(labels: np.ndarray, consensus: np.ndarray) -> dict[str, float]:
-    """Return what IVC and IPVC mean to make small, for any consensus: by plain counting.
+    """Return the objectives of IVC and IPVC for any consensus, by plain counting.
 
     IVC: labels that differ from the majority of their cluster. IPVC: summed mean distances to the cluster.
     """
@@ -330,7 +331,7 @@ def voting_costs(labels: np.ndarray, consensus: np.ndarray) -> dict[str, float]:
 
 
 def voting(data: Mapping[str, int], n_partitions: int, n_starts: int) -> dict[str, Any]:
-    """Return the criteria of every method on every ensemble, and the wins by every reading."""
+    """Return the criteria of every method on every ensemble, and the wins by each reading."""
     rows = [
         voting_row(name, K, made, n_partitions, n_starts) for name, K in data.items() for made in GENERATORS
     ]
@@ -338,7 +339,7 @@ def voting(data: Mapping[str, int], n_partitions: int, n_starts: int) -> dict[st
 
 
 def count_wins(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the wins of every method, and of ours together, by reading."""
+    """Return the wins of every method, and of IVC and IPVC together, by reading."""
     wins = {
         reading: counted(row["wins"][reading][c] for row in rows for c in CRITERIA) for reading in READINGS
     }
@@ -386,7 +387,7 @@ def voting_row(name: str, K: int, made: str, n_partitions: int, n_starts: int) -
 
 
 def main() -> None:
-    from machine import describe  # beside this script; the tests import its functions from elsewhere
+    from machine import describe  # the other benchmarks, also when the tests import this one
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

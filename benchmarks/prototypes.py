@@ -1,11 +1,11 @@
 """How many prototypes does all-pairs PCC need, and what does a pass with them cost?
 
 (a) Planted ensembles, half of the labels missing: Kullback-Leibler over all pairs by 8 to 128 prototypes
-against the pair-by-pair optimum (``pairs="dense"``, run to convergence). ``excess`` is how much higher the
-exact objective of the memberships found is; ``excess_from_dense`` the same when the prototypes start at the
-dense solution, which leaves other local optima out; ``error`` is the estimate that the solver reports.
-(b) Seconds of a pass that need not be shortened, at K = 3 over a larger planted ensemble, against a pass of
-the squared divergence.
+against the pair-by-pair optimum (``pairs="dense"``, run to convergence). ``excess`` is the excess of the
+exact objective of the memberships found; ``excess_from_dense`` the same when the prototypes start at the
+dense solution, which excludes other local optima; ``error`` is the estimate that the solver reports.
+(b) Seconds of a pass with a full step, at K = 3 over a larger planted ensemble, against a pass of the squared
+divergence.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Does the size of an ensemble stop at the disk, not at the memory?
+"""Is the size of an ensemble limited by the disk and not by memory?
 
-Planted ensembles (100 partitions, half the labels missing, six unbalanced classes) are generated straight to
-disk; each is then solved by all-pairs PCC at K = 10 in a process of its own, from stored ensemble to stored
-labels. Reports seconds, passes, bytes read, the peak memory of the process tree, and the accuracy.
+Planted ensembles (100 partitions, half the labels missing, six unbalanced classes) are written directly to
+disk; all-pairs PCC then solves each at K = 10 in a new process, from stored ensemble to stored labels.
+Reports seconds, passes, bytes read, the peak memory of the process tree, and the accuracy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ N_CLUSTERS = 10
 
 
 def plant(n_objects: int, folder: Path, n_partitions: int = N_PARTITIONS) -> tuple[Path, Path]:
-    """Write a planted ensemble and its truth, if not there yet; a few blocks are in memory at a time."""
+    """Write a planted ensemble and its truth unless they exist; a few blocks are in memory at a time."""
     name = f"{n_objects}x{n_partitions}"
     path, truth_path = folder / f"planted-{name}.zarr", folder / f"truth-{name}.npy"
     if path.exists() and truth_path.exists():
@@ -60,7 +60,7 @@ def labels_in_order(
 
 
 def solve(path: str, out: str, memory: str, max_iter: int, tol: float, client: str | None) -> dict:
-    """Solve in this process; this is what the child runs."""
+    """Solve in this process, the child."""
     import warnings
 
     from bigcons import PCC
@@ -83,7 +83,7 @@ def solve(path: str, out: str, memory: str, max_iter: int, tol: float, client: s
 def tree_bytes(root: int) -> int:
     """Return the resident memory of a process and its descendants now (Linux).
 
-    A child that was only just forked still shows its parent's memory, and command line: it does not count.
+    A child that has just been forked still shows its parent's memory and command line and is not counted.
     """
     parents, resident, commands = {}, {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -1,16 +1,15 @@
 """How fast are the solvers? Ratios measured in one run.
 
-(a) the heap solver against a plain C program of the same algorithm, single thread, on the same pairs and the
-same number
-    of steps (n K), squared and Kullback-Leibler divergence, K = 3 and 8;
-(b) all-pairs PCC from a stored ensemble to labels, K = 3, all cores, against that program's optimizer at K =
-3; (c) one pass of all-pairs PCC at K = 3, 5 and 10 over a larger store against only reading and decompressing
-it, same threads.
+(a) the heap solver against a plain C program of the same algorithm, on one thread, on the same pairs and for
+the same number of steps (n K), with squared and Kullback-Leibler divergence, K = 3 and 8;
+(b) all-pairs PCC from a stored ensemble to labels, K = 3, all cores, against the optimizer of that program;
+(c) one pass of all-pairs PCC at K = 3, 5 and 10 over a larger store against only reading and decompressing it
+with the same threads.
 
 The C program is not part of bigcons; ``--reference`` names its binary, called as ``PAIRS N K ITERATIONS
 l2|kl SEED`` with PAIRS a file of records (int32 i, int32 j, uint8 c, uint8 N), printing its seconds,
-iterations, gap and objective. Without it, bigcons' own times are printed alone. The program's squared
-divergence carries a factor 2.
+iterations, gap and objective. Without it, only the times of bigcons are printed. The program's squared
+divergence has a factor of 2.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def heap_against_c(pairs: PairTable, binary: Path | None, folder: Path, repeats:
                     seed=0,
                 )
 
-            ours("uniform", steps=1000)  # compiles, or loads what was compiled
+            ours("uniform", steps=1000)  # compile or load the kernels
             row: dict = {
                 "divergence": divergence,
                 "n_clusters": n_clusters,
@@ -151,7 +150,7 @@ def all_pairs_against_c(
 def pass_against_read(n_objects: int, folder: Path, repeats: int) -> list[dict]:
     """Measure (c): the slowest kind of pass, in which every object moves, and the reading, in turn.
 
-    All numbers of clusters take turns in every repeat; ratios are of one repeat, the median is reported.
+    All numbers of clusters take turns in every repeat; the median of the ratios within a repeat is reported.
     """
     ensemble = planted_ensemble(n_objects, missing=0.5)[0].save(folder / "planted.zarr")
     engine = ThreadsEngine()
@@ -181,7 +180,7 @@ def pass_against_read(n_objects: int, folder: Path, repeats: int) -> list[dict]:
 def pass_row(
     n_objects: int, n_clusters: int, times: list[tuple[float, float, float]], moved: list[int]
 ) -> dict:
-    """Return the medians of (reading, first pass, second pass) and of the passes' ratios to the reading."""
+    """Return the medians of (reading, first pass, second pass), and of the ratios of passes to reading."""
     reading, first, second = (np.array(column) for column in zip(*times, strict=True))
     row = {
         "n_objects": n_objects,

@@ -1,9 +1,9 @@
 """What does Dask cost on one machine, and what does a second worker gain?
 
-A planted ensemble on disk (100 partitions, half the labels missing) is solved by two passes of all-pairs PCC
-at K = 10, to a store: on one thread, on two, on a LocalCluster of one and of two worker processes, every time
-in a process of its own. Reports wall-clock seconds, what the second worker gains, what Dask costs over plain
-threads of the same number; the bits of labels and memberships must be the same every time.
+Two passes of all-pairs PCC at K = 10 solve a planted ensemble on disk (100 partitions, half the labels
+missing) to a store: on one thread, on two, and on LocalClusters of one and two worker processes, each in a
+new process. Reports wall-clock seconds, the gain of the second worker, and the cost of Dask over as many
+plain threads; the bits of labels and memberships must always be the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENGINES = ["threads-1", "processes-1", "processes-2", "threads-2"]
 
 @contextmanager
 def engine_of(name: str):
-    """Yield the engine that a name means; starting a cluster is not measured."""
+    """Yield the engine of this name; starting a cluster is not measured."""
     kind, n_workers = name.split("-")
     if kind == "threads":
         from bigcons.execution.engine import ThreadsEngine
@@ -49,7 +49,7 @@ def engine_of(name: str):
 
 
 def solve(name: str, path: str, out: str) -> dict:
-    """Solve in this process; this is what the child runs."""
+    """Solve in this process, the child."""
     from bigcons import PCC, Consensus
 
     with engine_of(name) as engine:
@@ -72,7 +72,7 @@ def solve(name: str, path: str, out: str) -> dict:
 
 
 def warm_up(model) -> None:
-    """Load the kernels in every process that will work."""
+    """Load the kernels in every process that runs tasks."""
     from bigcons import Ensemble
     from bigcons.datasets import planted_ensemble
 
@@ -112,7 +112,7 @@ def measure(n_objects: int, repeats: int, folder: Path) -> dict:
 
 
 def middle_ratio(seconds: list[float], others: list[float]) -> float:
-    """Return the median over rounds of the ratio within a round: a machine's speed drifts between rounds."""
+    """Return the median of the ratios within a round, since a machine's speed drifts between rounds."""
     return statistics.median(one / other for one, other in zip(seconds, others, strict=True))
 
 

@@ -35,7 +35,7 @@ def e_step(labels, beta, alpha, gamma, n_steps):
 
 
 def bound_of_object(row, beta, alpha, gamma):
-    """Return the lower bound of one object, with phi at its best for gamma."""
+    """Return the lower bound of one object, with phi optimal for gamma."""
     E = expected_logs(gamma)
     total = gammaln(alpha.sum()) - gammaln(alpha).sum() + ((alpha - 1) * E).sum()
     for u, phi in responsibilities(row, beta, gamma).items():
@@ -118,7 +118,7 @@ def gibbs_sweep(labels, z, n_clusters, sizes, alpha, omega, random):
 
 
 def gibbs_sweep_in_blocks(labels, z, blocks, n_clusters, sizes, alpha, omega, randoms):
-    """Return z after a sweep in which a block (start, stop) sees the others' clusters as they were."""
+    """Return z after a sweep in which each block (start, stop) sees the previous clusters of the others."""
     after = z.copy()
     for (start, stop), random in zip(blocks, randoms, strict=True):
         seen = z.copy()

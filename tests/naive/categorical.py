@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def draw_labels(memberships, draws):
-    """Return the first cluster whose cumulated share exceeds the draw; None without memberships."""
+    """Return the first cluster whose cumulative membership exceeds the draw; None without memberships."""
     labels = []
     for row, row_draws in zip(memberships, draws, strict=True):
         total = sum(row)

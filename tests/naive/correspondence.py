@@ -13,7 +13,7 @@ def cosine(a, b):
 
 
 def resemblances(labels, groups, n_groups):
-    """Return the mean cosine of every base cluster to those of other partitions in each group, 0 without."""
+    """Return the mean cosine of every base cluster to those of other partitions in each group, 0 if none."""
     clusters, own = base_clusters(labels), partitions(labels)
     table = []
     for a, cluster in enumerate(clusters):
@@ -35,7 +35,7 @@ def objective(labels, groups, n_groups):
 
 
 def best_matching(table, n_groups):
-    """Return the largest sum of entries (row, group), each row and each group taken once at the most."""
+    """Return the largest sum of entries (row, group), each row and each group at most once."""
     members = range(len(table))
     if len(table) <= n_groups:
         return max(

@@ -12,13 +12,13 @@ def entropy(column):
 
 
 def order(labels):
-    """Return the partitions by decreasing entropy, the first of equals first."""
+    """Return the partitions by decreasing entropy; ties in their order."""
     labels = np.asarray(labels)
     return sorted(range(labels.shape[1]), key=lambda u: (-round(entropy(labels[:, u].tolist()), 9), u))
 
 
 def mean_votes(labels, variant):
-    """Return the mean votes (n_objects, k) of the objects and how many votes each one had."""
+    """Return the mean votes (n_objects, k) of the objects, and their numbers of votes."""
     labels = np.asarray(labels)
     n, _ = labels.shape
     first, *others = order(labels)
@@ -37,7 +37,7 @@ def mean_votes(labels, variant):
             members = [i for i in range(n) if labels[i, u] == label and n_target[i] > 0]
             if variant == "urcv":
                 votes[label] = np.bincount(labels[members, first], minlength=k).astype(float)
-            elif members:  # objects weigh by the votes that they have had
+            elif members:  # objects are weighted by their number of votes
                 votes[label] = sum(target[i] for i in members) / sum(n_target[i] for i in members)
         for i in range(n):
             vote = votes.get(labels[i, u])

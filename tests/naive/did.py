@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 
 
 def density(w, mean):
-    """Return the printed density of an increment ``w`` under a mean."""
+    """Return the printed density of an increment ``w`` with a given mean."""
     beta = 2 - math.sqrt(2)
     first = math.pi * beta**2 / (4 * mean**2) * w * math.exp(-math.pi * beta**2 * w**2 / (4 * mean**2))
     second = (
@@ -20,7 +20,7 @@ def density(w, mean):
 
 
 def spanning_tree(points):
-    """Return the edges (length, i, j) of the minimum spanning tree: the shortest that close no cycle."""
+    """Return the edges (length, i, j) of the minimum spanning tree, by Kruskal's algorithm."""
     edges = sorted((math.dist(points[i], points[j]), i, j) for i, j in combinations(range(len(points)), 2))
     component = list(range(len(points)))
     tree = []

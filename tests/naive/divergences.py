@@ -1,4 +1,4 @@
-"""Bregman divergences as their definitions read: a generator, its derivatives, and nothing else."""
+"""Bregman divergences by definition, from a generator and its derivatives."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Relabeling and appending as one would write them on paper: plain lists and dictionaries."""
+"""Relabeling and appending with plain lists and dictionaries."""
 
 
 def is_missing(value):

@@ -1,4 +1,4 @@
-"""Annealed sweeps of the ANMI, every clustering judged anew. Labels are numbers, -1 missing."""
+"""Annealed sweeps of the ANMI, computed anew for every clustering. Labels are numbers, -1 missing."""
 
 from math import exp
 
@@ -16,7 +16,7 @@ def blanked(values):
 
 
 def gains(labels, codes, i, n_clusters):
-    """Return, for each cluster, the ANMI with object i there less that as it is, times all objects."""
+    """Return, for each cluster, n times the gain in ANMI from moving object i there."""
     now = anmi_of(labels, codes)
     moved = [[*codes[:i], k, *codes[i + 1 :]] for k in range(n_clusters)]
     return [len(codes) * (anmi_of(labels, other) - now) for other in moved]

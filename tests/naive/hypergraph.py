@@ -1,4 +1,4 @@
-"""CSPA, HGPA, HBGF and MCLA with full matrices, and the ensembles they are tried on."""
+"""CSPA, HGPA, HBGF and MCLA with full matrices, and the ensembles to test them on."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from tests.naive.overlaps import base_clusters, incidence
 
 
 def noisy_copies(n_objects, n_clusters, n_partitions, share, seed):
-    """Return a balanced random clustering, and copies of it with a share of labels random and renamed."""
+    """Return a balanced random clustering, and renumbered copies of it with a share of random labels."""
     rng = np.random.default_rng(seed)
     truth = rng.permutation(np.arange(n_objects) % n_clusters)
     labels = np.empty((n_objects, n_partitions), int)

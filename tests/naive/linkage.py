@@ -8,7 +8,7 @@ from tests.naive.agreement import counts
 
 
 def similarity(labels, i, j, over_all=False):
-    """Return how often objects i and j are together, as a fraction; 0 if they are never seen together."""
+    """Return the share of partitions that join objects i and j, of those that label both; 0 if none does."""
     n_agree, n_seen = counts(labels, i, j)
     if over_all:
         return Fraction(n_agree, len(labels[i]))
@@ -23,7 +23,7 @@ def labeled_objects(labels):
 def distance_between(distances, a, b, linkage):
     """Return the distance of two clusters, sets of objects, given that of any two objects."""
     values = [distances[i, j] for i in a for j in b]
-    if linkage == "centroid":  # of points in a Euclidean space, were there any of such distances
+    if linkage == "centroid":  # as if the distances were those of points in a Euclidean space
         return sqrt(
             mean_square(distances, a, b) - (mean_square(distances, a, a) + mean_square(distances, b, b)) / 2
         )
@@ -38,7 +38,7 @@ def mean_square(distances, a, b):
 
 
 def replay(distances, groups, merges, linkage):
-    """Yield, merge after merge, the distance of the clusters merged and the least distance of any two.
+    """Yield, for each merge, the distance of the clusters merged and the least distance of any two.
 
     ``groups`` are the objects of the points at the start; a merge is of two points.
     """
@@ -53,9 +53,9 @@ def replay(distances, groups, merges, linkage):
 
 
 def left_after_merges(tree, n_clusters):
-    """Return the cluster of each point as rows of scipy's linkage matrix are made until so many are left.
+    """Return the cluster of each point after the first rows of scipy's linkage matrix, in their order.
 
-    Whatever their heights; scipy's own cut goes by these.
+    Scipy's own cut goes by heights instead.
     """
     n = len(tree) + 1
     clusters = {i: [i] for i in range(n)}
@@ -67,7 +67,7 @@ def left_after_merges(tree, n_clusters):
 
 
 def lifetimes(heights, bottom, top):
-    """Return, for each number of clusters, over how wide a range of heights there are so many."""
+    """Return the lifetime of each number of clusters: the range of heights with that many."""
     n = len(heights) + 1
     ends = [bottom, *sorted(heights), top]
     found = {}
@@ -100,7 +100,7 @@ def furthest(labels, n_clusters):
 
 
 def disagreements(labels, clusters):
-    """Return how many pairs, over the partitions that see them, are joined by one, separated by the other."""
+    """Return how many pairs, over the partitions that label them, one joins and the other separates."""
     total = 0
     for i, j in combinations(range(len(labels)), 2):
         for first, second in zip(labels[i], labels[j], strict=True):

@@ -1,4 +1,4 @@
-"""Criteria as their definitions read, by enumeration wherever there is something to enumerate.
+"""Criteria by definition, by enumeration where possible.
 
 Labels are lists; None is missing.
 """
@@ -34,7 +34,7 @@ def purity(truth, labels):
 
 
 def greedy_accuracy(truth, labels):
-    """Take the largest overlap that is left, ties by class and then by cluster, until none is left."""
+    """Match the largest remaining overlap, ties by class and then by cluster, until none is left."""
     pairs = known(truth, labels)
     left, matched = Counter(pairs), 0
     while left:
@@ -45,7 +45,7 @@ def greedy_accuracy(truth, labels):
 
 
 def rand_index(a, b):
-    """Return the share of pairs of objects that both join or both part; None if there is no pair."""
+    """Return the share of pairs of objects that both join or both separate; None if there is no pair."""
     agree = [(x == y) == (v == w) for (x, v), (y, w) in combinations(known(a, b), 2)]
     return sum(agree) / len(agree) if agree else None
 
@@ -112,7 +112,7 @@ def divergence(p, q):
 
 
 def jensen_shannon(y, z):
-    """Return the least mean divergence over all ways to name the clusters."""
+    """Return the least mean divergence over all matchings of the clusters."""
     size = max(len(y[0]), len(z[0]))
     y, z = ([[*row, *[0.0] * (size - len(row))] for row in rows] for rows in (y, z))
     return min(
@@ -122,7 +122,7 @@ def jensen_shannon(y, z):
 
 
 def groupings(n_objects, n_clusters):
-    """Yield every grouping of the objects into exactly so many clusters, as restricted-growth strings."""
+    """Yield every partition of the objects into exactly k clusters, as restricted-growth strings."""
 
     def grow(prefix, used):
         if len(prefix) == n_objects:

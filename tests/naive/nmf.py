@@ -6,7 +6,7 @@ MISSING = -1
 
 
 def coassociation(labels):
-    """Return how often two objects are together over the roots of their numbers of labels, (n, n)."""
+    """Return (n, n): how often two objects are together, over the roots of their numbers of labels."""
     n = len(labels)
     counts = [sum(label != MISSING for label in row) for row in labels]
     matrix = np.zeros((n, n))

@@ -1,4 +1,4 @@
-"""Overlaps of base clusters as one would count them on paper, and the hypergraph as a dense matrix."""
+"""Overlaps of base clusters by plain counting, and the hypergraph as a dense matrix."""
 
 import numpy as np
 

@@ -19,7 +19,7 @@ def l2_slope(x, p):
 
 
 def kl(x, p):
-    """0 log 0 is 0; p is kept off 0 and 1."""
+    """0 log 0 is 0; p is kept away from 0 and 1."""
     p = min(max(p, 1e-12), 1 - 1e-12)
     return sum(u * np.log(u / v) for u, v in ((x, p), (1 - x, 1 - p)) if u > 0)
 
@@ -45,7 +45,7 @@ def objective(pairs, Y, value=l2):
 
 
 def constant(pairs):
-    """Return the part of the squared objective that memberships do not change."""
+    """Return the part of the squared objective that does not depend on memberships."""
     return sum(n_agree**2 / n_seen for _, _, n_agree, n_seen in pairs)
 
 
@@ -71,7 +71,7 @@ def local_problem(pairs, Y, j):
 
 
 def kkt_gaps(pairs, Y, slope=l2_slope):
-    """Return for each object the largest gradient on its support less the smallest of all."""
+    """Return for each object the largest gradient on its support minus the smallest of all."""
     g = gradient(pairs, Y, slope)
     return np.array([row[y > 0].max() - row.min() for row, y in zip(g, Y, strict=True)])
 
@@ -89,7 +89,7 @@ class Step(NamedTuple):
 
 
 def algorithm_1(pairs, Y, slope, n_steps, delta=1e-12):
-    """Take the paper's steps on ``Y`` in place and yield each of them; stop at a gap of zero."""
+    """Take the paper's steps on ``Y`` in place and yield each; stop at a gap of zero."""
     for _ in range(n_steps):
         g = gradient(pairs, Y, slope)
         U = g.argmin(axis=1)

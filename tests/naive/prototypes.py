@@ -1,4 +1,4 @@
-"""PCC with one prototype for every group of objects, as its definition reads.
+"""PCC with one prototype for every group of objects, by definition.
 
 ``value`` is a function of (observed share, probability), as in ``naive.pcc``.
 """
@@ -11,13 +11,13 @@ def group_of(centers, y):
 
 
 def agreement(x, y):
-    """Return how many labels two rows share, and how many partitions see both."""
+    """Return how many labels two rows share, and how many partitions label both."""
     seen = (x >= 0) & (y >= 0)
     return int((x == y)[seen].sum()), int(seen.sum())
 
 
 def terms(labels, Y, centers, j):
-    """Return (n_agree, n_seen, prototype) of object j and every group of others that it is seen with."""
+    """Return (n_agree, n_seen, prototype) of object j and every group of others it is seen with."""
     others = [i for i in range(len(Y)) if i != j and (labels[i] >= 0).any()]
     found = []
     for a in range(len(centers)):
@@ -31,14 +31,14 @@ def terms(labels, Y, centers, j):
 
 
 def cost(found, y, value):
-    """Return what one object costs with the membership y."""
+    """Return the cost of one object with membership y."""
     return sum(
         n_agree * value(1.0, y @ q) + (n_seen - n_agree) * value(0.0, y @ q) for n_agree, n_seen, q in found
     )
 
 
 def objective(labels, Y, centers, value):
-    """Return the grouped objective: every pair has two objects that pay for it."""
+    """Return the grouped objective, in which each pair counts half for either object."""
     return sum(cost(terms(labels, Y, centers, j), Y[j], value) for j in range(len(Y))) / 2
 
 
@@ -55,5 +55,5 @@ def kkt_gap(found, y, slope):
 
 
 def exact_objective(pairs, Y, value):
-    """Return the part of the objective over pairs (i, j, n_agree, n_seen) that memberships change."""
+    """Return the part of the objective over pairs (i, j, n_agree, n_seen) that depends on memberships."""
     return sum(c * value(1.0, Y[i] @ Y[j]) + (n - c) * value(0.0, Y[i] @ Y[j]) for i, j, c, n in pairs)

@@ -12,8 +12,8 @@ def objective(A, b, y):
 def minimize(A, b):
     """Return a minimizer of ``y'Ay - 2b'y`` over the simplex.
 
-    Some minimizer lies inside a face on which it is the only stationary point, so that the best feasible
-    stationary point of all faces is one.
+    Some minimizer is the only stationary point inside a face, so the best feasible stationary point of all
+    faces is a minimizer.
     """
     K = len(b)
     candidates = []

@@ -52,7 +52,7 @@ def entropy_cost(row, members):
 def integer_cost(labels):
     """Return the squared distance of label numbers to the means, over the observed partitions.
 
-    A cluster that no member was observed for has the mean of all of ``labels``.
+    A cluster without observed members has the mean of all ``labels``.
     """
 
     def cost(row, members):
