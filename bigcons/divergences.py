@@ -1,8 +1,8 @@
 """Divergences between an observed share of agreement and a co-membership probability.
 
-PCC minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` for a Bregman divergence ``d`` that is convex in its
-second argument too, "double-convex" (Lourenço et al. 2015). Squared Euclidean and Kullback-Leibler are the
-paper's two.
+PCC minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` for a Bregman divergence ``d`` that is also convex in its
+second argument, "double-convex" (Lourenço et al. 2015). The paper uses two: squared Euclidean and
+Kullback-Leibler.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Divergence:
     Missing derivatives are computed numerically, to about six digits; without a second derivative the
     divergence is continued as a parabola within 1e-3 of 0 and 1, where differences fail.
 
-    A generator that is not double-convex is rejected, because a line search could stop anywhere. With
-    ``allow_nonconvex=True`` it is accepted, and steps are found by sampling and golden section, at about ten
-    times the cost. ``name`` appears in messages.
+    A generator that is not double-convex is rejected, because line searches could stop anywhere, unless
+    ``allow_nonconvex=True``: steps are then found by sampling and golden section, at about ten times the
+    cost. ``name`` appears in messages.
 
     >>> Divergence(lambda x: x * x, name="twice l2").is_double_convex
     True
@@ -100,7 +100,7 @@ class Divergence:
 
     @cached_property
     def nonconvexity(self) -> float | None:
-        """The first point where the double-convexity criterion fails, None if it holds."""
+        """The first point where the criterion of double convexity fails; None if there is none."""
         return self._first_failure()
 
     def _first_failure(self) -> float | None:
@@ -128,7 +128,7 @@ class Divergence:
 
     @property
     def label(self) -> str:
-        """The name with its parameter, as ``resolve_divergence`` takes it."""
+        """The name with its parameter, as `resolve_divergence` accepts it."""
         return f"{self.name}:{self.parameter:g}" if self.parameter else self.name
 
     def __repr__(self) -> str:
@@ -161,7 +161,7 @@ class _Family(Divergence):
 
 
 def resolve_divergence(divergence: str | Divergence) -> Divergence:
-    """Return the divergence that an argument names; raise InvalidInputError if no solver can use it.
+    """Return the divergence that an argument names; raise InvalidInputError if solvers cannot use it.
 
     Names are "l2", "kl", "power:1.5", "exponential" and "exponential:2".
     """

@@ -1,4 +1,4 @@
-"""Sizes, memory budgets and row blocks: how much of the data is in memory at a time."""
+"""Sizes, memory budgets and blocks of rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {f"{p}IB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 
-
 _LEAST_WITHOUT_UNIT = 1000
 
 MOST_BYTES = 1 << 50
-"""The largest budget: far beyond any machine, so a larger one is a mistake."""
+"""The largest budget; no machine has more, so a larger one is a mistake."""
 
 
 class Block(NamedTuple):
@@ -105,7 +104,7 @@ def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: 
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes; without /proc, the peak instead."""
+    """Return the resident memory of this process in bytes; its peak on systems without /proc."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         import os

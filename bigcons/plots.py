@@ -43,11 +43,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def coassociation(
-    ensemble: Any,
-    *,
-    labels: np.ndarray | None = None,
-    n_objects: int = 500,
-    random_state: SeedLike = 0,
+    ensemble: Any, *, labels: np.ndarray | None = None, n_objects: int = 500, random_state: SeedLike = 0
 ) -> Figure:
     """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
@@ -294,8 +290,7 @@ def _figure(width: float, height: float) -> Iterator[Figure]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependencyError(
-            "figures need matplotlib, which is not installed; run pip install 'bigcons[plot]'.",
-            extra="plot",
+            "figures need matplotlib, which is not installed; run pip install 'bigcons[plot]'.", extra="plot"
         ) from error
     with rc_context(_STYLE):
         yield Figure(figsize=(width, height), dpi=150, layout="constrained")

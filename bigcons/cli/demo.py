@@ -51,12 +51,7 @@ COLUMNS = ["", "H", "ARI", "clusters", "seconds", "peak memory", "paper: H", "pa
 )
 @click.option("--size", type=click.IntRange(min=100), default=N_OBJECTS, show_default=True, help="Objects.")
 @click.option(
-    "-k",
-    "--n-clusters",
-    type=click.IntRange(min=2),
-    default=3,
-    show_default=True,
-    help="Clusters, at most.",
+    "-k", "--n-clusters", type=click.IntRange(min=2), default=3, show_default=True, help="Clusters, at most."
 )
 @click.option(
     "-o", "--out", default="bigcons-demo", show_default=True, metavar="FOLDER", help="Folder for the results."

@@ -87,10 +87,7 @@ def _names(value: str) -> str | list[str]:
     help="Fraction of the objects in each partition; the others get no label in it.  [default: 0.5; zipf: 1]",
 )
 @click.option(
-    "--alpha-range",
-    type=_numbers,
-    metavar="MIN:MAX",
-    help="zipf: range of the exponents.  [default: 0:1.5]",
+    "--alpha-range", type=_numbers, metavar="MIN:MAX", help="zipf: range of the exponents.  [default: 0:1.5]"
 )
 @click.option(
     "--largest-weight", type=click.IntRange(min=1), help="zipf: largest feature weight.  [default: 20]"

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 @click.option("--column", help="Column of the truth file.  [default: its only column]")
 @click.option("--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for criteria that need no truth.")
 @click.option(
-    "--features",
-    type=PATH,
-    metavar="FILE",
-    help="Features of the objects, for the compactness of clusters.",
+    "--features", type=PATH, metavar="FILE", help="Features of the objects, for the compactness of clusters."
 )
 @click.option(
     "--metric",

@@ -146,7 +146,7 @@ def _bytes_drawn(n_pairs: int, n_objects: int) -> int:
 
 
 def _budget_for_pairs(memory: int) -> int:
-    """Return the bytes for pairs and labels: a budget less the process itself, at least half of it."""
+    """Return the bytes for pairs and labels: a budget minus the process itself, at least half of it."""
     return max(memory - PROCESS_BYTES, memory // 2)
 
 

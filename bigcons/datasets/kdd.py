@@ -34,22 +34,19 @@ _KDD_SYMBOLIC = ("protocol_type", "service", "flag")
 
 
 def kddcup99(
-    data_dir: str | os.PathLike[str] | None = None,
-    n_objects: int = 120_000,
-    *,
-    random_state: SeedLike = 0,
+    data_dir: str | os.PathLike[str] | None = None, n_objects: int = 120_000, *, random_state: SeedLike = 0
 ) -> tuple[pa.Table, np.ndarray]:
     """Return connections of KDD Cup 1999 as features and truth (Lourenço et al. 2015, large scale).
 
-    A random subset, in file order, of the three large classes (normal, neptune, smurf: 485,269
-    connections) of the 10 % file. The paper uses 120,000 objects of three classes and does not say
-    which; these are the only three that are large enough.
+    A random subset, in file order, of the three large classes (normal, neptune, smurf: 485,269 connections)
+    of the 10 % file. The paper uses 120,000 objects of three classes without naming them; only these three
+    are large enough.
 
     Parameters
     ----------
     data_dir
-        Directory that holds ``kddcup99/kddcup.data_10_percent.gz``; by default the one that the
-        environment variable BIGCONS_DATA names. Without either, scikit-learn downloads the file.
+        Directory of ``kddcup99/kddcup.data_10_percent.gz``, by default the value of the environment variable
+        BIGCONS_DATA; if neither is given, scikit-learn downloads the file.
     n_objects
         Size of the subset.
     random_state
@@ -111,14 +108,11 @@ def _fetch_kdd() -> tuple[pa.Table, np.ndarray]:
             f"KDD Cup 1999 could not be downloaded ({error}); put {KDD_FILE} in a directory and pass it as "
             "data_dir= or in BIGCONS_DATA."
         ) from None
-    columns = [_fetched_column(name, bunch.data[:, c]) for c, name in enumerate(KDD_COLUMNS)]
-    return pa.table(dict(zip(KDD_COLUMNS, columns, strict=True))), _class_names(bunch.target)
-
-
-def _fetched_column(name: str, values: np.ndarray) -> Any:
-    if name in _KDD_SYMBOLIC:
-        return [value.decode() for value in values]
-    return values.astype(np.float64)
+    columns: dict[str, Any] = {}
+    for name, values in zip(KDD_COLUMNS, bunch.data.T, strict=True):
+        symbolic = name in _KDD_SYMBOLIC
+        columns[name] = [value.decode() for value in values] if symbolic else values.astype(np.float64)
+    return pa.table(columns), _class_names(bunch.target)
 
 
 def _class_names(values: Sequence[str | bytes]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Planted data of any size: recipes that generate any range of rows with its truth.
 
-Rows are drawn in segments of 4,096, each from a generator of its own, so that a range of rows is the same
+Rows are drawn in segments of 4,096, each with its own random generator, so that a range of rows is the same
 whether it is generated alone or with the rest.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
 SEGMENT_ROWS = 4096
-"""Rows that share one generator."""
+"""Rows that share one random generator."""
 
 _TAIL = 2.5
 
@@ -80,7 +80,7 @@ class PlantedLabels(Planted):
 
     @cached_property
     def _partitions(self) -> list[tuple[np.ndarray, np.ndarray, float]]:
-        """For each partition: first cluster and number of clusters of each class, and noise rate."""
+        """For each partition: each class's first cluster and number of clusters, and the noise rate."""
         streams = (generator(self.seed, "planted.partition", u) for u in range(self.n_partitions))
         return [self._partition(rng) for rng in streams]
 
@@ -122,10 +122,7 @@ def planted_blocks(
     missing: float = 0.5,
     random_state: SeedLike = 0,
 ) -> PlantedLabels:
-    """Return the recipe of `planted_ensemble`, which generates an ensemble of any size block by block.
-
-    Parameters as in `planted_ensemble`.
-    """
+    """Return the recipe of `planted_ensemble`, same parameters, to generate data of any size by blocks."""
     low = check_int("n_clusters[0]", n_clusters[0])
     quietest = check_number("noise[0]", noise[0], at_least=0, at_most=1)
     return PlantedLabels(
@@ -172,8 +169,8 @@ def planted_ensemble(
     random_state
         Seed.
 
-    `PlantedLabels` says how classes and clusters relate. Unlike in real ensembles, errors are independent
-    between partitions. ``n_objects * n_partitions`` draws, in memory.
+    `PlantedLabels` describes how clusters follow from classes. Unlike in real ensembles, errors are
+    independent between partitions. ``n_objects * n_partitions`` draws, in memory.
     """
     from bigcons.stores.ensemble import Ensemble  # imports zarr, which the other data sets do not need
 
@@ -247,21 +244,16 @@ def planted_features(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return features ``(n_objects, n_features)`` of unbalanced, overlapping classes, and the truth.
 
-    A stand-in for the large-scale experiment of Lourenço et al. 2015 (KDD Cup 1999: 120,000 objects,
-    three classes, 39 features; base partitions right for 79 % of the objects they saw). See
-    `PlantedFeatures` for the geometry: one compact majority, smaller and wider classes of several
-    kinds, heavy tails. What it imitates: k-means with 2 to 10 clusters on random halves matches the
-    truth at .77 to .81 on average (Hungarian accuracy), because two clusters are too few and seven or
-    more split the classes, while the consensus of 40 such partitions into 3 clusters matches it at
-    .985 to .99. Features are float32. `planted_feature_blocks` makes the same points block by block.
+    They imitate the large-scale experiment of Lourenço et al. 2015 (KDD Cup 1999: 120,000 objects, three
+    classes, 39 features; base partitions right for 79 % of the objects they saw). `PlantedFeatures`
+    describes the geometry: one compact majority, smaller and wider classes of several kinds, heavy tails.
+    k-means with 2 to 10 clusters on random halves matches the truth at .77 to .81 on average (Hungarian
+    accuracy), because two clusters are too few and seven or more split the classes, while the consensus of
+    40 such partitions into 3 clusters matches it at .985 to .99. Features are float32.
+    `planted_feature_blocks` makes the same points block by block.
     """
     recipe = planted_feature_blocks(
-        n_objects,
-        n_features,
-        shares=shares,
-        separation=separation,
-        spread=spread,
-        random_state=random_state,
+        n_objects, n_features, shares=shares, separation=separation, spread=spread, random_state=random_state
     )
     return recipe.read(0, n_objects)
 
@@ -275,10 +267,7 @@ def planted_feature_blocks(
     spread: float = 2.5,
     random_state: SeedLike = 0,
 ) -> PlantedFeatures:
-    """Return the recipe of `planted_features`, to make data of any size block by block.
-
-    Parameters as in `planted_features`.
-    """
+    """Return the recipe of `planted_features`, same parameters, to generate data of any size by blocks."""
     return PlantedFeatures(
         n_objects=check_int("n_objects", n_objects),
         n_features=check_int("n_features", n_features),

@@ -1,4 +1,4 @@
-"""Small data sets simulated in papers: a known soft partition, Gaussian mixtures."""
+"""Small data sets simulated as in the papers: a known soft partition, Gaussian mixtures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ def simulated_soft_partitions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return hard partitions drawn from a known soft one (Lourenço et al. 2015, simulation).
 
-    Four isotropic Gaussians in the plane, one mean in each quadrant with both coordinates uniform in
-    ``[low, high]`` up to sign, standard deviation ``sigma``, ``n_per_component`` points each. The
-    memberships ``Z (4 * n_per_component, 4)`` are the posterior probabilities of the points under
-    equal weights; each of the ``n_partitions`` columns of the labels ``(4 * n_per_component,
-    n_partitions)`` draws every object's label from its row of ``Z``. The paper states neither means nor
-    variances; the defaults are ours.
+    ``n_per_component`` points of each of four isotropic Gaussians in the plane, of standard deviation
+    ``sigma``, with one mean in each quadrant, both coordinates uniform in ``[low, high]`` up to sign. The
+    memberships ``Z (4 * n_per_component, 4)`` are the posterior probabilities of the points under equal
+    weights; each column of the labels ``(4 * n_per_component, n_partitions)`` draws every object's label from
+    its row of ``Z``. The paper states neither means nor variances; the defaults are ours.
 
     Returns labels (int8) and ``Z`` (float64).
     """
@@ -46,10 +45,10 @@ def simulated_soft_partitions(
 def ce_2d2k(random_state: SeedLike = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return 2D2K: features ``(1000, 2)`` and classes ``(1000,)`` (Strehl and Ghosh 2002).
 
-    500 points of each of two Gaussians in the plane, means (-0.227, 0.077) and (0.095, 0.323). Their
-    "0.1" is the standard deviation of every coordinate, not the variance the text calls it: only then
-    is the error of the best classifier, 2.1 %, in accord with the published results. Points of a class
-    are consecutive.
+    500 points of each of two Gaussians in the plane, with means (-0.227, 0.077) and (0.095, 0.323). The
+    paper's "0.1" is the standard deviation of each coordinate, not the variance as it says: only then is the
+    error of the best classifier, 2.1 %, consistent with the published results. Points of a class are
+    consecutive.
     """
     return _gaussians(np.array([(-0.227, 0.077), (0.095, 0.323)]), 500, "ce_2d2k", random_state)
 
@@ -57,9 +56,9 @@ def ce_2d2k(random_state: SeedLike = 0) -> tuple[np.ndarray, np.ndarray]:
 def ce_8d5k(random_state: SeedLike = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return 8D5K: features ``(1000, 8)`` and classes ``(1000,)`` (Strehl and Ghosh 2002).
 
-    200 points of each of five Gaussians in eight dimensions, standard deviation 0.1 (see `ce_2d2k`),
-    the means uniform in the unit hypercube; they are drawn with the points, for those of the paper are
-    not stated. Points of a class are consecutive.
+    200 points of each of five Gaussians in eight dimensions of standard deviation 0.1 (see `ce_2d2k`), with
+    means drawn uniformly from the unit hypercube, since the paper does not state its own. Points of a class
+    are consecutive.
     """
     seed = resolve_seed(random_state)
     means = generator(seed, "datasets.ce_8d5k.means").random((5, 8))

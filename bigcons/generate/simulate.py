@@ -278,11 +278,7 @@ def noisy_copies(
 
     with open_logged_engine(client, "noisy_copies") as engine:
         source = MappedLabels(
-            engine,
-            lambda: segments([codes]),
-            copy,
-            n_partitions,
-            row_bytes=codes.dtype.itemsize,
+            engine, lambda: segments([codes]), copy, n_partitions, row_bytes=codes.dtype.itemsize
         )
         provenance = {
             "generator": "noisy_copies",

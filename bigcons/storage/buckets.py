@@ -204,8 +204,7 @@ def _connect(
         from obstore.store import from_url
     except ImportError:
         raise MissingDependencyError(
-            f"{root} needs obstore, which is not installed; run: pip install 'bigcons[s3]'.",
-            extra="s3",
+            f"{root} needs obstore, which is not installed; run: pip install 'bigcons[s3]'.", extra="s3"
         ) from None
     retries: Any = {"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT}
     try:
