@@ -10,6 +10,7 @@ increments of their clusters. Distances are Euclidean.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from bigcons.stores.features import Features
 
 CHOICES = ("vertex", "sorted")
+PAIR_MODELS = ("increments", "coassociation")
 
-# A cluster of fewer objects has no increment and contributes nothing.
+PairModel = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""``pair_model(w, means)``: the probabilities of pairs, from their increments and those of their clusters."""
+
+# A cluster of fewer objects has no increment.
 MIN_OBJECTS = 3
 
 # Sums of squared differences of up to a million such features do not overflow.
@@ -50,14 +55,17 @@ def did_matrix(
     weights: Any = None,
     exclude_self: bool = False,
     increments: str = "vertex",
+    pair_model: str | PairModel = "increments",
     memory: int | str = "4GB",
     client: object = None,
 ) -> np.ndarray:
     """Return the co-association by dissimilarity increments: ``(n_objects, n_objects)`` float64, asymmetric.
 
-    Entry (i, j) is the mean over the partitions of ``p(w; lambda) / p(0; lambda)`` where they join i and j,
-    with ``w = |d(x_i, x_j) - d(x_j, NN(x_j))|``, lambda the mean increment of the cluster and NN the nearest
-    neighbor in it. The diagonal follows the same formula, as in the paper's algorithm, and is not 1.
+    Entry (i, j) is the mean over the partitions of the probability that i and j belong together: 0 where they
+    are in different clusters, else what ``pair_model`` makes of their increment
+    ``w = |d(x_i, x_j) - d(x_j, NN(x_j))|``, where NN is the nearest neighbor in the cluster. The diagonal
+    follows the same formula, as in the paper's algorithm, and is not 1. Clusters of one or two objects
+    contribute nothing.
 
     Parameters
     ----------
@@ -77,16 +85,24 @@ def did_matrix(
     increments
         Which edges of a cluster's minimum spanning tree form increments. "vertex": any two that meet at a
         vertex; "sorted": of these, only those adjacent in length. The paper does not say.
+    pair_model
+        "increments": ``p(w; lambda) / p(0; lambda)``, the paper's, with lambda the mean increment of the
+        cluster. "coassociation": 1, which makes the matrix the plain co-association; here all clusters
+        contribute, and ``exclude_self`` and ``increments`` do not apply. Or a function of two arrays
+        ``(n,)``, increments and the means of their clusters (0 if its objects are evenly spaced), that
+        returns probabilities ``(n,)`` from 0 to 1. It is called in several threads or processes at a time.
     memory
         Budget; MemoryBudgetError if the matrix does not fit.
 
-    O(n^2 (d + M) + d sum of squared cluster sizes) time, on all workers; 8 n^2 bytes.
+    O(n^2 (d + M) + d sum of squared cluster sizes) time, on all workers; 8 n^2 bytes. A matrix that does not
+    fit raises MemoryBudgetError before it is computed, a ``pair_model`` whose values are not probabilities
+    InvalidInputError.
     """
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(x)
     check_choice("normalize", normalize, NORMALIZATIONS)
-    check_flag("exclude_self", exclude_self)
+    check_increments(pair_model, increments, exclude_self)
     budget = parse_size(memory)
     with open_engine(client) as engine:
         source = open_points(features, ensemble.n_objects)
@@ -100,6 +116,7 @@ def did_matrix(
             by_observed=normalize == "observed",
             exclude_self=exclude_self,
             increments=increments,
+            pair_model=pair_model,
         )
         return similarity_matrix(model, engine)
 
@@ -149,6 +166,19 @@ def _description_length(points: np.ndarray, increments: str, label_code: bool, l
     return total
 
 
+def check_increments(pair_model: str | PairModel, increments: str, exclude_self: bool) -> None:
+    """Refuse unknown choices, and choices about increments where they are not used."""
+    if not callable(pair_model):
+        check_choice("pair_model", pair_model, PAIR_MODELS)
+    check_choice("increments", increments, CHOICES)
+    check_flag("exclude_self", exclude_self)
+    if pair_model == "coassociation" and (exclude_self or increments != "vertex"):
+        raise InvalidInputError(
+            f"exclude_self={exclude_self}, increments={increments!r} with pair_model='coassociation', which "
+            "has no increments; leave them out."
+        )
+
+
 def refuse_matrix(needed: int, budget: int, n_objects: int) -> None:
     """Raise MemoryBudgetError if a matrix does not fit, and name what does."""
     if needed > budget:
@@ -169,7 +199,7 @@ class IncrementModel(NamedTuple):
     points: np.ndarray
     """(n_objects, n_features) float64."""
     labels: np.ndarray
-    """(n_partitions, n_objects) base labels, -1 where missing or of a cluster of fewer than three."""
+    """(n_partitions, n_objects) base labels, -1 where missing or of a cluster without increments."""
     observed: np.ndarray | None
     """(n_partitions, n_objects) bool: labeled or not; None if similarity is divided by n_partitions."""
     offsets: np.ndarray
@@ -184,6 +214,8 @@ class IncrementModel(NamedTuple):
     """(n_partitions, n_objects) int32 that neighbor; None without ``exclude_self``."""
     next_distance: np.ndarray | None
     """(n_partitions, n_objects) float64 distance to the second nearest neighbor."""
+    pair_model: PairModel | None
+    """Probabilities of pairs from their increments; None if every pair of a cluster counts as 1."""
 
 
 def open_points(features: Any, n_objects: int) -> Features:
@@ -227,9 +259,9 @@ def increment_model(
     by_observed: bool,
     exclude_self: bool,
     increments: str,
+    pair_model: str | PairModel,
 ) -> IncrementModel:
     """Measure the clusters of every partition: O(n_features sum of squared cluster sizes) time."""
-    check_choice("increments", increments, CHOICES)
     n_partitions = ensemble.n_partitions
     weights = np.ones(n_partitions) if weights is None else check_partition_weights(weights, n_partitions)
     points = read_points(features)
@@ -238,7 +270,11 @@ def increment_model(
     means, distance = np.zeros(ensemble.n_base_clusters), np.full(labels.shape, np.inf)
     nearest = np.full(labels.shape, -1, np.int32) if exclude_self else None
     next_distance = np.full(labels.shape, np.inf) if exclude_self else None
-    clusters = [(u, members) for u in range(len(labels)) for members in clusters_of(labels[u])]
+    model: PairModel | None = pair_model if callable(pair_model) else increment_ratio
+    if pair_model == "coassociation":
+        model = None
+    measured = range(0 if model is None else len(labels))
+    clusters = [(u, members) for u in measured for members in clusters_of(labels[u])]
     trees = engine.map(partial(_tree_of, points, increments), (members for _, members in clusters))
     with progress("increments", len(clusters), "clusters") as listener:
         for (u, members), found in zip(clusters, trees, strict=True):
@@ -252,7 +288,7 @@ def increment_model(
                 next_distance[u, members] = found[3]
             listener.advance(1)
     return IncrementModel(
-        points, labels, observed, ensemble.offsets, means, weights, distance, nearest, next_distance
+        points, labels, observed, ensemble.offsets, means, weights, distance, nearest, next_distance, model
     )
 
 
@@ -324,13 +360,36 @@ def _similarities(model: IncrementModel, distances: np.ndarray, i: np.ndarray, j
             seen += weight * (model.observed[u, i] & model.observed[u, j])
         label = model.labels[u, j]
         joined = (model.labels[u, i] == label) & (label >= 0)
+        if model.pair_model is None:
+            total[joined] += weight
+            continue
         to_neighbor = _where(joined, model.distance[u, j])
         if model.nearest is not None and model.next_distance is not None:
             is_other = _where(joined, model.nearest[u, j]) == _where(joined, i)
             to_neighbor = np.where(is_other, _where(joined, model.next_distance[u, j]), to_neighbor)
         means = _where(joined, model.means[model.offsets[u] + np.maximum(label, 0)])
-        total[joined] += weight * increment_ratio(np.abs(distances[joined] - to_neighbor), means)
+        increments = np.abs(distances[joined] - to_neighbor)
+        total[joined] += weight * _probabilities(model.pair_model, increments, means)
     return np.divide(total, seen, out=total, where=seen > 0)
+
+
+def _probabilities(pair_model: PairModel, increments: np.ndarray, means: np.ndarray) -> np.ndarray:
+    if pair_model is increment_ratio:
+        return increment_ratio(increments, means)
+    found = np.asarray(pair_model(increments, means))
+    if found.shape != increments.shape or found.dtype.kind not in "biuf":
+        raise InvalidInputError(
+            f"pair_model returned shape {found.shape} and type {found.dtype} for increments of shape "
+            f"{increments.shape}; return one number for each."
+        )
+    wrong = ~((found >= 0) & (found <= 1 + 1e-9))
+    if wrong.any():
+        value, increment, mean = (array[wrong][0] for array in (found, increments, means))
+        raise InvalidInputError(
+            f"pair_model returned {value} for an increment of {increment:.6g} and a mean of {mean:.6g}; "
+            "return probabilities from 0 to 1."
+        )
+    return found
 
 
 def _where(mask: np.ndarray, values: np.ndarray) -> np.ndarray:

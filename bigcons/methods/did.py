@@ -9,8 +9,9 @@ import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS
 from bigcons.coassociation.increments import (
-    CHOICES,
     IncrementModel,
+    PairModel,
+    check_increments,
     increment_model,
     model_bytes,
     open_points,
@@ -18,7 +19,7 @@ from bigcons.coassociation.increments import (
     similarity_matrix,
     similarity_of_pairs,
 )
-from bigcons.coassociation.linkage import Merges, agglomerate, cut, single_merges
+from bigcons.coassociation.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size
@@ -30,7 +31,7 @@ from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
-from bigcons.validation import check_choice, check_flag
+from bigcons.validation import check_choice
 
 SYMMETRIES = ("mean", "max")
 LINKAGES = ("average", "single", "spectral")
@@ -69,6 +70,10 @@ class DID(ConsensusClusterer):
         As for `bigcons.coassociation.did_matrix`.
     increments : {"vertex", "sorted"}, default="vertex"
         As for `bigcons.coassociation.did_matrix`.
+    pair_model : {"increments", "coassociation"} or callable, default="increments"
+        How the increment of a pair becomes the probability that it belongs together: as for
+        `bigcons.coassociation.did_matrix`. A function is not recognized by a later process that repeats a
+        finished run with ``out``.
     normalize : {"observed", "all"}, default="all"
         As for `bigcons.coassociation.did_matrix`.
     weights : array of shape (n_partitions,) or None, default=None
@@ -88,6 +93,11 @@ class DID(ConsensusClusterer):
     objective_ : sum of the heights of the merges made; for linkage="spectral" the normalized cut: the share
         of the similarity of a cluster that goes to others, summed over the clusters
     n_clusters_ : number of clusters found
+    linkage_ : (n_labeled - 1, 4) the dendrogram of the labeled objects as scipy's linkage matrix; not for
+        linkage="spectral". `bigcons.metrics.error_roc` takes it with ``row_of_object_``. Both are lost where
+        a finished run is only read from ``out``.
+    row_of_object_ : (n_objects,) int32 number of each object among the labeled, -1 without any label; not
+        for linkage="spectral"
     history_ : the number of clusters and the objective, one entry
 
     Notes
@@ -116,6 +126,7 @@ class DID(ConsensusClusterer):
         linkage: str = "average",
         exclude_self: bool = False,
         increments: str = "vertex",
+        pair_model: str | PairModel = "increments",
         normalize: str = "all",
         weights: Any = None,
         random_state: SeedLike = None,
@@ -130,6 +141,7 @@ class DID(ConsensusClusterer):
         self.linkage = linkage
         self.exclude_self = exclude_self
         self.increments = increments
+        self.pair_model = pair_model
         self.normalize = normalize
         self.weights = weights
 
@@ -148,6 +160,7 @@ class DID(ConsensusClusterer):
             by_observed=self.normalize == "observed",
             exclude_self=self.exclude_self,
             increments=self.increments,
+            pair_model=self.pair_model,
         )
         survey = take_survey(ensemble, engine, seed, 0, model.weights)
         labeled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabeled, assume_unique=True)
@@ -160,6 +173,9 @@ class DID(ConsensusClusterer):
             merges = self._merge(model, labeled, table, engine)
             found = cut(merges, len(labeled), n_clusters)
             self.objective_ = float(merges.heights[: len(labeled) - n_clusters].sum())
+            self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(len(labeled)))
+            self.row_of_object_: np.ndarray = np.full(ensemble.n_objects, -1, np.int32)
+            self.row_of_object_[labeled] = np.arange(len(labeled))
         labels[labeled] = found
         self.history_: dict[str, list[Any]] = {
             "n_clusters": [int(found.max()) + 1],
@@ -258,8 +274,7 @@ class DID(ConsensusClusterer):
             )
         check_choice("symmetrize", self.symmetrize, SYMMETRIES)
         check_choice("linkage", self.linkage, LINKAGES)
-        check_flag("exclude_self", self.exclude_self)
-        check_choice("increments", self.increments, CHOICES)
+        check_increments(self.pair_model, self.increments, self.exclude_self)
         check_choice("normalize", self.normalize, NORMALIZATIONS)
 
 

@@ -93,7 +93,9 @@ class EAC(ConsensusClusterer):
     labels_ : (n_objects,) int32, clusters numbered by their first objects, -1 for objects without any label
     objective_ : sum of the heights of the merges made, including those of equal rows
     n_clusters_ : number of clusters found
-    linkage_ : (n_rows - 1, 4) the dendrogram of the distinct rows as scipy's linkage matrix, sizes in objects
+    linkage_ : (n_rows - 1, 4) the dendrogram of the distinct rows as scipy's linkage matrix, sizes in
+        objects. `bigcons.metrics.error_roc` takes it with ``row_of_object_``. Both are lost where a finished
+        run is only read from ``out``.
     row_of_object_ : (n_objects,) int32 the distinct row of each object, -1 without any label
     history_ : the number of clusters and the objective, one entry
 

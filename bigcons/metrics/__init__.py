@@ -11,7 +11,7 @@ _MODULES = {
     "ensemble": "anmi average_criterion",
     "experiments": "learning_curve paired_t_test",
     "geometry": "compactness vat_order",
-    "hierarchy": "error_roc_auc",
+    "hierarchy": "error_roc error_roc_auc",
     "memberships": "cluster_centroids cluster_overlap jensen_shannon pcc_objective",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bigcons.metrics.experiments import paired_t_test as paired_t_test
     from bigcons.metrics.geometry import compactness as compactness
     from bigcons.metrics.geometry import vat_order as vat_order
+    from bigcons.metrics.hierarchy import error_roc as error_roc
     from bigcons.metrics.hierarchy import error_roc_auc as error_roc_auc
     from bigcons.metrics.memberships import cluster_centroids as cluster_centroids
     from bigcons.metrics.memberships import cluster_overlap as cluster_overlap

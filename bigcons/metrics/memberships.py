@@ -81,8 +81,8 @@ def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object 
     Parameters
     ----------
     memberships
-        ``(n_objects, n_clusters)``, rows on the simplex; or a `Consensus`, whose unlabeled objects are left
-        out and whose memberships are 0 and 1 if it stores labels only.
+        ``(n_objects, n_clusters)``, rows on the simplex; or a `Consensus` or a fitted soft method, whose
+        unlabeled objects are left out. If a Consensus stores labels only, its memberships are 0 and 1.
     threshold
         From 0 to 1. An object whose memberships are all below it is left out.
     client
@@ -90,14 +90,16 @@ def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object 
 
     One pass; O(n_objects n_clusters^2).
     """
+    return overlap_and_sizes(memberships, threshold, client)[0]
+
+
+def overlap_and_sizes(memberships: Any, threshold: float, client: object) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `cluster_overlap` does, and the sums of memberships of the clusters ``(n_clusters,)``."""
     check_number("threshold", threshold, at_least=0, at_most=1)
     rows = _MembershipRows(memberships)
 
     def overlap_of_block(block: Block) -> tuple[np.ndarray, np.ndarray]:
-        weights = rows.read(block)
-        weights[weights < threshold] = 0.0
-        totals = weights.sum(axis=1, keepdims=True)
-        np.divide(weights, totals, out=weights, where=totals > 0)
+        weights = rows.read(block, threshold)
         return np.einsum("ia,ib->ab", weights, weights), weights.sum(axis=0)
 
     def add(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
@@ -107,18 +109,20 @@ def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object 
         joint, sizes = fold(engine, rows.blocks(), overlap_of_block, add, progress=listener)
     overlap = np.divide(joint, sizes[:, None], out=np.zeros_like(joint), where=sizes[:, None] > 0)
     np.fill_diagonal(overlap, 1.0)
-    return overlap
+    return overlap, sizes
 
 
-def cluster_centroids(features: object, memberships: Any) -> np.ndarray:
+def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0) -> np.ndarray:
     """Return the mean of the features in each cluster ``(n_clusters, n_features)`` float64.
 
-    ``sum_i y_ki x_i / sum_i y_ki`` (Lourenço et al. 2015); NaN for a cluster without objects.
+    ``sum_i y_ki x_i / sum_i y_ki``, after memberships below ``threshold`` are set to zero and the others
+    normalized again (Lourenço et al. 2015); NaN for a cluster without objects.
 
-    ``features`` is anything that `bigcons.stores.features.open_features` takes; ``memberships`` as in
-    `cluster_overlap`. One pass over both, block by block, in this process; O(n_objects n_clusters n_features)
-    time. Raises InvalidInputError if they have different numbers of objects.
+    ``features`` is anything that `bigcons.stores.features.open_features` takes; ``memberships`` and
+    ``threshold`` as in `cluster_overlap`. One pass over both, block by block, in this process; O(n_objects
+    n_clusters n_features) time. Raises InvalidInputError if they have different numbers of objects.
     """
+    check_number("threshold", threshold, at_least=0, at_most=1)
     data, rows = open_features(features), _MembershipRows(memberships)
     if rows.n_objects != data.n_objects:
         raise InvalidInputError(
@@ -128,7 +132,7 @@ def cluster_centroids(features: object, memberships: Any) -> np.ndarray:
     sums, sizes = np.zeros((rows.n_clusters, data.n_features)), np.zeros(rows.n_clusters)
     with progress("centroids of clusters", data.n_objects) as listener:
         for block, values in data.iterate():
-            weights = rows.read(block)
+            weights = rows.read(block, threshold)
             sums += np.einsum("ia,ib->ab", weights, values)  # not BLAS, whose sums depend on its threads
             sizes += weights.sum(axis=0)
             listener.advance(block.n_rows)
@@ -139,6 +143,13 @@ class _MembershipRows:
     """Memberships read by blocks in float64, zero for objects in no cluster."""
 
     def __init__(self, memberships: Any) -> None:
+        self._labels: np.ndarray | None = None
+        if hasattr(memberships, "fit"):
+            if not hasattr(memberships, "memberships_"):
+                raise InvalidInputError(
+                    f"{type(memberships).__name__} has no memberships_; fit it, or choose a soft method."
+                )
+            self._labels, memberships = memberships.labels_, memberships.memberships_
         if isinstance(memberships, Consensus):
             self._source: Any = memberships
             self.n_objects, self.n_clusters = memberships.n_objects, memberships.n_clusters
@@ -152,10 +163,22 @@ class _MembershipRows:
             return self._source.blocks()
         return row_blocks(self.n_objects, max(1, BLOCK_BYTES // (8 * self.n_clusters)))
 
-    def read(self, block: Block) -> np.ndarray:
-        """Return a copy of the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex."""
+    def read(self, block: Block, threshold: float) -> np.ndarray:
+        """Return the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex.
+
+        Those below ``threshold`` are 0 and the others normalized; a row that has none left is 0.
+        """
+        weights = self._read(block)
+        weights[weights < threshold] = 0.0
+        totals = weights.sum(axis=1, keepdims=True)
+        return np.divide(weights, totals, out=weights, where=totals > 0)
+
+    def _read(self, block: Block) -> np.ndarray:
         if not isinstance(self._source, Consensus):
-            return simplex_rows("memberships", self._source, block, self.n_clusters)
+            rows = simplex_rows("memberships", self._source, block, self.n_clusters)
+            if self._labels is not None:
+                rows[self._labels[block.start : block.stop] < 0] = 0.0
+            return rows
         labels = self._source.read_labels(block.start, block.stop)
         labeled = np.flatnonzero(labels >= 0)
         rows = np.zeros((block.n_rows, self.n_clusters))

@@ -16,7 +16,7 @@ from sklearn.datasets import make_circles, make_moons
 from threadpoolctl import threadpool_limits
 
 from bigcons import Ensemble, PairTable
-from bigcons.coassociation import did_matrix, did_ranking, sample
+from bigcons.coassociation import dense, did_matrix, did_ranking, sample
 from bigcons.coassociation.increments import (
     cluster_tree,
     increment_density,
@@ -25,7 +25,7 @@ from bigcons.coassociation.increments import (
 )
 from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
 from bigcons.methods.did import DID
-from bigcons.methods.evidence import EACAverage
+from bigcons.methods.evidence import EAC, EACAverage
 from bigcons.metrics import matching_accuracy
 from tests.naive import did as naive
 from tests.support.strategies import label_matrices
@@ -189,6 +189,71 @@ def test_did_ranking__puts_the_groups_before_cuts_through_them():
     assert lengths[3] < lengths[:3].min()
 
 
+@given(labels=label_matrices(min_objects=3, max_objects=12, max_clusters=4, max_partitions=4))
+def test_pair_model__coassociation_is_evidence_accumulation(labels):
+    points = np.random.default_rng(0).normal(size=(len(labels), 2))
+    n_agree, n_seen = dense(labels)
+    shared = {"all": n_agree / labels.shape[1], "observed": n_agree / np.maximum(n_seen, 1)}
+    for normalize, expected in shared.items():
+        found = did_matrix(points, labels, pair_model="coassociation", normalize=normalize)
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_pair_model__coassociation_has_the_dendrogram_of_eac(moons):
+    points, truth, labels = moons
+    for method in ("single", "average"):
+        expected = EAC(2, linkage=method).fit(labels)
+        model = DID(2, features=points, linkage=method, pair_model="coassociation").fit(labels)
+        assert model.objective_ == pytest.approx(expected.objective_)
+        heights = model.linkage_[-len(expected.linkage_) :, 2]
+        np.testing.assert_allclose(heights, expected.linkage_[:, 2], atol=1e-12)
+        assert model.row_of_object_.tolist() == list(range(len(truth)))
+
+
+def test_pair_model__is_a_function_of_increments_and_means(rings):
+    points, _, labels = rings
+    points, labels = points[:60], labels[:60, :8]
+
+    def of_the_paper(w, mean):
+        assert w.shape == mean.shape
+        return increment_ratio(w, mean)
+
+    np.testing.assert_array_equal(
+        did_matrix(points, labels, pair_model=of_the_paper), did_matrix(points, labels)
+    )
+    step = did_matrix(points, labels, pair_model=lambda w, mean: w <= mean)
+    assert set(np.unique(step * 8)) <= set(range(9))
+    matrix = did_matrix(points, labels, pair_model=lambda w, _mean: np.exp(-w))
+    model = DID(2, features=points, pair_model=lambda w, _mean: np.exp(-w)).fit(labels)
+    both = (matrix + matrix.T) / 2
+    np.fill_diagonal(both, 1)
+    assert model.objective_ == pytest.approx(linkage(squareform(1 - both), "average")[:-1, 2].sum())
+
+
+@pytest.mark.parametrize(
+    ("pair_model", "message"),
+    [
+        ("normal", "pair_model='normal' is unknown"),
+        (lambda w, mean: w + 2, "pair_model returned 2.* for an increment of 0"),
+        (lambda w, mean: -w, "pair_model returned -"),
+        (lambda w, mean: w * np.nan, "pair_model returned nan"),
+        (lambda w, mean: 0.5, r"pair_model returned shape \(\) "),
+        (lambda w, mean: np.full(w.shape, "a"), "type <U1"),
+    ],
+)
+def test_pair_model__must_give_probabilities(pair_model, message):
+    points = np.random.default_rng(0).normal(size=(9, 2))
+    with pytest.raises(InvalidInputError, match=message) as refusal:
+        DID(2, features=points, pair_model=pair_model, client="serial").fit(np.zeros((9, 1), int))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("idle", [{"exclude_self": True}, {"increments": "sorted"}])
+def test_pair_model__coassociation_refuses_choices_of_increments(idle):
+    with pytest.raises(InvalidInputError, match="with pair_model='coassociation', which has no increments"):
+        DID(2, features=np.eye(4), pair_model="coassociation", **idle).fit([[0], [0], [1], [1]])
+
+
 @pytest.mark.parametrize("symmetrize", ["mean", "max"])
 @pytest.mark.parametrize("method", ["average", "single"])
 def test_fit__is_linkage_of_the_symmetric_matrix(method, symmetrize):
@@ -253,6 +318,7 @@ def test_spectral__cuts_the_symmetric_matrix(moons):
     lost = [1 - matrix[np.ix_(members, members)].sum() / matrix[members].sum() for members in inside]
     assert model.objective_ == pytest.approx(sum(lost))
     assert DID(1, features=points, linkage="spectral").fit(labels).n_clusters_ == 1
+    assert not hasattr(model, "linkage_")
 
 
 def test_fit__separates_rings_that_counts_of_agreement_do_not(rings):

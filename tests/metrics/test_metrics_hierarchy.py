@@ -9,7 +9,9 @@ from scipy.spatial.distance import pdist
 from sklearn.metrics import roc_auc_score
 
 from bigcons.errors import InvalidInputError
-from bigcons.metrics import error_roc_auc
+from bigcons.methods.did import DID
+from bigcons.methods.evidence import EAC, EACAverage
+from bigcons.metrics import error_roc, error_roc_auc
 from tests.naive import metrics as naive
 
 
@@ -65,12 +67,96 @@ def test_error_roc_auc__by_chance_is_a_half():
     assert np.mean(values) == pytest.approx(0.5, abs=0.01)
 
 
+@settings(max_examples=40)
+@given(drawn=dendrograms(), seed=st.integers(0, 100))
+def test_error_roc__of_rows_is_that_of_their_objects_after_the_first_merges(drawn, seed):
+    merges, _ = drawn
+    n_rows = len(merges) + 1
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([np.arange(n_rows), rng.integers(-1, n_rows, 8)])
+    classes = rng.integers(-1, 3, len(rows))
+    kept = rows >= 0
+    # the same dendrogram over objects: first those of each row, one after another, then the rows
+    tree = _over_objects(merges, rows[kept])
+    curves = []
+    for asked in (
+        lambda: error_roc(merges, classes, row_of_object=rows),
+        lambda: error_roc(tree, classes[kept]),
+    ):
+        try:
+            curves.append(asked())
+        except InvalidInputError:
+            curves.append(None)
+    if curves[0] is None or curves[1] is None:
+        assert curves[0] is curves[1] is None
+        return
+    by_rows, by_objects = curves
+    assert [errors[0] for errors in by_rows] == [1, 0]
+    for found, expected in zip(by_rows, by_objects, strict=True):
+        np.testing.assert_allclose(found[1:], expected[-n_rows:], atol=1e-12)
+
+
+def _over_objects(merges, rows):
+    """Return the dendrogram of objects that merges those of equal rows first."""
+    found = []
+    cluster_of_row = {}
+    for member, row in enumerate(rows.tolist()):
+        if row in cluster_of_row:
+            found.append([cluster_of_row[row], member, 0.0, 0])
+            cluster_of_row[row] = len(rows) + len(found) - 1
+        else:
+            cluster_of_row[row] = member
+    n_rows = len(merges) + 1
+    for step, (left, right, height, _) in enumerate(merges.tolist()):
+        found.append([cluster_of_row[left], cluster_of_row[right], height, 0])
+        cluster_of_row[n_rows + step] = len(rows) + len(found) - 1
+    return np.array(found).reshape(-1, 4)
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+def test_error_roc__takes_the_dendrograms_of_the_estimators():
+    rng = np.random.default_rng(0)
+    classes = np.repeat([0, 1, 2], 40)
+    points = rng.normal(size=(120, 2)) + 6 * np.eye(3)[classes][:, :2]
+    labels = np.where(rng.random((120, 6)) < 0.1, rng.integers(3, size=(120, 6)), classes[:, None])
+    labels[[3, 50]] = -1
+    aucs = []
+    for model in (EACAverage(3), EAC(3, linkage="ward"), DID(3, features=points)):
+        model.fit(labels)
+        assert model.linkage_[-1, 3] == 118  # sizes in objects
+        separated, joined = error_roc(model.linkage_, classes, row_of_object=model.row_of_object_)
+        assert ((np.diff(separated) <= 0) & (np.diff(joined) >= 0)).all()
+        assert (separated[0], joined[0], separated[-1], joined[-1]) == (1, 0, 0, 1)
+        aucs.append(error_roc_auc(model.linkage_, classes, row_of_object=model.row_of_object_))
+        assert aucs[-1] == pytest.approx(np.trapezoid(separated, joined))
+        shuffled = rng.permutation(classes)
+        assert aucs[-1] < 0.1
+        assert 0.3 < error_roc_auc(model.linkage_, shuffled, row_of_object=model.row_of_object_) < 0.7
+    alone = EACAverage(1).fit(np.zeros((4, 2), int))  # one distinct row: all objects join in one step
+    found = error_roc(alone.linkage_, [0, 0, 1, 1], row_of_object=alone.row_of_object_)
+    np.testing.assert_array_equal(found, [[1, 0], [0, 1]])
+
+
 def test_error_roc_auc__low_where_the_dendrogram_shows_the_classes():
     rng = np.random.default_rng(0)
     classes = rng.integers(0, 4, 200)
     points = rng.normal(size=(200, 2)) + 6 * np.eye(4)[classes] @ rng.normal(size=(4, 2)) * 2
     good, noisy = (linkage(x, "average") for x in (points, points + 5 * rng.normal(size=(200, 2))))
     assert error_roc_auc(good, classes) < error_roc_auc(noisy, classes) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([0, 1], r"row_of_object has shape \(2,\)"),
+        ([0.0, 1.0, 1.0], "type float64"),
+        ([0, 1, 2], "from 0 to 2 but the linkage has 2 points"),
+        ([0, 1, -2], "from -2 to 1"),
+    ],
+)
+def test_error_roc__refuses_rows_of_another_dendrogram(rows, message):
+    with pytest.raises(InvalidInputError, match=message):
+        error_roc([[0, 1, 1.0, 3]], [0, 0, 1], row_of_object=rows)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,13 @@ def test_centroids__equal_naive_and_average_to_the_mean(n_clusters, seed):
     np.testing.assert_allclose(mean, features.mean(axis=0), atol=1e-12)
 
 
+def test_centroids__drop_small_memberships_as_overlaps_do():
+    rows = np.array([[1.0, 0.0], [0.5, 0.5], [0.1, 0.9]])
+    features = np.array([[0.0], [6.0], [9.0]])
+    np.testing.assert_allclose(cluster_centroids(features, rows, 0.2), [[2.0], [8.0]])
+    np.testing.assert_array_equal(cluster_centroids(features, rows, 0.95), [[0.0], [np.nan]])
+
+
 def test_centroids__of_a_cluster_without_members_is_nan():
     centroids = cluster_centroids([[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0], [1.0, 0.0]])
     np.testing.assert_array_equal(centroids, [[2.0, 3.0], [np.nan, np.nan]])
@@ -136,6 +143,7 @@ def test_both__take_labels_alone_as_memberships_of_0_and_1(tmp_path):
         (lambda: cluster_overlap([[0.5, 0.4]]), "row 0 of memberships"),
         (lambda: cluster_overlap([1.0]), "memberships has shape"),
         (lambda: cluster_overlap([[1.0]], 1.5), "threshold=1.5"),
+        (lambda: cluster_centroids([[1.0]], [[1.0]], -1), "threshold=-1"),
         (lambda: cluster_centroids([[1.0], [2.0]], [[1.0]]), "memberships has 1 objects but the features"),
     ],
 )
