@@ -134,11 +134,15 @@ def generate(
     that do not apply to the scheme are refused. Repeating the command resumes an interrupted run and finds
     the result of a finished one.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    if fixed is not None:
-        given = _with_fixed(given, fixed, scheme)
     from bigcons.storage.commit import is_store
 
+    given = {name: value for name, value in options.items() if value is not None}
+    if fixed is not None:
+        if scheme not in ("kmeans", "zipf"):
+            raise click.UsageError(f"Scheme {scheme!r} takes no --fixed; use --n-clusters.")
+        if twice := given.keys() & {"n_clusters", "sample"}:
+            raise click.UsageError(f"Give either --fixed or {_option_names(twice)}, not both.")
+        given |= {"n_clusters": fixed, "sample": 1.0}
     is_there = is_store(out) and not overwrite
     ensemble = _generator(scheme, given)(
         features,
@@ -154,24 +158,13 @@ def generate(
     emit_ensemble(ensemble, out)
 
 
-def _with_fixed(given: dict[str, Any], fixed: int, scheme: str) -> dict[str, Any]:
-    """Return the options with ``--fixed`` expanded."""
-    if scheme not in ("kmeans", "zipf"):
-        raise click.UsageError(f"Scheme {scheme!r} takes no --fixed; use --n-clusters.")
-    twice = given.keys() & {"n_clusters", "sample"}
-    if twice:
-        raise click.UsageError(f"Give either --fixed or {_option_names(twice)}, not both.")
-    return {**given, "n_clusters": fixed, "sample": 1.0}
-
-
 def _generator(scheme: str, given: dict[str, Any]) -> Callable[..., Any]:
     """Return the function of a scheme; raise UsageError unless it takes exactly the ``given`` parameters."""
     from bigcons import generate
 
     function: Callable[..., Any] = getattr(generate, SCHEMES[scheme])
     parameters = inspect.signature(function).parameters
-    foreign = given.keys() - parameters.keys()
-    if foreign:
+    if foreign := given.keys() - parameters.keys():
         raise click.UsageError(f"Scheme {scheme!r} takes no {_option_names(foreign)}; leave it out.")
     needed = {
         name

@@ -46,10 +46,13 @@ def score(
     without a label in the consensus, are omitted.
 
     Higher is better, except for van_dongen, variation_of_information, pcc_objective and compactness, which
-    are distances or costs. Criteria named mean_... are averages over the partitions of the ensemble; so is
-    anmi, with partitions weighted by their number of labels.
+    are distances or costs. Criteria named mean_... are averages over the partitions of the ensemble, and
+    anmi is one weighted by their numbers of labels.
     """
+    from bigcons import metrics
+    from bigcons.metrics.clusterings import OF_TRUTH, truth_table
     from bigcons.stores.consensus import Consensus
+    from bigcons.stores.features import open_features
 
     if truth is None and ensemble is None and features is None:
         raise click.UsageError(
@@ -64,24 +67,24 @@ def score(
     solved = Consensus.open(consensus)
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects}
     if truth is not None:
-        result |= _by_truth(solved, _classes(truth, column, solved.n_objects))
+        table = truth_table(_classes(truth, column, solved.n_objects), solved.label_rows)
+        result["n_judged"] = int(table.sum())
+        result |= {name: criterion(table) for name, criterion in OF_TRUTH.items()}
     if ensemble is not None:
         result |= _by_ensemble(solved, ensemble)
     if features is not None:
-        result |= _by_features(solved, features, metric or "euclidean")
+        data = open_features(features)
+        if data.n_objects != solved.n_objects:
+            raise InvalidInputError(
+                f"{features} has {data.n_objects} rows but {solved.path} has {solved.n_objects} objects; "
+                "give one row per object, in order."
+            )
+        result["compactness"] = metrics.compactness(data, solved.labels, metric=metric or "euclidean")
     emit(result, facts(result))
 
 
-def _by_truth(solved: Consensus, classes: np.ndarray) -> dict[str, Any]:
-    from bigcons.metrics.clusterings import OF_TRUTH, truth_table
-
-    table = truth_table(classes, solved.label_rows)
-    scores = {name: criterion(table) for name, criterion in OF_TRUTH.items()}
-    return {"n_judged": int(table.sum()), **scores}
-
-
 def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
-    """Return the criteria that need no truth; the objective is that of PCC with l2 over all pairs."""
+    """Return the criteria without a truth; pcc_objective is that of l2 over all pairs."""
     from bigcons import metrics
     from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
     from bigcons.metrics.ensemble import average_of_tables, partition_tables
@@ -100,19 +103,6 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
     if solved.has_memberships:
         scores["pcc_objective"] = metrics.pcc_objective(ensemble, solved.membership_rows, constant=False)
     return scores
-
-
-def _by_features(solved: Consensus, path: str, metric: str) -> dict[str, Any]:
-    from bigcons import metrics
-    from bigcons.stores.features import open_features
-
-    features = open_features(path)
-    if features.n_objects != solved.n_objects:
-        raise InvalidInputError(
-            f"{path} has {features.n_objects} rows but {solved.path} has {solved.n_objects} objects; "
-            "give one row per object, in order."
-        )
-    return {"compactness": metrics.compactness(features, solved.labels, metric=metric)}
 
 
 def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
@@ -134,7 +124,7 @@ def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
 
 
 def _table(path: str) -> Ensemble:
-    """Read a truth file as a table of labels; an .npy may also hold a vector."""
+    """Read a truth file as a table of labels; a .npy file may also hold a vector."""
     import numpy as np
 
     from bigcons.stores.ensemble import Ensemble

@@ -153,8 +153,14 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
     n_agree, n_seen = np.empty((n, n), dtype=np.int32), np.empty((n, n), dtype=np.int32)
     blocks = row_blocks(n, TILE_ROWS)
     tiles = [(rows, columns) for rows in blocks for columns in blocks[rows.index :]]
+    labels = ensemble.read(0, n)
+
+    def count_tile(tile: tuple[Block, Block]) -> Counts:
+        left, right = (labels[block.start : block.stop] for block in tile)
+        return _count_all(left, right)
+
     with open_engine(client) as engine, progress("count all pairs", len(tiles), "tiles") as listener:
-        counts = engine.map(partial(_count_tile, ensemble.read(0, n)), tiles)
+        counts = engine.map(count_tile, tiles)
         for (rows, columns), (agree, seen) in zip(tiles, counts, strict=True):
             at_rows, at_columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
             for matrix, tile in ((n_agree, agree), (n_seen, seen)):
@@ -162,11 +168,6 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
                 matrix[at_columns, at_rows] = tile.T
             listener.advance(1)
     return n_agree, n_seen
-
-
-def _count_tile(labels: np.ndarray, tile: tuple[Block, Block]) -> Counts:
-    left, right = (labels[block.start : block.stop] for block in tile)
-    return _count_all(left, right)
 
 
 def _count_all(left: np.ndarray, right: np.ndarray) -> Counts:

@@ -213,6 +213,8 @@ def pcc_objective(
     ``Consensus.membership_rows``, and allows ``weights`` ``(n_partitions,)`` of partitions, as in PCC.
     Otherwise all pairs take O(n^2 (M + K)) time, with memberships in memory.
     """
+    from bigcons.kernels.objective import over_pairs
+
     if weights is not None and (constant or not (isinstance(pairs, str) and pairs == "all")):
         raise InvalidInputError(
             f"weights with pairs={pairs!r}, constant={constant}; they need pairs='all' and constant=False."
@@ -222,7 +224,9 @@ def pcc_objective(
     if not (isinstance(pairs, str) and pairs == "all"):
         table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
         _check_rows(memberships, table.n_objects)
-        return _over_table(table, _all_rows(memberships), chosen.compiled)
+        value, _, _, parameter = chosen.compiled
+        i, j, n_agree, n_seen = table.edges()
+        return float(over_pairs(i, j, n_agree, n_seen, _all_rows(memberships), value, parameter))
     ensemble = as_ensemble(x)
     _check_rows(memberships, ensemble.n_objects)
     if not constant:
@@ -252,14 +256,6 @@ def _check_rows(memberships: Any, n_objects: int) -> None:
 def _all_rows(memberships: Any) -> np.ndarray:
     n_objects, n_clusters = memberships.shape
     return np.ascontiguousarray(simplex_rows("memberships", memberships, Block(0, 0, n_objects), n_clusters))
-
-
-def _over_table(table: PairTable, rows: np.ndarray, divergence: CompiledDivergence) -> float:
-    from bigcons.kernels.objective import over_pairs
-
-    value, _, _, parameter = divergence
-    i, j, n_agree, n_seen = table.edges()
-    return float(over_pairs(i, j, n_agree, n_seen, rows, value, parameter))
 
 
 def _factorized(ensemble: Ensemble, memberships: Any, weights: Any, engine: Engine) -> float:

@@ -221,7 +221,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         return found.dask_memberships() if isinstance(found, Consensus) else found
 
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
-        """Return what a resumed solve must share with the interrupted one."""
+        """Return the facts that a resumed solve must share with the interrupted one."""
         free = ("max_iter", "memory", "client", "out", "resume", "random_state")
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in free}
         return {
@@ -232,7 +232,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         }
 
     def _provenance(self, output: Output) -> dict[str, Any]:
-        """Return what a stored result depends on, with the seed listed separately."""
+        """Return all that determines a stored result, with the seed listed separately."""
         run = {**output.fingerprint, "max_iter": repr(getattr(self, "max_iter", None))}
         return {"seed": run["seed"], "run": run}
 
@@ -352,7 +352,6 @@ class Recoding:
     def __init__(self, fitted: Ensemble) -> None:
         self.values: list[np.ndarray] = original_values(fitted)
         self.names: list[str] = list(fitted.names)
-        self.offsets: np.ndarray = fitted.offsets
 
     def ensemble(self, x: Any) -> Ensemble:
         """Return new labels as an ensemble; a partition may be missing for all of the objects."""

@@ -27,7 +27,7 @@ class Results:
     n_clusters: int
     """The maximum number of clusters."""
     soft: bool
-    """Whether ``read`` gives memberships, whose largest is the label; otherwise labels, where -1 stays."""
+    """Whether ``read`` gives memberships, the largest of which is the label, or labels, -1 included."""
     read: Callable[[Block], Any]
     """Memberships (rows, n_clusters) or labels (rows,) of a block, or a pair of these and anything else."""
     engine: Engine

@@ -153,7 +153,7 @@ def test_generate__the_same_command_again_finds_its_result(run, scheme):
     first, again = run(f"--scheme {scheme}"), run(f"--scheme {scheme}")
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert again.stdout == first.stdout
-    assert again.stderr == "e.zarr holds the result of this call already.\n"
+    assert again.stderr == "e.zarr already holds the result of this call.\n"
     other = run(f"--scheme {scheme} --n-clusters 3")
     assert other.exit_code == 1
     assert "n_clusters=[2, 10], not [3, 3]; pass overwrite=True (--overwrite)" in other.stderr
