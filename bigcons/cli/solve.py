@@ -236,6 +236,7 @@ def _facts(method: type[ConsensusClusterer]) -> dict[str, Any]:
         "summary": (inspect.getdoc(method) or "").partition("\n")[0],
         "parameters": list(inspect.signature(method).parameters),
         **method.info._asdict(),
+        "predicts": hasattr(method, "predict"),
     }
 
 
@@ -245,6 +246,7 @@ def _table(described: dict[str, dict[str, Any]]) -> str:
         {
             "method": name,
             "soft": "yes" if entry["soft"] else "-",
+            "predict": "yes" if entry["predicts"] else "-",
             "missing labels": entry["missing"],
             "out of core": "yes" if entry["out_of_core"] else "-",
             "distributed": "yes" if entry["distributed"] else "-",

@@ -34,6 +34,14 @@ class Weights(NamedTuple):
         weights = check_partition_weights(partitions, offsets.size - 1)
         return cls(weights, np.repeat(weights, np.diff(offsets)))
 
+    @classmethod
+    def given(cls, partitions: Any, offsets: np.ndarray) -> Weights | None:
+        """Return the weights of a parameter ``weights``; None if it is None or all weights are one."""
+        if partitions is None:
+            return None
+        weights = cls.of(partitions, offsets)
+        return None if (weights.partitions == 1.0).all() else weights
+
 
 class AgreementSums(NamedTuple):
     """The influence of all objects on one of them, as sums over the label matrix.

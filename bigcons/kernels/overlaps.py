@@ -134,12 +134,13 @@ def normalize_rows(rows):
 def nearest_centers(rows, counted, centers, assigned, sums, sizes):
     """Set ``assigned`` (n,) int32 to the nearest of the centers (K, d), the lowest number on a tie.
 
-    Adds rows (n, d) for which ``counted`` is true to sums (K, d) and sizes (K,) of their center, and returns
-    the sum of their squared distances. Other rows get -1.
+    Adds rows (n, d), times their weights ``counted`` (n,), to sums (K, d) and sizes (K,) of their center, and
+    returns the sum of their squared distances. Weights may be flags; rows of weight 0 get -1.
     """
     inertia = 0.0
     for i in range(rows.shape[0]):
-        if not counted[i]:
+        weight = float(counted[i])
+        if weight == 0.0:
             assigned[i] = -1
             continue
         best, smallest = 0, np.inf
@@ -150,8 +151,8 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
             if distance < smallest:
                 best, smallest = k, distance
         assigned[i] = best
-        inertia += smallest
-        sizes[best] += 1.0
+        inertia += weight * smallest
+        sizes[best] += weight
         for d in range(rows.shape[1]):
-            sums[best, d] += rows[i, d]
+            sums[best, d] += weight * rows[i, d]
     return inertia

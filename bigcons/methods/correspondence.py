@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
@@ -22,12 +24,13 @@ from bigcons.overlaps.incidence import (
     clear_own_partitions,
     fold_overlaps,
     one_hot,
+    over_zero,
     partition_of_clusters,
     shares,
     votes_of,
 )
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
+from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.passes import best_start
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
@@ -35,7 +38,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
 
 
-class Correspondence(ConsensusClusterer):
+class Correspondence(SoftPredictingClusterer):
     """Base of the methods that group corresponding base clusters and let these vote for the objects.
 
     The similarity of base clusters of different partitions is the cosine of their indicator vectors; the
@@ -50,6 +53,7 @@ class Correspondence(ConsensusClusterer):
         n_clusters: int = 8,
         *,
         n_init: int = 10,
+        weights: Any = None,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -57,17 +61,29 @@ class Correspondence(ConsensusClusterer):
     ) -> None:
         super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
         self.n_init = n_init
+        self.weights = weights
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         name, K = type(self).__name__, self.n_clusters
         check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=out is None)
-        survey = take_survey(ensemble, engine, seed, 0)
-        overlaps = fold_overlaps(ensemble, engine)
-        similarity = cosines(overlaps, ensemble.offsets)
+        self._weights = Weights.given(self.weights, ensemble.offsets)
+        survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
+        overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
+        counted: Any = slice(None)
+        times = np.ones(len(overlaps))
+        if self._weights is not None:  # the rest is of the partitions that count
+            counted, times = np.flatnonzero(self._weights.base_clusters), self._weights.base_clusters
+            overlaps, times = overlaps[np.ix_(counted, counted)], times[counted]
+            offsets = np.append(0, np.cumsum(np.diff(offsets)[self._weights.partitions > 0]))
+        similarity = cosines(overlaps, offsets)
         with one_thread():
-            found, objectives = self._group(overlaps, similarity, ensemble.offsets, seed)
-        self.meta_clusters_: np.ndarray = found.groups
+            found, objectives = self._group(overlaps, similarity, offsets, times, seed)
+            nearest = nearest_groups(similarity, found.groups, K, times)
+        self.meta_clusters_: np.ndarray = np.full(ensemble.n_base_clusters, -1)
+        self.meta_clusters_[counted] = found.groups
+        self._nearest: np.ndarray = np.full(ensemble.n_base_clusters, -1)
+        self._nearest[counted] = nearest
         self.objective_: float = found.objective
         self.n_passes_ = 1
         self.converged_: bool = found.is_settled
@@ -79,7 +95,12 @@ class Correspondence(ConsensusClusterer):
         if objectives:
             self.start_objectives_ = objectives
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
-        self._vote(ensemble, engine, similarity, survey.unlabeled, out)
+        place = self._placer()
+
+        def read(block: Block) -> np.ndarray:
+            return place(ensemble.read(block.start, block.stop))
+
+        self._publish(ensemble, read, survey.unlabeled, out, engine)
 
     @abstractmethod
     def _check(self) -> None:
@@ -87,31 +108,27 @@ class Correspondence(ConsensusClusterer):
 
     @abstractmethod
     def _group(
-        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
+        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        """Return the best grouping, and the objectives of all starts; empty without starts."""
+        """Return the best grouping, and the objectives of all starts; empty without starts.
 
-    def _vote(
-        self,
-        ensemble: Ensemble,
-        engine: Engine,
-        similarity: np.ndarray,
-        unlabeled: np.ndarray,
-        out: Output | None,
-    ) -> None:
-        offsets, groups, K = ensemble.offsets, self.meta_clusters_, self.n_clusters
-        table = one_hot(groups, K)
-        left_over = one_hot(nearest_groups(similarity, groups, K), K) if (groups < 0).any() else None
+        ``times`` (B,) are the weights of the base clusters.
+        """
 
-        def read(block: Block) -> np.ndarray:
-            labels = ensemble.read(block.start, block.stop)
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        offsets, groups, K = self._recoding.offsets, self.meta_clusters_, self.n_clusters
+        times = None if self._weights is None else self._weights.base_clusters
+        table = one_hot(groups, K, times)
+        left_over = one_hot(self._nearest, K, times) if (groups < 0).any() else None
+
+        def place(labels: np.ndarray) -> np.ndarray:
             votes, _ = votes_of(labels, offsets, table)
             if left_over is not None:
                 without = ~votes.any(axis=1)
                 votes[without] = votes_of(np.ascontiguousarray(labels[without]), offsets, left_over)[0]
             return shares(votes)
 
-        self._publish(ensemble, read, unlabeled, out, engine)
+        return place
 
 
 class Alternating(Correspondence):
@@ -125,13 +142,20 @@ class Alternating(Correspondence):
         *,
         max_iter: int = 100,
         n_init: int = 10,
+        weights: Any = None,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
         client: object = None,
     ) -> None:
         super().__init__(
-            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
+            n_clusters,
+            n_init=n_init,
+            weights=weights,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
         )
         self.max_iter = max_iter
 
@@ -140,7 +164,7 @@ class Alternating(Correspondence):
         check_int("max_iter", self.max_iter)
 
     def _group(
-        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
+        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
         sizes = np.diag(overlaps)
         found = (
@@ -149,6 +173,7 @@ class Alternating(Correspondence):
                 offsets,
                 first_groups(similarity, offsets, sizes, u, self.n_clusters),
                 self.n_clusters,
+                times,
                 self.max_iter,
                 one_to_one=self._one_to_one,
             )
@@ -169,6 +194,9 @@ class CCC(Alternating):
     n_init : int, default=10
         Number of starts, each from the clusters of one partition: those of ``n_clusters`` clusters first,
         then of more, then of fewer, in random order. The best objective is kept.
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts in the votes and in the mean similarities; 0 leaves it
+        out. None: all count the same.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the order of the starts.
     memory : str, int or None, default=None
@@ -185,6 +213,7 @@ class CCC(Alternating):
     meta_clusters_ : (n_base_clusters,) int64
         The meta-cluster of every base cluster; -1 for those unmatched because their partition has more than
         ``n_clusters``. These vote, for the most similar meta-cluster, only for objects without other votes.
+        -1 also at weight 0.
     objective_ : sum over base clusters of their mean similarity to those of other partitions in their
         meta-cluster
     converged_ : whether a sweep of the best start changed nothing; if none did, its best sweep is kept
@@ -218,6 +247,9 @@ class CCU(Alternating):
         Maximum number of sweeps over the partitions in a start.
     n_init : int, default=10
         Number of starts, as for `CCC`; the best objective is kept.
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts in the votes and in the mean similarities; 0 leaves it
+        out. None: all count the same.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the order of the starts.
     memory : str, int or None, default=None
@@ -257,6 +289,9 @@ class CCSVD(Correspondence):
         the singular vector in which the row is largest; far worse on 8D5K.
     n_init : int, default=10
         Restarts of k-means; the smallest sum of squared distances wins.
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts as if it occurred that many times; 0 leaves it
+        out. None: all count the same.
     random_state : int, RandomState, Generator or None, default=None
         Seed of k-means.
     memory : str, int or None, default=None
@@ -288,13 +323,20 @@ class CCSVD(Correspondence):
         *,
         grouping: str = "kmeans",
         n_init: int = 10,
+        weights: Any = None,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
         client: object = None,
     ) -> None:
         super().__init__(
-            n_clusters, n_init=n_init, random_state=random_state, memory=memory, out=out, client=client
+            n_clusters,
+            n_init=n_init,
+            weights=weights,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
         )
         self.grouping = grouping
 
@@ -303,16 +345,17 @@ class CCSVD(Correspondence):
         check_int("n_init", self.n_init)
 
     def _group(
-        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, seed: int
+        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
+        scale = np.sqrt(times)
+        values, vectors = leading_eigenvectors(overlaps * scale * scale[:, None], self.n_clusters)
         rows = vectors * np.sqrt(values)
         objectives: list[float] = []
         if self.grouping == "argmax":
             groups = np.abs(rows).argmax(axis=1)
         else:
-            groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed)
-        objective = mean_similarity(similarity, offsets, groups, self.n_clusters)
+            groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed, times)
+        objective = mean_similarity(similarity, offsets, groups, self.n_clusters, times)
         return Grouping(groups, objective), objectives
 
 
@@ -366,6 +409,7 @@ def alternate(
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
+    times: np.ndarray,
     max_iter: int,
     *,
     one_to_one: bool,
@@ -377,49 +421,64 @@ def alternate(
     sweeps = [groups]
     for _ in range(max_iter):
         groups = groups.copy()
-        _sweep(similarity, offsets, groups, n_groups, one_to_one=one_to_one)
+        _sweep(similarity, offsets, groups, n_groups, times, one_to_one=one_to_one)
         if (groups == sweeps[-1]).all():
-            return Grouping(groups, mean_similarity(similarity, offsets, groups, n_groups))
+            return Grouping(groups, mean_similarity(similarity, offsets, groups, n_groups, times))
         sweeps.append(groups)
-    objectives = [mean_similarity(similarity, offsets, groups, n_groups) for groups in sweeps[1:]]
+    objectives = [mean_similarity(similarity, offsets, groups, n_groups, times) for groups in sweeps[1:]]
     best = int(np.argmax(objectives))
     return Grouping(sweeps[1 + best], objectives[best], is_settled=False)
 
 
 def _sweep(
-    similarity: np.ndarray, offsets: np.ndarray, groups: np.ndarray, n_groups: int, *, one_to_one: bool
+    similarity: np.ndarray,
+    offsets: np.ndarray,
+    groups: np.ndarray,
+    n_groups: int,
+    times: np.ndarray,
+    *,
+    one_to_one: bool,
 ) -> None:
     """Regroup the base clusters of one partition after another, ``groups`` in place; O(B^2 K)."""
     from scipy.optimize import linear_sum_assignment
 
-    table = one_hot(groups, n_groups)
+    table = one_hot(groups, n_groups, times)
     sizes = table.sum(axis=0)  # updated with the groups, which is cheaper than recomputing both
     for first, last in pairwise(offsets):
         own = slice(first, last)
         sizes -= table[own].sum(axis=0)
         table[own] = 0.0
-        resemblance = similarity[own] @ table / np.maximum(sizes, 1.0)
+        resemblance = similarity[own] @ table / over_zero(sizes)
         if one_to_one:
             cluster, group = linear_sum_assignment(resemblance, maximize=True)
             groups[own] = -1
             groups[first + cluster] = group
         else:
             groups[own] = resemblance.argmax(axis=1)
-        table[own] = one_hot(groups[own], n_groups)
+        table[own] = one_hot(groups[own], n_groups, times[own])
         sizes += table[own].sum(axis=0)
 
 
-def mean_similarity(similarity: np.ndarray, offsets: np.ndarray, groups: np.ndarray, n_groups: int) -> float:
+def mean_similarity(
+    similarity: np.ndarray,
+    offsets: np.ndarray,
+    groups: np.ndarray,
+    n_groups: int,
+    times: np.ndarray | None = None,
+) -> float:
     """Return the summed mean similarity of base clusters to those of other partitions in their group."""
-    table = one_hot(groups, n_groups)
-    n_own = np.add.reduceat(table, offsets[:-1], axis=0)[partition_of_clusters(offsets)]
-    means = similarity @ table / np.maximum(table.sum(axis=0) - n_own, 1.0)  # own partitions are not similar
+    table = one_hot(groups, n_groups, times)
+    own = np.add.reduceat(table, offsets[:-1], axis=0)[partition_of_clusters(offsets)]
+    means = similarity @ table / over_zero(table.sum(axis=0) - own)  # own partitions are not similar
     inside = np.flatnonzero(groups >= 0)
-    return float(means[inside, groups[inside]].sum())
+    counts = 1.0 if times is None else times[inside]
+    return float((counts * means[inside, groups[inside]]).sum())
 
 
-def nearest_groups(similarity: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
+def nearest_groups(
+    similarity: np.ndarray, groups: np.ndarray, n_groups: int, times: np.ndarray | None = None
+) -> np.ndarray:
     """Return the groups (B,), base clusters in none assigned to the one they resemble most."""
-    table = one_hot(groups, n_groups)
-    resemblance = similarity @ table / np.maximum(table.sum(axis=0), 1.0)
+    table = one_hot(groups, n_groups, times)
+    resemblance = similarity @ table / over_zero(table.sum(axis=0))
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))

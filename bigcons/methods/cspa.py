@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bigcons.coassociation.counts import dense
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
-from bigcons.overlaps.embedding import cut_embedding
+from bigcons.overlaps.embedding import Embedding, cut_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, graph_of, partition_graph
 from bigcons.seeding import SeedLike
@@ -38,6 +38,9 @@ class CSPA(GraphClusterer):
         objects; "all", as in the authors' code, which takes a missing label for a disagreement. The spectral
         form replaces the former by ``m_i m_j / M``, its expectation when labels are missing independently,
         because the exact ratio does not factorize. The two are the same without missing labels.
+    weights : array of shape (n_partitions,) or None, default=None
+        For the spectral form, numbers >= 0 by which each partition counts, as if it occurred that many
+        times; 0 leaves it out. None: all count the same.
     imbalance : float or None, default=None
         With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
     n_init : int, default=10
@@ -85,6 +88,7 @@ class CSPA(GraphClusterer):
         *,
         partitioner: str = "spectral",
         normalize: str = "observed",
+        weights: Any = None,
         imbalance: float | None = None,
         n_init: int = 10,
         max_iter: int = 100,
@@ -97,6 +101,7 @@ class CSPA(GraphClusterer):
         super().__init__(
             n_clusters,
             partitioner=partitioner,
+            weights=weights,
             imbalance=imbalance,
             n_init=n_init,
             max_iter=max_iter,
@@ -114,7 +119,10 @@ class CSPA(GraphClusterer):
         imbalance = self._checked_imbalance(self.partitioner)
         observed = self.normalize == "observed"
         if self.partitioner == "spectral":
-            embed = partial(cut_embedding, ensemble, engine, self.n_clusters, observed=observed)
+
+            def embed(weights: Weights | None) -> Embedding:
+                return cut_embedding(ensemble, engine, self.n_clusters, weights, observed=observed)
+
             self._solve_spectral(ensemble, engine, seed, out, embed)
             return
         self._check_graph_memory(ensemble, engine, BYTES_PER_ENTRY * ensemble.n_objects**2)

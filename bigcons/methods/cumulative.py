@@ -7,11 +7,13 @@ reconstruction from the abstract and descriptions by others; the docstrings say 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import xlogy
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
@@ -26,7 +28,7 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
+from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -36,7 +38,7 @@ from bigcons.validation import check_choice
 DECIMALS = 10
 
 
-class CumulativeVoting(ConsensusClusterer):
+class CumulativeVoting(SoftPredictingClusterer):
     """Map the clusters of all partitions to those of a reference, average the votes, merge similar columns.
 
     The reference is the partition of highest entropy. A base cluster votes for the clusters of the reference
@@ -59,6 +61,9 @@ class CumulativeVoting(ConsensusClusterer):
         than others do. On three planted ensembles of noisy partitions the adjusted Rand
         index with "sizes" was 0.87 to 0.94 for "rcv", 0.18 to 0.36 for "acv" and 0.64 to 0.75 for "urcv";
         with "equal" it was 0.94 to 0.97 for all three (``benchmarks/methods.py --planted``).
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts, as if it occurred that many times;
+        0 leaves it out. None: all count the same.
     random_state : int, RandomState, Generator or None, default=None
         Not used: nothing is random; of partitions of equal entropy the first comes first.
     memory : str, int or None, default=None
@@ -75,7 +80,7 @@ class CumulativeVoting(ConsensusClusterer):
         Votes divided by their sum; with ``prior="equal"`` columns are first divided by theirs.
     reference_ : index of the reference partition
     votes_ : (n_base_clusters, n_reference_clusters) float64, the votes of every base cluster; zeros if it
-        shares no object with what it is mapped to
+        shares no object with what it is mapped to, or has weight 0
     merged_ : (n_reference_clusters,) int32, the consensus cluster that contains each reference cluster
     objective_ : sum of the Jensen-Shannon divergences, in bits, at which reference clusters were merged
     history_ : the number of clusters and the objective, before the first merge and after each
@@ -106,6 +111,7 @@ class CumulativeVoting(ConsensusClusterer):
         *,
         variant: str = "rcv",
         prior: str = "sizes",
+        weights: Any = None,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -114,6 +120,7 @@ class CumulativeVoting(ConsensusClusterer):
         super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
         self.variant = variant
         self.prior = prior
+        self.weights = weights
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("variant", self.variant, ("rcv", "acv", "urcv"))
@@ -123,30 +130,40 @@ class CumulativeVoting(ConsensusClusterer):
         check_overlaps_plan(
             "CumulativeVoting", ensemble, engine, self.memory, columns=columns, in_memory=False, held=held
         )
-        survey = take_survey(ensemble, engine, seed, 0)
+        self._weights = Weights.given(self.weights, ensemble.offsets)
+        survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
         sizes = np.diag(overlaps)
         order = by_decreasing_entropy(sizes, offsets)
+        times = np.ones(len(sizes))
+        if self._weights is not None:
+            order, times = order[self._weights.partitions[order] > 0], self._weights.base_clusters
         self.reference_: int = int(order[0])
-        self.votes_: np.ndarray = cumulative_votes(overlaps, offsets, order, self.variant)
-        self._merge_columns(ensemble, engine)
-        table = self.votes_ @ one_hot(self.merged_, self.n_clusters)
+        self.votes_: np.ndarray = cumulative_votes(overlaps, offsets, order, times, self.variant)
+        votes = times[:, None] * self.votes_
+        self._merge_columns(ensemble, engine, votes)
+        table = votes @ one_hot(self.merged_, self.n_clusters)
         if self.prior == "equal":
             table = column_shares(table, sizes)
+        self._table: np.ndarray = table
+        place = self._placer()
 
         def read(block: Block) -> np.ndarray:
-            votes, _ = votes_of(ensemble.read(block.start, block.stop), offsets, table)
-            return shares(votes)
+            return place(ensemble.read(block.start, block.stop))
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
 
-    def _merge_columns(self, ensemble: Ensemble, engine: Engine) -> None:
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        offsets, table = self._recoding.offsets, self._table
+        return lambda labels: shares(votes_of(labels, offsets, table)[0])
+
+    def _merge_columns(self, ensemble: Ensemble, engine: Engine, votes: np.ndarray) -> None:
         """Set which clusters of the reference are merged, and the cost of merging them."""
         k, heights = self.votes_.shape[1], np.empty(0)
         self.n_passes_: int = 1
         self.merged_: np.ndarray = np.arange(k, dtype=np.int32)
         if k > self.n_clusters:
-            merges = agglomerate(fold_divergences(ensemble, engine, self.votes_), "average")
+            merges = agglomerate(fold_divergences(ensemble, engine, votes), "average")
             heights = merges.heights[: k - self.n_clusters]
             self.merged_ = cut(merges, k, self.n_clusters)
             self.n_passes_ = 2
@@ -182,20 +199,26 @@ def column_shares(table: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def cumulative_votes(
-    overlaps: np.ndarray, offsets: np.ndarray, order: np.ndarray, variant: str
+    overlaps: np.ndarray, offsets: np.ndarray, order: np.ndarray, times: np.ndarray, variant: str
 ) -> np.ndarray:
-    """Return the votes (B, k) of base clusters for those of the first partition of ``order``."""
+    """Return the votes (B, k) of base clusters for those of the first partition of ``order``.
+
+    ``times`` (B,) are the weights of the base clusters; those of weight 0 do not vote.
+    """
     if variant == "acv":
-        return adaptive_votes(overlaps, offsets, order)
-    counts = overlaps[:, offsets[order[0]] : offsets[order[0] + 1]]
-    return counts.copy() if variant == "urcv" else row_shares(counts)
+        return adaptive_votes(overlaps, offsets, order, times)
+    counts = overlaps[:, offsets[order[0]] : offsets[order[0] + 1]] * (times > 0)[:, None]
+    return counts if variant == "urcv" else row_shares(counts)
 
 
-def adaptive_votes(overlaps: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> np.ndarray:
+def adaptive_votes(
+    overlaps: np.ndarray, offsets: np.ndarray, order: np.ndarray, times: np.ndarray
+) -> np.ndarray:
     """Return the votes (B, k) of base clusters, each partition mapped to the votes of those before it.
 
     The summed votes so far on the objects of a base cluster are those of the base clusters that voted, each
-    times its overlap; as a vote sums to 1, so many were cast.
+    times its overlap and weight; as a vote sums to 1, so many were cast. The second of two copies of a
+    partition would vote as the first.
     """
     k = int(offsets[order[0] + 1] - offsets[order[0]])
     votes = np.zeros((len(overlaps), k))
@@ -203,7 +226,7 @@ def adaptive_votes(overlaps: np.ndarray, offsets: np.ndarray, order: np.ndarray)
     with one_thread():
         for u in order[1:]:
             own = slice(offsets[u], offsets[u + 1])
-            votes[own] = row_shares(overlaps[own] @ votes)
+            votes[own] = row_shares(overlaps[own] @ (times[:, None] * votes))
     return votes
 
 

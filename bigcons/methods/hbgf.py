@@ -29,6 +29,9 @@ class HBGF(GraphClusterer):
         "spectral": singular vectors of the normalized incidence matrix; the sizes of the clusters are free.
         "metis" (needs pymetis): a balanced cut of the graph, which is held in memory; it splits clusters of
         uneven sizes.
+    weights : array of shape (n_partitions,) or None, default=None
+        For the spectral form, numbers >= 0 by which each partition counts, as if it occurred that many
+        times; 0 leaves it out. None: all count the same.
     imbalance : float or None, default=None
         With "metis", the share by which parts may exceed their equal share of the graph; None is 0.05.
     n_init : int, default=10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,9 @@ class HGPA(GraphClusterer):
     edge_weight : {"unit", "size"}, default="unit"
         "unit": all hyperedges count the same, as in the paper's text. "size": each counts by its number of
         objects, as in the authors' code.
+    weights : array of shape (n_partitions,) or None, default=None
+        For the spectral form, numbers >= 0 by which each partition counts, as if it occurred that many
+        times; 0 leaves it out. None: all count the same.
     imbalance : float or None, default=None
         With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
     n_init : int, default=10
@@ -86,6 +89,7 @@ class HGPA(GraphClusterer):
         *,
         partitioner: str = "spectral",
         edge_weight: str = "unit",
+        weights: Any = None,
         imbalance: float | None = None,
         n_init: int = 10,
         max_iter: int = 100,
@@ -98,6 +102,7 @@ class HGPA(GraphClusterer):
         super().__init__(
             n_clusters,
             partitioner=partitioner,
+            weights=weights,
             imbalance=imbalance,
             n_init=n_init,
             max_iter=max_iter,

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.spatial.distance import squareform
 
+from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.linkage import agglomerate, cut
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.embedding import group_rows, leading_eigenvectors, one_thread
@@ -17,13 +22,14 @@ from bigcons.overlaps.incidence import (
     fold_overlaps,
     observed_pairs,
     one_hot,
+    over_zero,
     partition_of_clusters,
     shares,
     votes_of,
 )
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
+from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -36,7 +42,7 @@ KMEANS_STARTS = 10
 SMALLEST_DEGREE = 1e-12
 
 
-class MCLA(ConsensusClusterer):
+class MCLA(SoftPredictingClusterer):
     """Group base clusters by their Jaccard similarity; objects join the group they are most associated with.
 
     Parameters
@@ -56,7 +62,11 @@ class MCLA(ConsensusClusterer):
         paper; "observed" only those that both partitions label, our reading for many missing labels.
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between meta-clusters of equal association: "lowest", or "random" as in the paper,
-        where the membership of the chosen one is one rounding step above the others.
+        where the membership of the chosen one is one rounding step above the others. `predict` takes the
+        lowest either way.
+    weights : array of shape (n_partitions,) or None, default=None
+        For "spectral" and "average", numbers >= 0 by which each partition counts, as if it occurred that many
+        times; 0 leaves it out. None: all count the same.
     imbalance : float or None, default=None
         With "metis", the share by which meta-clusters may exceed their equal share; None is 0.05.
     random_state : int, RandomState, Generator or None, default=None
@@ -72,15 +82,16 @@ class MCLA(ConsensusClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects without any label
     memberships_ : (n_objects, n_clusters) float32, associations divided by their sum
-    meta_clusters_ : (n_base_clusters,) int64, the meta-cluster of every base cluster
+    meta_clusters_ : (n_base_clusters,) int64, the meta-cluster of every base cluster, -1 at weight 0
     objective_ : the share of all Jaccard similarity that lies within meta-clusters
     history_ : a list per quantity with one entry
 
     Notes
     -----
     The association of an object with a meta-cluster is the share of its base clusters that contain the
-    object; a missing label is in none. Three passes; O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2)
-    memory.
+    object; a missing label is in none. A partition of weight w is in the graph as w copies of each of its
+    base clusters, whose similarity to each other is 1; there are no other copies at weights below 1. Three
+    passes; O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory.
 
     References
     ----------
@@ -96,6 +107,7 @@ class MCLA(ConsensusClusterer):
         partitioner: str = "spectral",
         union: str = "all",
         ties: str = "lowest",
+        weights: Any = None,
         imbalance: float | None = None,
         random_state: SeedLike = None,
         memory: str | float | None = None,
@@ -106,6 +118,7 @@ class MCLA(ConsensusClusterer):
         self.partitioner = partitioner
         self.union = union
         self.ties = ties
+        self.weights = weights
         self.imbalance = imbalance
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
@@ -114,22 +127,34 @@ class MCLA(ConsensusClusterer):
         check_choice("ties", self.ties, ("lowest", "random"))
         if self.partitioner != "metis":
             refuse_unused(self, self.partitioner, ("imbalance",))
+        elif self.weights is not None:
+            raise InvalidInputError(
+                "weights do not apply to partitioner='metis'; leave them out, or use another partitioner.",
+                parameter="weights",
+            )
         imbalance = checked_imbalance(self.imbalance)
         check_overlaps_plan(
             "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None
         )
-        survey = take_survey(ensemble, engine, seed, 0)
+        self._weights = Weights.given(self.weights, ensemble.offsets)
+        survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         overlaps = fold_overlaps(ensemble, engine)
         jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=self.union == "observed")
         del overlaps
+        counted, times = slice(None), None
+        if self._weights is not None:
+            counted = np.flatnonzero(self._weights.base_clusters)
+            jaccard, times = jaccard[np.ix_(counted, counted)], self._weights.base_clusters[counted]
         if self.partitioner == "metis":
             groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
         elif self.partitioner == "spectral":
-            groups = cut_by_spectrum(jaccard, self.n_clusters, seed)
+            groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         else:
-            groups = cut_by_linkage(jaccard, self.n_clusters)
-        self.meta_clusters_: np.ndarray = in_order_of_appearance(groups)
-        self.objective_: float = share_within(jaccard, self.meta_clusters_)
+            groups = cut_by_linkage(jaccard, self.n_clusters, times)
+        groups = in_order_of_appearance(groups)
+        self.meta_clusters_: np.ndarray = np.full(ensemble.n_base_clusters, -1)
+        self.meta_clusters_[counted] = groups
+        self.objective_: float = share_within(repeated(jaccard, times), groups)
         self.n_passes_ = 1
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         self._vote(ensemble, engine, seed, survey.unlabeled, out)
@@ -137,19 +162,23 @@ class MCLA(ConsensusClusterer):
     def _vote(
         self, ensemble: Ensemble, engine: Engine, seed: int, unlabeled: np.ndarray, out: Output | None
     ) -> None:
-        offsets, is_random = ensemble.offsets, self.ties == "random"
-        table = one_hot(self.meta_clusters_, self.n_clusters)
-        sizes = np.maximum(table.sum(axis=0), 1.0)
+        place, is_random = self._placer(), self.ties == "random"
 
         def read(block: Block) -> np.ndarray:
-            n_inside, _ = votes_of(ensemble.read(block.start, block.stop), offsets, table)
-            memberships = shares(n_inside / sizes)
+            memberships = place(ensemble.read(block.start, block.stop))
             if is_random:
                 draw = generator(seed, "mcla.ties", block.index)
                 lift_one_of_the_best(memberships, draw.random(memberships.shape))
             return memberships
 
         self._publish(ensemble, read, unlabeled, out, engine)
+
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        offsets, weights = self._recoding.offsets, self._weights
+        times = None if weights is None else weights.base_clusters
+        table = one_hot(self.meta_clusters_, self.n_clusters, times)
+        sizes = over_zero(table.sum(axis=0))
+        return lambda labels: shares(votes_of(labels, offsets, table)[0] / sizes)
 
 
 def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool) -> np.ndarray:
@@ -169,27 +198,52 @@ def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool
     return weights
 
 
-def cut_by_linkage(weights: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the groups (B,) of base clusters by average linkage of ``1 - weights``."""
+def repeated(weights: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+    """Return the weights (B, B) between base clusters that each stand for ``times`` (B,) copies.
+
+    Copies of one base cluster are similar to each other, but not to themselves. None: one copy of each.
+    """
+    if times is None:
+        return weights
+    weights = weights * times
+    weights *= times[:, None]
+    np.fill_diagonal(weights, times * np.maximum(times - 1.0, 0.0))
+    return weights
+
+
+def cut_by_linkage(weights: np.ndarray, n_groups: int, times: np.ndarray | None = None) -> np.ndarray:
+    """Return the groups (B,) of base clusters by average linkage of ``1 - weights``.
+
+    There are ``times`` (B,) copies of each; None: one.
+    """
     from sklearn.cluster import AgglomerativeClustering
 
     if n_groups >= len(weights):
         return np.arange(len(weights))
     distances = 1.0 - weights
     np.fill_diagonal(distances, 0.0)
+    if times is not None:
+        merges = agglomerate(squareform(distances, checks=False), "average", times)
+        return cut(merges, len(weights), n_groups)
     linkage = AgglomerativeClustering(n_groups, metric="precomputed", linkage="average")
     with one_thread():
         return np.asarray(linkage.fit_predict(distances))
 
 
-def cut_by_spectrum(weights: np.ndarray, n_groups: int, seed: int) -> np.ndarray:
-    """Return the groups (B,) of base clusters by the normalized cut: eigenvectors, then k-means."""
+def cut_by_spectrum(
+    weights: np.ndarray, n_groups: int, seed: int, times: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the groups (B,) of base clusters, ``times`` copies of each, by the normalized cut.
+
+    Eigenvectors, then k-means.
+    """
+    weights = repeated(weights, times)
     degrees = np.sqrt(np.maximum(weights.sum(axis=1), SMALLEST_DEGREE))
     normalized = weights / degrees
     normalized /= degrees[:, None]
-    np.fill_diagonal(normalized, 1.0)  # lifts the eigenvalues from [-1, 1] to [0, 2]
+    normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
     _, vectors = leading_eigenvectors(normalized, n_groups)
-    return group_rows(vectors, n_groups, KMEANS_STARTS, seed)[0]
+    return group_rows(vectors, n_groups, KMEANS_STARTS, seed, times)[0]
 
 
 def cut_by_metis(weights: np.ndarray, n_groups: int, imbalance: float, seed: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The spectral embedding of objects from the overlaps of base clusters, and k-means in it.
 
-The graph of the objects is ``N N^T`` with ``N = W^(1/2) H C^(1/2)``, W and C diagonal. Its eigenvectors are
+The graph of the objects is ``N N^T`` with ``N = W^(1/2) H C^(1/2)``, W and C diagonal; weights of partitions
+are factors of C. Its eigenvectors are
 the left singular vectors of N and follow from the right ones, the eigenvectors of the small ``C^(1/2) H^T W H
 C^(1/2)``, by ``U = N V S^-1``. Rows of U are scaled to unit length, so that W drops out of them: the
 embedding of an object is the sum of the rows of ``C^(1/2) V S^-1`` that its labels select, normalized.
@@ -15,10 +16,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
-from bigcons.overlaps.incidence import fold_overlaps, fold_sizes, votes_of
+from bigcons.overlaps.incidence import (
+    fold_overlaps,
+    fold_sizes,
+    over_zero,
+    sum_of_weights,
+    votes_of,
+    without_absent,
+)
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import History, as_history, best_start, timed_passes
@@ -48,57 +57,79 @@ class Embedding(NamedTuple):
     """(columns,) of N, descending."""
     vectors: np.ndarray
     """(B, columns) right singular vectors of N."""
+    weights: Weights | None = None
 
     def rows_of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
         from bigcons.kernels.overlaps import normalize_rows
 
-        rows, n_labels = votes_of(labels, self.offsets, self.table)
+        rows, n_labels = votes_of(without_absent(labels, self.weights), self.offsets, self.table)
         normalize_rows(rows)
         return rows, n_labels > 0
 
-    def rows_of_base_clusters(self) -> np.ndarray:
-        """Return the embedding (B, columns) of the base clusters."""
+    def rows_of_base_clusters(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the embedding (rows, columns) of the base clusters that count, and their weights (rows,)."""
         from bigcons.kernels.overlaps import normalize_rows
 
         rows = np.ascontiguousarray(self.vectors)
         normalize_rows(rows)
-        return rows
+        weights = np.ones(len(rows)) if self.weights is None else self.weights.base_clusters
+        return rows[weights > 0], weights[weights > 0]
 
 
-def cut_embedding(ensemble: Ensemble, engine: Engine, n_columns: int, *, observed: bool) -> Embedding:
+def cut_embedding(
+    ensemble: Ensemble, engine: Engine, n_columns: int, weights: Weights | None = None, *, observed: bool
+) -> Embedding:
     """Return the embedding by the normalized cut of the co-association ``c_ij r_i r_j``.
 
-    ``r_i`` is ``1 / m_i`` if ``observed``, else 1. Two passes.
+    ``r_i`` is ``1 / m_i`` if ``observed``, else 1; ``c_ij`` and ``m_i`` count partitions by their weights.
+    Two passes.
     """
     offsets = ensemble.offsets
 
     def scale_of(labels: np.ndarray) -> np.ndarray:
-        return inverse_label_counts(labels) if observed else np.ones(len(labels))
+        return 1.0 / over_zero(sum_of_weights(labels, offsets, weights)) if observed else np.ones(len(labels))
 
     sizes = fold_sizes(ensemble, engine, scale_of)
+    if weights is not None:
+        sizes *= weights.base_clusters
 
     def weigh(labels: np.ndarray) -> np.ndarray:
         together = votes_of(labels, offsets, sizes[:, None])[0][:, 0]
         return np.divide(scale_of(labels), together, out=np.zeros(len(labels)), where=together > 0)
 
     overlaps = fold_overlaps(ensemble, engine, weigh)
-    return embed(overlaps, np.ones(len(overlaps)), offsets, n_columns)
+    counted = np.ones(len(overlaps)) if weights is None else weights.base_clusters
+    return embed(overlaps, np.sqrt(counted), offsets, n_columns, weights)
 
 
-def bipartite_embedding(ensemble: Ensemble, engine: Engine, n_columns: int) -> Embedding:
-    """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``; one pass."""
-    overlaps = fold_overlaps(ensemble, engine, inverse_label_counts)
-    sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
-    return embed(overlaps, 1.0 / np.sqrt(sizes), ensemble.offsets, n_columns)
+def bipartite_embedding(
+    ensemble: Ensemble, engine: Engine, n_columns: int, weights: Weights | None = None
+) -> Embedding:
+    """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``; one pass.
+
+    With weights of partitions, these multiply the columns of ``H H^T`` and count in ``D_r``.
+    """
+    offsets = ensemble.offsets
+
+    def weigh(labels: np.ndarray) -> np.ndarray:
+        return 1.0 / over_zero(sum_of_weights(labels, offsets, weights))
+
+    overlaps = fold_overlaps(ensemble, engine, weigh)
+    if weights is None:
+        sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
+        return embed(overlaps, 1.0 / np.sqrt(sizes), offsets, n_columns)
+    sizes = np.einsum("bc,c->b", overlaps, weights.base_clusters)
+    return embed(overlaps, np.sqrt(weights.base_clusters / over_zero(sizes)), offsets, n_columns, weights)
 
 
-def inverse_label_counts(labels: np.ndarray) -> np.ndarray:
-    """Return ``1 / m_i`` (rows,), any number for objects without labels."""
-    return 1.0 / np.maximum(np.count_nonzero(labels >= 0, axis=1), 1)
-
-
-def embed(overlaps: np.ndarray, scale: np.ndarray, offsets: np.ndarray, n_columns: int) -> Embedding:
+def embed(
+    overlaps: np.ndarray,
+    scale: np.ndarray,
+    offsets: np.ndarray,
+    n_columns: int,
+    weights: Weights | None = None,
+) -> Embedding:
     """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
 
     It has fewer if N has a lower rank. ``overlaps``, which may fill the memory, is scaled in place.
@@ -107,7 +138,7 @@ def embed(overlaps: np.ndarray, scale: np.ndarray, offsets: np.ndarray, n_column
     overlaps *= scale
     values, vectors = leading_eigenvectors(overlaps, n_columns)
     singular_values = np.sqrt(values)
-    return Embedding(scale[:, None] * vectors / singular_values, offsets, singular_values, vectors)
+    return Embedding(scale[:, None] * vectors / singular_values, offsets, singular_values, vectors, weights)
 
 
 def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
@@ -138,16 +169,18 @@ def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray
     return values, vectors * np.where(largest < 0, -1.0, 1.0)
 
 
-def group_rows(rows: np.ndarray, n_groups: int, n_init: int, seed: int) -> tuple[np.ndarray, list[float]]:
+def group_rows(
+    rows: np.ndarray, n_groups: int, n_init: int, seed: int, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, list[float]]:
     """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), scaled to unit
-    length, and the squared distances of every start.
+    length and counted by their weights (B,), and the squared distances of every start.
     """
     from bigcons.kernels.overlaps import normalize_rows
 
     rows = np.array(rows, order="C")
     normalize_rows(rows)
     draw = int(generator(seed, "base_clusters.kmeans").integers(2**31))
-    model, objectives = best_kmeans(rows, min(n_groups, n_distinct_rows(rows)), n_init, draw)
+    model, objectives = best_kmeans(rows, min(n_groups, n_distinct_rows(rows)), n_init, draw, weights)
     return np.asarray(model.labels_, np.int64), objectives
 
 
@@ -237,21 +270,21 @@ def find_centers(
     embedding: Embedding,
     ensemble: Ensemble,
     sample: np.ndarray,
-    extra: np.ndarray,
+    extra: tuple[np.ndarray, np.ndarray],
     settings: KMeansSettings,
     seed: int,
     engine: Engine,
 ) -> Centers:
-    """Return the centers of k-means over all objects with a label and the rows ``extra`` (rows, columns).
+    """Return the centers of k-means over all objects with a label and ``extra`` rows with their weights.
 
     scikit-learn clusters the ``sample`` of label rows. If these are not all objects, Lloyd passes over the
     blocks continue until the summed squared moves of the centers are at most ``tol`` times the mean variance
     of the columns. Clusters that lose all objects keep their center.
     """
     rows, labeled = embedding.rows_of(sample)
-    rows = np.concatenate([rows[labeled], extra])
+    rows = np.concatenate([rows[labeled], extra[0]])
     share = ensemble.n_objects / len(sample)
-    weights = np.repeat([share, 1.0], [len(rows) - len(extra), len(extra)])
+    weights = np.concatenate([np.full(np.count_nonzero(labeled), share), extra[1]])
     first, objectives = best_kmeans(
         rows,
         min(settings.n_clusters, n_distinct_rows(rows)),
@@ -272,7 +305,7 @@ def find_centers(
 def _lloyd_passes(
     embedding: Embedding,
     ensemble: Ensemble,
-    extra: np.ndarray,
+    extra: tuple[np.ndarray, np.ndarray],
     centers: np.ndarray,
     threshold: float,
     settings: KMeansSettings,
@@ -305,20 +338,25 @@ def _lloyd_passes(
 
 
 def _sums_over(
-    embedding: Embedding, ensemble: Ensemble, extra: np.ndarray, centers: np.ndarray, engine: Engine
+    embedding: Embedding,
+    ensemble: Ensemble,
+    extra: tuple[np.ndarray, np.ndarray],
+    centers: np.ndarray,
+    engine: Engine,
 ) -> _Sums:
     def visit(block: Block) -> _Sums:
         return _assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), centers)[1]
 
     with progress("k-means of the embedding", ensemble.n_objects) as listener:
         found = fold(engine, ensemble.blocks(), visit, _Sums.plus, progress=listener)
-    return found.plus(_assign(extra, np.ones(len(extra), bool), centers)[1])
+    return found.plus(_assign(*extra, centers)[1])
 
 
 def _assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, _Sums]:
+    """Return the nearest centers of rows and their sums, rows ``counted`` by weights or, as flags, or not."""
     from bigcons.kernels.overlaps import nearest_centers
 
     assigned = np.empty(len(rows), np.int32)
     sums, sizes = np.zeros_like(centers), np.zeros(len(centers))
-    inertia = nearest_centers(rows, counted, centers, assigned, sums, sizes)
+    inertia = nearest_centers(rows, counted.astype(np.float64), centers, assigned, sums, sizes)
     return assigned, _Sums(sums, sizes, inertia)

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.embedding import KMEANS_SAMPLE, Embedding, KMeansSettings, find_centers
+from bigcons.overlaps.embedding import KMEANS_SAMPLE, Centers, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer
+from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import Output
@@ -28,14 +29,18 @@ DEFAULT_IMBALANCE = 0.05
 GRAPH_MEMORY = "4GB"
 
 
-class GraphClusterer(ConsensusClusterer):
-    """Base of the methods that partition a graph of the objects; they give labels without memberships."""
+class GraphClusterer(PredictingClusterer):
+    """Base of the methods that partition a graph of the objects; they give labels without memberships.
+
+    ``predict`` places new objects in the spectral embedding; a balanced cut has no place for them.
+    """
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
         partitioner: str = "spectral",
+        weights: Any = None,
         imbalance: float | None = None,
         n_init: int = 10,
         max_iter: int = 100,
@@ -47,6 +52,7 @@ class GraphClusterer(ConsensusClusterer):
     ) -> None:
         super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
         self.partitioner = partitioner
+        self.weights = weights
         self.imbalance = imbalance
         self.n_init = n_init
         self.max_iter = max_iter
@@ -56,6 +62,12 @@ class GraphClusterer(ConsensusClusterer):
         """Return the imbalance allowed; refuse parameters that do not apply to ``partitioner``."""
         unused = ("imbalance",) if partitioner == "spectral" else ("n_init", "max_iter", "tol")
         refuse_unused(self, partitioner, unused)
+        if self.weights is not None and partitioner != "spectral":
+            raise InvalidInputError(
+                f"weights do not apply to partitioner={partitioner!r}; leave them out, or use "
+                "partitioner='spectral'.",
+                parameter="weights",
+            )
         return checked_imbalance(self.imbalance)
 
     def _solve_spectral(
@@ -64,25 +76,32 @@ class GraphClusterer(ConsensusClusterer):
         engine: Engine,
         seed: int,
         out: Output | None,
-        embed: Callable[[], Embedding],
+        embed: Callable[[Weights | None], Embedding],
         *,
         with_base_clusters: bool = False,
     ) -> None:
-        """Publish the clusters of k-means in an embedding of the objects, if asked with the base clusters."""
+        """Publish the clusters of k-means in an embedding of the objects, if asked with the base clusters.
+
+        ``embed`` takes the weights of the partitions.
+        """
         name, K = type(self).__name__, self.n_clusters
         held = KMEANS_SAMPLE * (8 * K + ensemble.n_partitions * ensemble.dtype.itemsize)
         check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False, held=held)
         settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
         settings.check()
-        survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE)
-        embedding = embed()
-        extra = embedding.rows_of_base_clusters() if with_base_clusters else embedding.table[:0]
+        self._weights = Weights.given(self.weights, ensemble.offsets)
+        survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE, self._partition_weights())
+        embedding = embed(self._weights)
+        extra = embedding.rows_of_base_clusters()
+        if not with_base_clusters:
+            extra = extra[0][:0], extra[1][:0]
         found = find_centers(embedding, ensemble, survey.sample, extra, settings, seed, engine)
         self.objective_: float = found.objective
         self.history_: dict[str, list[Any]] = found.history
         self.start_objectives_: list[float] = found.start_objectives
         self.n_passes_: int = 1 + found.n_passes  # that of the overlaps, and those of k-means
         self.singular_values_: np.ndarray = embedding.singular_values
+        self._centers: Centers | None = found
 
         def read(block: Block) -> np.ndarray:
             return found.labels_of(ensemble.read(block.start, block.stop))
@@ -100,9 +119,20 @@ class GraphClusterer(ConsensusClusterer):
     ) -> None:
         """Publish the parts (n_objects,) of a graph partitioner and the weight it cut."""
         self.objective_ = cut
+        self._weights = None
+        self._centers = None
         self.n_passes_ = 1
         self.history_ = {"pass": [1], "objective": [cut]}
         self._publish(ensemble, lambda block: parts[block.start : block.stop], survey.unlabeled, out)
+
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        if self._centers is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} with partitioner={self.partitioner!r} cuts a graph of the fitted "
+                "objects and cannot place new ones; use partitioner='spectral'.",
+                parameter="partitioner",
+            )
+        return self._centers.labels_of
 
 
 def refuse_unused(model: ConsensusClusterer, partitioner: str, names: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, enough_for, format_size
@@ -157,12 +158,34 @@ def clear_own_partitions(table: np.ndarray, offsets: np.ndarray) -> None:
         table[first:last, first:last] = 0.0
 
 
-def one_hot(groups: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the indicator table (B, n_groups) float64 of groups of base clusters, -1 in none."""
+def one_hot(groups: np.ndarray, n_groups: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the indicator table (B, n_groups) float64 of groups of base clusters, -1 in none.
+
+    With ``weights`` (B,) of the base clusters, these take the place of the ones.
+    """
     table = np.zeros((len(groups), n_groups))
     inside = np.flatnonzero(groups >= 0)
-    table[inside, groups[inside]] = 1.0
+    table[inside, groups[inside]] = 1.0 if weights is None else weights[inside]
     return table
+
+
+def over_zero(sizes: np.ndarray) -> np.ndarray:
+    """Return summed weights to divide by, 1 where there is nothing to divide."""
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+def sum_of_weights(labels: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> np.ndarray:
+    """Return ``m_i`` (rows,) float64, the summed weights of the partitions that label each object."""
+    if weights is None:
+        return np.count_nonzero(labels >= 0, axis=1).astype(np.float64)
+    return votes_of(labels, offsets, weights.base_clusters[:, None])[0][:, 0]
+
+
+def without_absent(labels: np.ndarray, weights: Weights | None) -> np.ndarray:
+    """Return labels with those of partitions of weight 0 missing."""
+    if weights is None or (weights.partitions > 0).all():
+        return labels
+    return np.where(weights.partitions > 0, labels, labels.dtype.type(-1))
 
 
 def shares(scores: np.ndarray) -> np.ndarray:

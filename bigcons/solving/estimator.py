@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, StoreExistsError
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
@@ -250,24 +251,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
 
 class PredictingClusterer(ConsensusClusterer):
-    """Base of the methods that predict new objects and can resume an interrupted solve.
+    """Base of the methods that predict the clusters of new objects from their base labels."""
 
-    With ``out``, every pass is committed to ``<out>.partial``, from which the same call continues after an
-    interrupt; ``resume=False`` discards it.
-    """
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        resume: bool = True,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.resume = resume
+    _weights: Weights | None = None
+    """Of the partitions, once fitted, in the methods that have a parameter ``weights``."""
 
     @abstractmethod
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -278,7 +265,7 @@ class PredictingClusterer(ConsensusClusterer):
 
     def _partition_weights(self) -> np.ndarray | None:
         """Return the weights (n_partitions,) by which partitions count, None where all count the same."""
-        return None
+        return None if self._weights is None else self._weights.partitions
 
     def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
         """Return labels (n_objects,) int32 of objects given by their base labels, -1 where none is known.
@@ -341,6 +328,27 @@ class SoftPredictingClusterer(PredictingClusterer):
         return np.concatenate(
             list(self._placed(self._recoding.ensemble(x), lambda _, __, memberships: memberships))
         )
+
+
+class ResumingClusterer(PredictingClusterer):
+    """Base of the methods that can resume an interrupted solve.
+
+    With ``out``, every pass is committed to ``<out>.partial``, from which the same call continues after an
+    interrupt; ``resume=False`` discards it.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        resume: bool = True,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
+        self.resume = resume
 
 
 class Recoding:

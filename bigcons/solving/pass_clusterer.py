@@ -13,7 +13,7 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import PredictingClusterer, SoftPredictingClusterer
+from bigcons.solving.estimator import ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.passes import (
     START_SAMPLE,
@@ -31,7 +31,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
 
-class PassClusterer(PredictingClusterer):
+class PassClusterer(ResumingClusterer):
     """Base of the methods that repeat passes over the labels until nothing changes.
 
     A subclass gives its `Problem`; ``info.soft`` says whether results are memberships.

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+import warnings
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bigcons import IVC, PCC, Consensus, Ensemble
+from bigcons import IVC, METHODS, PCC, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import matching_accuracy
+from tests.support.strategies import label_matrices
+
+# Methods that label an object by a function of its base labels alone, with options that change the function.
+TABLES = {
+    **{name: (name, {}) for name in ("mcla", "ccc", "ccu", "ccsvd", "cumulative", "cspa", "hbgf", "hgpa")},
+    "cspa all": ("cspa", {"normalize": "all"}),
+    "hgpa size": ("hgpa", {"edge_weight": "size"}),
+    "mcla average": ("mcla", {"partitioner": "average"}),
+    "cumulative equal": ("cumulative", {"variant": "acv", "prior": "equal"}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +147,53 @@ def test_predict_proba__places_by_the_divergence_of_the_model(
     other = np.abs(squared.predict_proba(labels) - model.memberships_).mean()
     assert own < other / 2
     assert (model.predict(labels) == model.labels_).mean() > 0.97
+
+
+# Methods that label objects by a table of base clusters
+
+
+@pytest.mark.parametrize("name", TABLES)
+@given(label_matrices(min_objects=3, max_partitions=4), st.integers(1, 3))
+def test_predict__of_fitted_objects_is_their_labels(name: str, labels: np.ndarray, n_clusters: int) -> None:
+    method, parameters = TABLES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+        model = METHODS[method](n_clusters, random_state=0, **parameters).fit(labels)
+    np.testing.assert_array_equal(model.predict(labels), model.labels_)
+    np.testing.assert_array_equal(model.predict(labels[::-1]), model.labels_[::-1])
+    assert hasattr(model, "predict_proba") == model.info.soft
+    if model.info.soft:
+        np.testing.assert_array_equal(model.predict_proba(labels), model.memberships_)
+    assert (model.predict(np.full((1, labels.shape[1]), -1)) == -1).all()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_predict__of_unseen_objects_finds_the_planted_classes(
+    name: str, halves: tuple[np.ndarray, ...]
+) -> None:
+    old, new, truth = halves
+    method, parameters = TABLES[name]
+    model = pickle.loads(pickle.dumps(METHODS[method](6, random_state=0, **parameters).fit(old)))
+    found = model.predict(new)
+    assert matching_accuracy(truth, found) > 0.85
+    strange, without = new.astype(np.int64), new.copy()
+    strange[:, 0], without[:, 0] = 77, -1
+    np.testing.assert_array_equal(model.predict(strange), model.predict(without))
+
+
+def test_predict__of_a_balanced_cut_is_refused() -> None:
+    pytest.importorskip("pymetis")
+    labels = planted_ensemble(60, 8, random_state=1)[0].read(0, 60)
+    model = METHODS["cspa"](3, partitioner="metis", random_state=0).fit(labels)
+    with pytest.raises(InvalidInputError) as refusal:
+        model.predict(labels)
+    assert refusal.value.parameter == "partitioner"
+
+
+def test_readme__names_the_methods_that_do_not_predict() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    named = re.search(r"All but (.*?) place new objects", readme, flags=re.DOTALL)
+    assert named is not None
+    stated = set(re.findall(r"`([\w*-]+)`", named[1]))
+    expected = {name for name, method in METHODS.items() if not hasattr(method, "predict")}
+    assert stated == {"eac*" if name.startswith("eac") else name for name in expected}

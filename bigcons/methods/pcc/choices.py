@@ -149,8 +149,7 @@ def choose_weights(
         raise InvalidInputError(
             f"weights={asked!r} is unknown; use 'entropy', 'information', numbers or None."
         )
-    weights = Weights.of(asked, offsets)
-    return None if (weights.partitions == 1.0).all() else weights
+    return Weights.given(asked, offsets)
 
 
 # Pairs

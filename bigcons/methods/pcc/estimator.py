@@ -44,7 +44,7 @@ from bigcons.methods.pcc.memberships import (
 from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
 from bigcons.solving.passes import Run, run_passes
 from bigcons.solving.survey import take_survey
@@ -63,7 +63,7 @@ CAPS = 10
 PAPER = "paper"
 
 
-class PCC(SoftPredictingClusterer):
+class PCC(ResumingClusterer, SoftPredictingClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects

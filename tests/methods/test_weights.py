@@ -1,0 +1,131 @@
+"""Weights of partitions: a partition of weight w counts as if it occurred w times."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from bigcons import METHODS
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
+from bigcons.methods.cspa import CSPA
+from bigcons.methods.hbgf import HBGF
+from bigcons.methods.mcla import MCLA
+from bigcons.metrics import adjusted_rand
+
+K = 4
+WEIGHTS = np.array([1, 2, 3, 1, 2, 1, 1, 0])
+WEIGHTED = [name for name, cls in METHODS.items() if "weights" in inspect.signature(cls).parameters]
+
+# Methods that see copies of a partition as they see any other partition.
+AS_COPIES = {
+    "cspa": ("cspa", {}),
+    "cspa all": ("cspa", {"normalize": "all"}),
+    "hbgf": ("hbgf", {}),
+    "hgpa": ("hgpa", {}),
+    "hgpa size": ("hgpa", {"edge_weight": "size"}),
+    "mcla": ("mcla", {}),
+    "mcla observed": ("mcla", {"union": "observed"}),
+    "mcla average": ("mcla", {"partitioner": "average"}),
+    "ccsvd": ("ccsvd", {}),
+    "cumulative": ("cumulative", {}),
+    "cumulative adaptive": ("cumulative", {"variant": "acv", "prior": "equal"}),
+    "cumulative counts": ("cumulative", {"variant": "urcv"}),
+}
+
+
+@pytest.fixture(scope="module")
+def labels():
+    """Four groups of 300 objects in 8 partitions, a third of the labels random, others missing."""
+    rng = np.random.default_rng(0)
+    planted = planted_ensemble(300, 8, missing=0.3, random_state=4)[0].read(0, 300)
+    noisy = np.where(rng.random(planted.shape) < 0.3, rng.integers(0, 4, planted.shape), planted)
+    return np.where(planted >= 0, noisy, -1)
+
+
+@pytest.mark.parametrize("name", AS_COPIES)
+def test_weights__are_numbers_of_copies(labels, name):
+    method, parameters = AS_COPIES[name]
+    weighted = METHODS[method](K, weights=WEIGHTS, random_state=0, **parameters).fit(labels)
+    copied = METHODS[method](K, random_state=0, **parameters).fit(np.repeat(labels, WEIGHTS, axis=1))
+    assert adjusted_rand(weighted.labels_, copied.labels_) > 0.97  # k-means may draw other starts
+    if method != "ccsvd":  # whose objective is of other partitions, and a copy is none
+        assert weighted.objective_ == pytest.approx(copied.objective_, rel=1e-3)
+    if method == "cumulative":
+        np.testing.assert_allclose(weighted.memberships_, copied.memberships_, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in WEIGHTED if name != "pcc"])
+def test_weights__of_zero_leave_a_partition_out(labels, name):
+    weights = np.append(np.ones(7), 0)
+    without = METHODS[name](K, random_state=0).fit(labels[:, :7])
+    model = METHODS[name](K, weights=weights, random_state=0).fit(labels)
+    np.testing.assert_array_equal(model.labels_, without.labels_)
+    assert model.objective_ == pytest.approx(without.objective_, rel=1e-9)
+    np.testing.assert_array_equal(model.predict(labels), model.labels_)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights__of_one_change_nothing(labels, name):
+    plain = METHODS[name](K, random_state=0).fit(labels)
+    model = METHODS[name](K, weights=np.ones(8), random_state=0).fit(labels)
+    np.testing.assert_array_equal(model.labels_, plain.labels_)
+    assert model.objective_ == plain.objective_
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights__of_zero_do_not_label_an_object(labels, name):
+    labels = labels.copy()
+    labels[7, :7] = -1
+    labels[7, 7] = 0
+    with pytest.warns(UnlabeledObjectsWarning, match="1 of 300"):
+        model = METHODS[name](K, weights=WEIGHTS, random_state=0).fit(labels)
+    assert np.flatnonzero(model.labels_ < 0).tolist() == [7]
+    assert model.predict(labels[7:8])[0] == -1
+
+
+@pytest.mark.parametrize("name", ["ccc", "ccu", "ccsvd", "mcla"])
+def test_weights__count_in_the_votes(labels, name):
+    weights = np.array([1, 2, 0.5, 1, 3, 1, 0.25, 1])
+    model = METHODS[name](K, weights=weights, random_state=0).fit(labels)
+    votes = np.zeros((len(labels), K))
+    offsets = np.append(0, np.cumsum(labels.max(axis=0) + 1))
+    for i, u in np.argwhere(labels >= 0):
+        group = model.meta_clusters_[offsets[u] + labels[i, u]]
+        if group >= 0:
+            votes[i, group] += weights[u]
+    if name == "mcla":
+        of_clusters = np.repeat(weights, np.diff(offsets))
+        votes /= np.bincount(model.meta_clusters_, of_clusters, K)
+    voted = votes.any(axis=1)
+    expected = votes[voted] / votes[voted].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.memberships_[voted], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ccc", "ccu"])
+def test_weights__turn_a_matching_to_the_partitions_that_count(name):
+    """Two groups of partitions tell of different classes; the heavier one prevails."""
+    rng = np.random.default_rng(3)
+    first, second = rng.integers(3, size=(2, 200))
+    labels = np.column_stack([first] * 3 + [second] * 3)
+    for weights, truth in (([9, 9, 9, 1, 1, 1], first), ([1, 1, 1, 9, 9, 9], second)):
+        model = METHODS[name](3, weights=weights, random_state=0).fit(labels)
+        assert adjusted_rand(truth, model.labels_) == 1.0
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+@pytest.mark.parametrize(
+    "weights", [np.ones(7), [1.0] * 7 + [-1.0], [1.0] * 7 + [np.nan], np.zeros(8), "heavy", [[1.0] * 8]]
+)
+def test_weights__that_are_not_one_number_for_each_partition_are_refused(labels, name, weights):
+    with pytest.raises(InvalidInputError) as refusal:
+        METHODS[name](K, weights=weights, random_state=0).fit(labels)
+    assert "\n" not in str(refusal.value)
+    assert "weights" in str(refusal.value)
+
+
+@pytest.mark.parametrize("cls", [CSPA, HBGF, MCLA])
+def test_weights__are_refused_for_a_balanced_cut(labels, cls):
+    with pytest.raises(InvalidInputError) as refusal:
+        cls(K, partitioner="metis", weights=WEIGHTS).fit(labels)
+    assert refusal.value.parameter == "weights"
