@@ -191,7 +191,7 @@ def test_hbgf__embeds_objects_and_base_clusters_by_the_singular_vectors():
     embedding = bipartite_embedding(ensemble, SERIAL, 4)
     rows, labeled = embedding.rows_of(labels)
     assert labeled.all()
-    for found, vectors in ((rows, U[:, :4]), (embedding.rows_of_base_clusters(), Vt.T[:, :4])):
+    for found, vectors in ((rows, U[:, :4]), (embedding.rows_of_base_clusters()[0], Vt.T[:, :4])):
         np.testing.assert_allclose(np.abs(found), np.abs(vectors) / np.linalg.norm(vectors, axis=1)[:, None])
     signs = np.sign(rows[0] * U[0, :4])
     np.testing.assert_allclose(rows * signs, U[:, :4] / np.linalg.norm(U[:, :4], axis=1)[:, None], atol=1e-9)
@@ -288,7 +288,7 @@ def test_passes__end_where_scikit_learn_would_stay(planted, monkeypatch):
     ensemble, codes = dense_codes(labels)
     model = HBGF(5, random_state=0, tol=0.0).fit(ensemble)
     embedding = bipartite_embedding(ensemble, SERIAL, 5)
-    rows = np.concatenate([embedding.rows_of(codes)[0], embedding.rows_of_base_clusters()])
+    rows = np.concatenate([embedding.rows_of(codes)[0], embedding.rows_of_base_clusters()[0]])
     means = np.stack([rows[:3000][model.labels_ == k].mean(axis=0) for k in range(5)])
     with spectral.one_thread():
         again = KMeans(5, init=means, n_init=1, tol=0.0).fit(rows)

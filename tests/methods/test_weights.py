@@ -1,21 +1,19 @@
 """Weights of partitions: a partition of weight w counts as if it occurred w times."""
 
-import inspect
-
 import numpy as np
 import pytest
 
 from bigcons import METHODS
-from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.methods.cspa import CSPA
 from bigcons.methods.hbgf import HBGF
 from bigcons.methods.mcla import MCLA
 from bigcons.metrics import adjusted_rand
+from tests.naive import hypergraph as naive
 
 K = 4
 WEIGHTS = np.array([1, 2, 3, 1, 2, 1, 1, 0])
-WEIGHTED = [name for name, cls in METHODS.items() if "weights" in inspect.signature(cls).parameters]
+WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "cumulative")  # and pcc: test_pcc_weights
 
 # Methods that see copies of a partition as they see any other partition.
 AS_COPIES = {
@@ -36,11 +34,10 @@ AS_COPIES = {
 
 @pytest.fixture(scope="module")
 def labels():
-    """Four groups of 300 objects in 8 partitions, a third of the labels random, others missing."""
-    rng = np.random.default_rng(0)
-    planted = planted_ensemble(300, 8, missing=0.3, random_state=4)[0].read(0, 300)
-    noisy = np.where(rng.random(planted.shape) < 0.3, rng.integers(0, 4, planted.shape), planted)
-    return np.where(planted >= 0, noisy, -1)
+    """Four groups of 300 objects in 8 partitions, a quarter of the labels random, others missing."""
+    _, labels = naive.noisy_copies(300, K, 8, 0.25, 0)
+    labels[np.random.default_rng(1).random(labels.shape) < 0.25] = -1
+    return labels
 
 
 @pytest.mark.parametrize("name", AS_COPIES)
@@ -55,7 +52,7 @@ def test_weights__are_numbers_of_copies(labels, name):
         np.testing.assert_allclose(weighted.memberships_, copied.memberships_, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in WEIGHTED if name != "pcc"])
+@pytest.mark.parametrize("name", WEIGHTED)
 def test_weights__of_zero_leave_a_partition_out(labels, name):
     weights = np.append(np.ones(7), 0)
     without = METHODS[name](K, random_state=0).fit(labels[:, :7])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import IVC, METHODS, PCC, Consensus, Ensemble
@@ -153,6 +153,7 @@ def test_predict_proba__places_by_the_divergence_of_the_model(
 
 
 @pytest.mark.parametrize("name", TABLES)
+@settings(max_examples=12)
 @given(label_matrices(min_objects=3, max_partitions=4), st.integers(1, 3))
 def test_predict__of_fitted_objects_is_their_labels(name: str, labels: np.ndarray, n_clusters: int) -> None:
     method, parameters = TABLES[name]
