@@ -360,6 +360,7 @@ class Recoding:
     def __init__(self, fitted: Ensemble) -> None:
         self.values: list[np.ndarray] = original_values(fitted)
         self.names: list[str] = list(fitted.names)
+        self.offsets: np.ndarray = fitted.offsets
 
     def ensemble(self, x: Any) -> Ensemble:
         """Return new labels as an ensemble; a partition may be missing for all of the objects."""
