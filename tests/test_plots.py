@@ -8,9 +8,11 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.patches import Circle, FancyArrowPatch
 
 from bigcons import PCC, plots
 from bigcons.errors import InvalidInputError
+from bigcons.metrics import cluster_overlap
 from bigcons.metrics.geometry import vat_order
 from bigcons.stores.consensus import Consensus
 
@@ -139,8 +141,117 @@ def test_convergence__takes_what_memberships_takes(tmp_path):
         plots.convergence(labels)
 
 
+def arrows_of(figure):
+    return [patch for patch in figure.axes[0].patches if isinstance(patch, FancyArrowPatch)]
+
+
+def circles_of(figure):
+    return [patch for patch in figure.axes[0].patches if isinstance(patch, Circle)]
+
+
+def test_cluster_graph__draws_an_arrow_for_every_overlap():
+    values = some_memberships(200, 5, seed=1)
+    overlap = cluster_overlap(values, 0.1)
+    figure = plots.cluster_graph(values, threshold=0.1, min_overlap=0.05)
+    heavy = sorted(m for a, b in itertools.permutations(range(5), 2) if (m := overlap[a, b]) >= 0.05)
+    widths = sorted(arrow.get_linewidth() for arrow in arrows_of(figure))
+    assert 0 < len(widths) == len(heavy) < 20
+    np.testing.assert_allclose(np.interp(heavy, [heavy[0], heavy[-1]], [widths[0], widths[-1]]), widths)
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts[5:] == [f"{overlap[a, b]:.2f}" for a, b in itertools.permutations(range(5), 2)
+                         if overlap[a, b] >= 0.05]  # fmt: skip
+    assert [text.partition("\n")[0] for text in texts[:5]] == list("01234")
+    assert len(circles_of(figure)) == 5
+    assert png_bytes(figure).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2, 3, 4, 6, 9, 12])
+@pytest.mark.parametrize("concentration", [0.05, 5.0])
+def test_cluster_graph__keeps_nodes_apart_and_is_wider_than_high(n_clusters, concentration):
+    values = np.random.default_rng(n_clusters).dirichlet(np.full(n_clusters, concentration), 300)
+    figure = plots.cluster_graph(values, threshold=0, min_overlap=1e-6)
+    circles = circles_of(figure)
+    assert len(circles) == n_clusters
+    for a, b in itertools.combinations(circles, 2):
+        assert np.hypot(*np.subtract(a.center, b.center)) > a.radius + b.radius + 0.2
+    width, height = figure.get_size_inches()
+    assert height <= width <= 12
+
+
+def test_cluster_graph__places_clusters_that_overlap_next_to_each_other():
+    ring = [0, 3, 1, 5, 2, 4]
+    values = np.zeros((600, 6))
+    for number, pair in enumerate(itertools.pairwise([*ring, ring[0]])):
+        values[100 * number : 100 * (number + 1), list(pair)] = 0.5
+    centers = np.array([circle.center for circle in circles_of(plots.cluster_graph(values))])
+    angles = np.argsort(-np.arctan2(centers[:, 1], centers[:, 0])).tolist()
+    first = angles.index(0)
+    assert [*angles[first:], *angles[:first]] == ring  # clockwise
+    assert centers[0, 0] < 0 < centers[0, 1]
+
+
+def test_cluster_graph__leaves_out_empty_and_small_clusters():
+    values = np.zeros((100, 5))
+    values[:50, 0], values[50:80, 2], values[80:, 4] = 1, 1, 1
+    texts = [text.get_text() for text in plots.cluster_graph(values).axes[0].texts]
+    assert texts == ["0\n50%", "2\n30%", "4\n20%"]
+    figure = plots.cluster_graph(values, n_clusters=2, names=list("abcde"))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["a\n50%", "c\n30%"]
+    assert "2 largest of 3 clusters" in figure.get_supxlabel()
+    assert not arrows_of(figure)
+
+
+def test_cluster_graph__draws_the_centroid_of_each_node():
+    values, seen = some_memberships(60, 3), []
+    centroids = np.arange(12.0).reshape(3, 4)
+    figure = plots.cluster_graph(values, centroids=centroids)
+    insets = figure.axes[0].child_axes
+    np.testing.assert_array_equal([inset.lines[0].get_ydata() for inset in insets], centroids)
+    assert len({inset.get_ylim() for inset in insets}) == 1
+    strokes = plots.cluster_graph(values, centroids=centroids, glyph="strokes").axes[0].child_axes
+    np.testing.assert_array_equal(strokes[1].lines[0].get_xydata(), [[4, 5], [6, 7]])
+    assert len({inset.get_xlim() for inset in strokes}) == 1
+    plots.cluster_graph(values, centroids=centroids, glyph=lambda axes, row: seen.append((axes, row)))
+    np.testing.assert_array_equal([row for _, row in seen], centroids)
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+def test_cluster_graph__takes_what_memberships_takes(tmp_path):
+    _, labels = three_groups()
+    labels[:4] = -1
+    model = PCC(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
+    sources = (model, PCC(3, random_state=0).fit(labels), Consensus.open(tmp_path / "c.zarr"))
+    drawn = [
+        [text.get_text() for text in plots.cluster_graph(source).axes[0].texts if "%" in text.get_text()]
+        for source in sources
+    ]
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert len(drawn[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"centroids": np.ones((2, 4))}, r"centroids has shape \(2, 4\) but there are 4 clusters"),
+        (
+            {"centroids": np.ones((4, 3)), "glyph": "strokes"},
+            "centroids has 3 features, but strokes need pairs",
+        ),
+        ({"centroids": np.ones((4, 3)), "glyph": "icon"}, "glyph='icon' is unknown"),
+        ({"names": ["a"]}, "names has 1 entries but there are 4 clusters"),
+        ({"threshold": 1.0}, "threshold=1.0 is above every membership"),
+        ({"min_overlap": 0}, "min_overlap=0"),
+        ({"n_clusters": 0}, "n_clusters=0"),
+    ],
+)
+def test_cluster_graph__refuses_in_one_line(asked, message):
+    with pytest.raises(InvalidInputError, match=message) as refusal:
+        plots.cluster_graph(some_memberships(), **asked)
+    assert "\n" not in str(refusal.value)
+
+
 def test_plots__completion_shows_the_figures_alone():
-    assert dir(plots) == ["coassociation", "convergence", "memberships", "overview"]
+    assert dir(plots) == ["cluster_graph", "coassociation", "convergence", "memberships", "overview"]
 
 
 def test_convergence__leaves_out_a_gap_nobody_measured():
@@ -202,3 +313,5 @@ def test_figures__refuse_what_does_not_belong_together():
         plots.coassociation(labels, labels=np.zeros(7, int))
     with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it first"):
         plots.memberships(PCC(n_clusters=3))
+    with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it"):
+        plots.cluster_graph(PCC(n_clusters=3))

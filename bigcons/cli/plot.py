@@ -26,6 +26,17 @@ from bigcons.errors import InvalidInputError, StoreExistsError
     show_default=True,
     help="File format.",
 )
+@click.option(
+    "--features", type=PATH, metavar="FILE", help="Features, for centroids in the graph of clusters."
+)
+@click.option(
+    "--glyph",
+    type=click.Choice(["profile", "strokes"]),
+    help="How a centroid is drawn: its features as a curve, or as the path of a pen x, y, x, y, ....  "
+    "[default: profile]",
+)
+@click.option("--threshold", type=click.FloatRange(0, 1), default=0.05, show_default=True,
+              help="Membership below which an object does not count for a cluster of the graph.")  # fmt: skip
 @click.option("--n-objects", type=click.IntRange(min=2), default=500, show_default=True,
               help="Objects in the co-association figure.")  # fmt: skip
 @random_state_option
@@ -36,23 +47,31 @@ def plot(
     out: str,
     ensemble: str | None,
     suffix: str,
+    features: str | None,
+    glyph: str | None,
+    threshold: float,
     n_objects: int,
     random_state: int,
     overwrite: bool,
 ) -> None:
     """Draw figures of CONSENSUS.
 
-    Draws the memberships (of a soft method), the convergence and, with --ensemble, the co-association of a
-    sample of the objects.
+    Draws the memberships and the graph of overlapping clusters (of a soft method), the convergence and, with
+    --ensemble, the co-association of a sample of the objects.
     """
     from bigcons import plots
     from bigcons.storage.commit import new_file
     from bigcons.stores.consensus import Consensus
 
     solved = Consensus.open(consensus)
+    if features is None and glyph is not None:
+        raise click.UsageError("--glyph has no effect without --features; give both or neither.")
+    if features is not None and not solved.has_memberships:
+        raise InvalidInputError(f"{consensus} has no memberships, so no graph of clusters; omit --features.")
     drawings: dict[str, Callable[[], Any]] = {}
     if solved.has_memberships:
         drawings["memberships"] = partial(plots.memberships, solved, random_state=random_state)
+        drawings["clusters"] = partial(_graph, solved, features, glyph or "profile", threshold)
     if solved.history:
         drawings["convergence"] = partial(plots.convergence, solved.history)
     if ensemble is not None:
@@ -80,3 +99,11 @@ def plot(
             figure.savefig(file, format=suffix)
     written = [str(path) for path in paths.values()]
     emit({"figures": written}, "\n".join(written))
+
+
+def _graph(solved: Any, features: str | None, glyph: str, threshold: float) -> Any:
+    from bigcons import plots
+    from bigcons.metrics import cluster_centroids
+
+    centroids = None if features is None else cluster_centroids(features, solved, threshold)
+    return plots.cluster_graph(solved, centroids=centroids, glyph=glyph, threshold=threshold)
