@@ -191,22 +191,49 @@ def first_partition(labels: np.ndarray, n_clusters: int, seed: int, number: int)
     has enough clusters, this is a base partition chosen at random, as Nguyen and Caruana (2007) advise; with
     fewer, clusters would stay empty forever. M consecutive starts all begin with different partitions.
     """
-    groups = np.zeros(labels.shape[0], np.int64)
+    return clusters_by(labels, partition_rule(labels, n_clusters, seed, number))
+
+
+PartitionRule = list[tuple[int, np.ndarray]]
+"""Partitions, each with the group (groups so far, labels) that a group and a label lead to, -1 for none."""
+
+
+def partition_rule(labels: np.ndarray, n_clusters: int, seed: int, number: int) -> PartitionRule:
+    """Return how `first_partition` finds the cluster of an object, as a rule for objects of further rows."""
+    rule: PartitionRule = []
+    groups, n_groups = np.zeros(labels.shape[0], np.int64), 1
     for u in _order(labels.shape[1], seed, number):
         column = labels[:, u].astype(np.int64)
-        refined = groups * (int(column.max()) + 1) + column
+        n_labels = int(column.max()) + 1
+        refined = groups * n_labels + column
         refined[(column < 0) | (groups < 0)] = -1
-        found, numbered = np.unique(refined, return_inverse=True)
-        if found[-1] < 0:
+        found = np.unique(refined[refined >= 0])
+        if not found.size:
             continue  # no object that is left has a label here
-        groups = numbered - (1 if found[0] < 0 else 0)
-        if groups.max() + 1 >= n_clusters:
+        table = np.full(n_groups * n_labels + 1, -1, np.int64)  # the last entry is that of group -1
+        table[found] = np.arange(found.size)
+        groups, n_groups = table[refined], found.size
+        rule.append((int(u), table[:-1].reshape(-1, n_labels)))
+        if n_groups >= n_clusters:
             break
-    sizes = np.bincount(groups[groups >= 0])
-    largest = np.argsort(-sizes, kind="stable")[:n_clusters]
-    cluster = np.full(sizes.size + 1, -1, np.int32)  # the last entry is that of group -1
-    cluster[np.sort(largest)] = np.arange(largest.size)
-    return cluster[groups]
+    if rule:
+        sizes = np.bincount(groups[groups >= 0])
+        largest = np.argsort(-sizes, kind="stable")[:n_clusters]
+        cluster = np.full(n_groups + 1, -1, np.int64)
+        cluster[np.sort(largest)] = np.arange(largest.size)
+        rule[-1] = (rule[-1][0], cluster[rule[-1][1]])
+    return rule
+
+
+def clusters_by(labels: np.ndarray, rule: PartitionRule) -> np.ndarray:
+    """Return the clusters (rows,) int32 that a rule gives objects, -1 where it has none."""
+    groups = np.zeros(labels.shape[0], np.int64)
+    for u, table in rule:
+        column = labels[:, u].astype(np.int64)
+        known = (groups >= 0) & (column >= 0) & (column < table.shape[1])
+        groups[known] = table[groups[known], column[known]]
+        groups[~known] = -1
+    return groups.astype(np.int32)
 
 
 def _order(n_partitions: int, seed: int, number: int) -> np.ndarray:

@@ -3,7 +3,9 @@
 import ast
 import importlib
 import inspect
+import json
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,38 @@ def test_registry__is_what_the_readme_and_the_command_line_list():
     assert [line.split()[0] for line in listed.splitlines() if line.split()[:1]][-len(METHODS) :] == [
         *METHODS
     ]
+
+
+def test_registry__is_what_the_readme_says_of_large_data():
+    sentence = re.search(
+        r"All but ([^;.]*) run out of core; all of these but ([^;.]*) run on",
+        README.read_text(encoding="utf-8"),
+    )
+    patterns, local = (re.findall(r"`([^`]+)`", part) for part in sentence.groups())
+    in_memory = {name for name in METHODS if any(fnmatch(name, pattern) for pattern in patterns)}
+    assert in_memory == {name for name in METHODS if not METHODS[name].info.out_of_core}
+    assert set(local) == {name for name in METHODS if not METHODS[name].info.distributed} - in_memory
+
+
+def test_readme__costs_are_those_measured_with_the_options_named():
+    measured = json.loads((README.parent / "benchmarks" / "results" / "methods.json").read_text())["rows"]
+    found = {}
+    for row in measured:
+        if row["engine"].startswith("threads") and "seconds" in row:
+            options = [f'{name}="{value}"' for name, value in row["parameters"].items()]
+            megabytes = f"{row['peak_memory'] / 1e6:.0f} MB"
+            numbers = f"{row['seconds']:.1f}", f"{row['pass_ratio']:.1f}", megabytes, f"{row['ARI']:.3f}"
+            found[row["method"].split()[0], *options] = numbers
+    table = README.read_text(encoding="utf-8").partition("| method | seconds | pass")[2].partition("\n\n")[0]
+    shown = {}
+    for line in table.splitlines()[2:]:
+        first, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
+        shown[tuple(re.findall(r"`([^`]+)`", first))] = tuple(numbers)
+    assert shown == found
+    for name, *options in shown:
+        given = dict(option.replace('"', "").split("=") for option in options)
+        assert METHODS[name].info.out_of_core
+        assert METHODS[name](3, **given).get_params().items() >= given.items()
 
 
 @pytest.mark.parametrize(("given", "meant"), [("hbfg", "hbgf"), ("IVC", "ivc"), ("eac-singel", "eac-single")])
