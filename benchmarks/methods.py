@@ -41,13 +41,15 @@ from bigcons.progress import report_progress_to
 N_PARTITIONS = 50
 K = 6
 
-# Parameters of methods: the defaults, except where these compare all pairs or treat labels as numbers.
+# Parameters of methods: the defaults, except where these compare all pairs, hold all labels or treat them as
+# numbers.
 SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
     "ipc": ("ipc", {"normalize": "all"}),
     "kmeans": ("kmeans", {"encode": "onehot"}),
-    "best": ("best", {"unlabeled": "nearest"}),
     "furthest": ("furthest", {"init": "sampled"}),
+    "hgpa by laplacian": ("hgpa", {"objective": "laplacian"}),
+    "supra": ("supra", {"members": "cspa, hgpa(objective=laplacian), mcla"}),
     "eac-single": ("eac-single", {"neighbors": 16}),
 }
 

@@ -265,7 +265,7 @@ VOTING_METHODS: Named = {
     "BEST": ("best", {}),
     "FC": ("furthest", {}),
     "CSPA": ("cspa", {"partitioner": "metis"}),
-    "HGPA": ("hgpa", {"partitioner": "spectral"}),
+    "HGPA": ("hgpa", {"objective": "laplacian"}),
     "MCLA": ("mcla", {"partitioner": "metis"}),
     "EM": ("mixture", {"background": False}),
     "CCC": ("ccc", {}),
@@ -296,7 +296,7 @@ ensemble, the best by each criterion, or the mean over all."""
 
 def judge(ensemble: Ensemble, labels: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the values of the criteria (5,)."""
-    tables = partition_tables(ensemble, labels)
+    tables, _ = partition_tables(ensemble, labels)
     consensus = [average_of_tables(OF_TWO_CLUSTERINGS[c], tables, weighted=False) for c in list(CRITERIA)[:4]]
     return np.array([*consensus, purity(y, labels)])
 

@@ -104,6 +104,10 @@ class ConvergenceWarning(UserWarning):
     """A solver reached its iteration limit before its tolerance."""
 
 
+class MissingDependencyWarning(UserWarning):
+    """An optional package is not installed, and another method than it would offer is used instead."""
+
+
 class UnlabeledObjectsWarning(UserWarning):
     """Some objects have no label in any partition, and so get none in the consensus."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import threading
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import numpy as np
 
 from bigcons.errors import MissingDependencyError
 from bigcons.execution.engine import available_cores
+from bigcons.seeding import generator
 
 # METIS takes integer weights: the largest edge weight is scaled to this, or to less if the sum would exceed
 # the limit of builds with 32-bit integers.
@@ -20,8 +23,11 @@ LARGEST_TOTAL = 1 << 30
 # Bytes per stored entry of a graph (two per edge) while it is built and partitioned.
 BYTES_PER_ENTRY = 64
 
-# Bytes per vertex of a hyperedge in Python lists and in the partitioner.
+# Bytes per vertex of a hyperedge, in arrays and in the partitioner.
 BYTES_PER_PIN = 80
+
+# The state of Mt-KaHyPar belongs to the process, so that hypergraphs are partitioned one at a time.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class Graph(NamedTuple):
@@ -73,35 +79,63 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
 
 
 def partition_hypergraph(
-    pins: list[np.ndarray],
+    pins: Sequence[np.ndarray],
     weights: np.ndarray,
     n_vertices: int,
     n_parts: int,
     imbalance: float,
     seed: int,
+    objective: str,
 ) -> tuple[np.ndarray, float]:
-    """Return Mt-KaHyPar's parts (n_vertices,) int32 of a hypergraph and the weight of the hyperedges cut.
+    """Return Mt-KaHyPar's parts (n_vertices,) int32 of a hypergraph, and the objective that they reach.
 
-    ``pins`` are the vertices of each hyperedge, ``weights`` whole numbers > 0. The deterministic mode gives
-    the same parts for the same seed with any number of threads.
+    ``pins`` are the vertices of each hyperedge, ``weights`` numbers > 0, which are rounded to a 10,000th of the
+    largest, and no less, unless all are whole. ``objective`` is "cut", the weight of the hyperedges in more than one part, or "km1", which counts a hyperedge once for every part it
+    is in beyond the first. No part has more than ``(1 + imbalance)`` times its equal share of the vertices,
+    rounded up. The deterministic modes give the same parts with any number of threads, and do not use the
+    seed of Mt-KaHyPar: ``seed`` shuffles the hypergraph.
     """
     if n_parts == 1:
         return np.zeros(n_vertices, np.int32), 0.0
     mtkahypar, session = _mtkahypar()
-    mtkahypar.set_seed(seed % (2**31 - 1))
-    context = session.context_from_preset(mtkahypar.PresetType.DETERMINISTIC)
-    context.set_partitioning_parameters(n_parts, imbalance, mtkahypar.Objective.CUT)
-    context.logging = False
-    hypergraph = session.create_hypergraph(
-        context,
-        n_vertices,
-        len(pins),
-        [vertices.tolist() for vertices in pins],
-        [1] * n_vertices,
-        weights.tolist(),
-    )
-    found = hypergraph.partition(context)
-    return np.array(found.get_partition(), np.int32), float(found.cut())
+    scale = 1.0 if (weights == np.rint(weights)).all() else LARGEST_WEIGHT / weights.max()
+    rounded = np.maximum(np.rint(scale * weights), 1).astype(np.int64)
+    draw = generator(seed, "partitioners.hypergraph")
+    place, order = draw.permutation(n_vertices).astype(np.int32), draw.permutation(len(pins))
+    with _ONE_AT_A_TIME:
+        mtkahypar.set_seed(0)
+        context = session.context_from_preset(mtkahypar.PresetType.DETERMINISTIC_QUALITY)
+        context.set_partitioning_parameters(
+            n_parts, imbalance, getattr(mtkahypar.Objective, objective.upper())
+        )
+        context.logging = False
+        hypergraph = session.create_hypergraph(
+            context,
+            n_vertices,
+            len(pins),
+            _Shuffled(pins, order, place),
+            [1] * n_vertices,
+            rounded[order].tolist(),
+        )
+        found = hypergraph.partition(context)
+        value = found.cut() if objective == "cut" else found.km1()
+        return np.array(found.get_partition(), np.int32)[place], value / scale
+
+
+class _Shuffled:
+    """Hyperedges in another order, of vertices with other numbers: lists that are made one at a time, for
+    all of them would take several times the memory of the arrays.
+    """
+
+    def __init__(self, pins: Sequence[np.ndarray], order: np.ndarray, place: np.ndarray) -> None:
+        self._pins, self._order, self._place = pins, order, place
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, index: int) -> list[int]:
+        numbers: list[int] = self._place[self._pins[self._order[index]]].tolist()
+        return numbers
 
 
 def has_mtkahypar() -> bool:
@@ -116,8 +150,8 @@ def _mtkahypar() -> tuple[Any, Any]:
         mtkahypar = importlib.import_module("mtkahypar")
     except ImportError:
         raise MissingDependencyError(
-            "partitioner='mtkahypar' needs mtkahypar, which is not installed; pip install 'bigcons[graph]', "
-            "or use partitioner='spectral'.",
+            "the cut of a hypergraph needs mtkahypar, which is not installed; pip install 'bigcons[graph]', "
+            "or use objective='laplacian'.",
             extra="graph",
         ) from None
     return mtkahypar, mtkahypar.initialize(available_cores(), print_warnings=False)

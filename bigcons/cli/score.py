@@ -87,7 +87,7 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
     """Return the criteria without a truth; pcc_objective is that of l2 over all pairs."""
     from bigcons import metrics
     from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
-    from bigcons.metrics.ensemble import average_of_tables, partition_tables
+    from bigcons.metrics.ensemble import anmi_of_tables, average_of_tables, partition_tables
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(path)
@@ -96,8 +96,8 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
             f"{path} has {ensemble.n_objects} objects but {solved.path} has {solved.n_objects}; "
             "give the ensemble that the consensus was computed from."
         )
-    tables = partition_tables(ensemble, solved.label_rows)
-    scores = {"anmi": average_of_tables(OF_TWO_CLUSTERINGS["nmi"], tables, weighted=True)}
+    tables, covered = partition_tables(ensemble, solved.label_rows)
+    scores = {"anmi": anmi_of_tables(tables, covered)}
     for name, criterion in OF_TWO_CLUSTERINGS.items():
         scores[f"mean_{name}"] = average_of_tables(criterion, tables, weighted=False)
     if solved.has_memberships:

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from bigcons.methods import ConsensusClusterer
 
 
-def _cluster_count(value: str) -> int | str:
+def _cluster_count(value: str) -> int | range | str:
     if value == "auto":
         return value
-    if not value.isdigit() or int(value) < 1:
-        raise click.BadParameter(f"{value!r} is not a number of clusters; use one such as 5, or auto.")
-    return int(value)
+    low, colon, high = value.partition(":")
+    numbers = [int(part) if part.isdigit() else 0 for part in (low, high if colon else low)]
+    if not 1 <= numbers[0] <= numbers[1]:
+        raise click.BadParameter(f"{value!r} is not a number of clusters; use one such as 5, 2:10, or auto.")
+    return range(numbers[0], numbers[1] + 1) if colon else numbers[0]
 
 
 def _complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -55,8 +57,9 @@ def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> 
     "-k",
     "--n-clusters",
     type=_cluster_count,
-    metavar="K|auto",
-    help="Clusters, at most; auto for methods that can find the number, such as eac by lifetime.",
+    metavar="K|LOW:HIGH|auto",
+    help="Clusters, at most; auto for methods that can find the number, such as eac by lifetime; a range for "
+    "supra, which tries all.",
 )
 @output_option("Store for the consensus (.zarr).")
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
@@ -77,7 +80,7 @@ def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> 
 def solve(
     words: tuple[str, ...],
     method: str,
-    n_clusters: int | str | None,
+    n_clusters: int | range | str | None,
     out: str,
     random_state: int,
     overwrite: bool,
@@ -131,6 +134,10 @@ def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[st
         if "None" not in str(parameters["n_clusters"].annotation):
             raise click.UsageError(f"Method {name!r} does not find the number of clusters; give it with -k.")
         given["n_clusters"] = None
+    if isinstance(given.get("n_clusters"), range) and "Sequence" not in str(
+        parameters["n_clusters"].annotation
+    ):
+        raise click.UsageError(f"Method {name!r} takes one number of clusters, not a range; give it with -k.")
     return arguments[0], method(**given, **own)
 
 

@@ -44,10 +44,11 @@ class BEST(ConsensusClusterer):
         "van_dongen" or "variation_of_information". Distances are minimized, the others maximized.
     weighted : bool, default=True
         Whether a partition counts by the number of objects that it and the candidate both label; with "nmi"
-        the average is then the ANMI. False: all count the same.
-    unlabeled : {"missing", "nearest"}, default="missing"
-        What happens to objects that other partitions label but the winner does not: "missing" leaves them -1,
-        "nearest" assigns them to the nearest cluster center, over the partitions that label them. The
+        the average is then the `anmi` of the candidate, which counts 0 for the objects it leaves out. False:
+        all count the same, and what the candidate leaves out does not count.
+    unlabeled : {"nearest", "missing"}, default="nearest"
+        What happens to objects that other partitions label but the winner does not: "nearest" assigns them to
+        the nearest cluster center, over the partitions that label them, "missing" leaves them -1. The
         center of a cluster holds the share of its objects in every base cluster.
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between partitions: by the lowest index, or at random.
@@ -62,8 +63,8 @@ class BEST(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32, labels of the winner, 0 to k-1
-    objective_ : the average criterion of the winner
+    labels_ : (n_objects,) int32, labels of the winner, 0 to k-1, -1 for objects that no partition labeled
+    objective_ : the average criterion of the winner, over the objects that it labels itself
     best_partition_ : index of the winner
     scores_ : (n_partitions,) the average criterion of every partition, NaN for those with too many clusters
     history_ : a list per quantity with one entry
@@ -87,7 +88,7 @@ class BEST(ConsensusClusterer):
         *,
         criterion: str = "nmi",
         weighted: bool = True,
-        unlabeled: str = "missing",
+        unlabeled: str = "nearest",
         ties: str = "lowest",
         random_state: SeedLike = None,
         memory: str | float | None = None,
@@ -103,7 +104,7 @@ class BEST(ConsensusClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))
         check_flag("weighted", self.weighted)
-        check_choice("unlabeled", self.unlabeled, ("missing", "nearest"))
+        check_choice("unlabeled", self.unlabeled, ("nearest", "missing"))
         check_choice("ties", self.ties, ("lowest", "random"))
         candidates = np.flatnonzero(ensemble.n_clusters <= self.n_clusters)
         if not candidates.size:
@@ -137,7 +138,7 @@ class BEST(ConsensusClusterer):
         offsets, winner = ensemble.offsets, self.best_partition_
         table = None
         if self.unlabeled == "nearest":
-            table = closeness_to_centers(overlaps, offsets, winner)
+            table = closeness_to_centers(overlaps[offsets[winner] : offsets[winner + 1]], offsets)
 
         def read(block: Block) -> np.ndarray:
             labels = ensemble.read(block.start, block.stop)
@@ -154,24 +155,35 @@ class BEST(ConsensusClusterer):
 def average_criteria(
     overlaps: np.ndarray, offsets: np.ndarray, candidates: np.ndarray, criterion: str, *, weighted: bool
 ) -> np.ndarray:
-    """Return the average criterion (M,) of each candidate with all partitions, NaN for the others."""
+    """Return the average criterion (M,) of each candidate with all partitions, NaN for the others.
+
+    The weighted average of "nmi" is the ANMI: see `bigcons.metrics.anmi`.
+    """
     scores = np.full(len(offsets) - 1, np.nan)
+    n_labels = float(np.trace(overlaps)) if weighted and criterion == "nmi" else None
     n_clusters, of_tables = np.diff(offsets), OF_TWO_CLUSTERINGS[criterion]
     for k in np.unique(n_clusters[candidates]):
         alike = candidates[n_clusters[candidates] == k]
         # no batch of one: numpy would sum in another order, and equal partitions must score the same
         n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // CELLS))
         for some in np.array_split(alike, n_parts):
-            scores[some] = _averages(overlaps, offsets, some, of_tables, weighted=weighted)
+            scores[some] = _averages(overlaps, offsets, some, of_tables, n_labels, weighted=weighted)
     return scores
 
 
 def _averages(
-    overlaps: np.ndarray, offsets: np.ndarray, some: np.ndarray, criterion: Criterion, *, weighted: bool
+    overlaps: np.ndarray,
+    offsets: np.ndarray,
+    some: np.ndarray,
+    criterion: Criterion,
+    n_labels: float | None,
+    *,
+    weighted: bool,
 ) -> np.ndarray:
     """Return the averages (some,) of partitions ``some`` that have the same number of clusters.
 
-    Their tables with all partitions of the same number of clusters form a stack for the criterion.
+    Their tables with all partitions of the same number of clusters form a stack for the criterion. With
+    ``n_labels``, the number of all labels, those of the objects that a candidate leaves out count 0.
     """
     n_clusters = np.diff(offsets)
     own = offsets[some] + np.arange(n_clusters[some[0]])[:, None]
@@ -185,18 +197,18 @@ def _averages(
         values = criterion(np.moveaxis(cells, (0, 1), (-2, -1)))
         total += (values * weights).sum(axis=1)
         weight += weights.sum(axis=1)
-    return total / weight
+    return total / (weight if n_labels is None else n_labels)
 
 
-def closeness_to_centers(overlaps: np.ndarray, offsets: np.ndarray, winner: int) -> np.ndarray:
-    """Return the table (B, k) whose votes are largest for the nearest center of the winner's clusters.
+def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the table (B, k) whose votes are largest for the nearest center of k clusters.
 
-    With ``p_b`` the share of a cluster's objects in base cluster b, of those that its partition labels, the
-    squared distance of an object to the center over one partition is ``1 - 2 p_b + sum_b' p_b'^2``.
+    ``counts`` (k, B) are the objects of each cluster in every base cluster. With ``p_b`` the share of a
+    cluster's objects in base cluster b, of those that its partition labels, the squared distance of an object
+    to the center over one partition is ``1 - 2 p_b + sum_b' p_b'^2``.
     """
-    own = slice(offsets[winner], offsets[winner + 1])
     partition = partition_of_clusters(offsets)
-    seen = observed_pairs(overlaps[own], offsets)[:, partition]
-    centers = np.divide(overlaps[own], seen, out=np.zeros_like(seen), where=seen > 0)
+    seen = observed_pairs(counts, offsets)[:, partition].astype(np.float64)
+    centers = np.divide(counts, seen, out=np.zeros_like(seen), where=seen > 0)
     squares = np.add.reduceat(centers**2, offsets[:-1], axis=1)[:, partition]
     return np.asarray((2.0 * centers - squares).T)

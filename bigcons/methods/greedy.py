@@ -45,9 +45,9 @@ class GreedyANMI(ConsensusClusterer):
     n_init : int, default=1
         Number of starts, from the base partitions of highest ANMI, in the same sweeps.
     init : "best" or array of shape (n_objects,), default="best"
-        "best": base partitions; objects that one does not label, or that are not in its ``n_clusters``
-        largest clusters, first join the nearest of these. Or labels (n_objects,) to start from, such as
-        another method's consensus; without a temperature the sweeps only raise its ANMI.
+        "best": base partitions. Or labels (n_objects,) to start from, such as another method's consensus, -1
+        where there is none; without a temperature the sweeps only raise its ANMI. Objects without a label, or
+        not in the ``n_clusters`` largest clusters of a base partition, first join the nearest cluster.
     temperature : float, default=0.0
         Simulated annealing: the first sweeps move objects to any cluster with probability proportional to
         ``exp(gain / T)``, with the gain in ANMI times objects, so that 1 is high. T falls linearly from
@@ -120,7 +120,8 @@ class GreedyANMI(ConsensusClusterer):
             "GreedyANMI", ensemble, engine, self.memory, columns=1, in_memory=False, held=held
         )
         survey = take_survey(ensemble, engine, seed, 0)
-        starts = [self._given(ensemble)] if not isinstance(self.init, str) else self._starts(ensemble, engine)
+        given = not isinstance(self.init, str)
+        starts = [self._given(ensemble, engine)] if given else self._starts(ensemble, engine)
         labeled = np.ones(n, bool)
         labeled[survey.unlabeled] = False
         for codes in starts:
@@ -186,7 +187,8 @@ class GreedyANMI(ConsensusClusterer):
                     break
         return records
 
-    def _given(self, ensemble: Ensemble) -> np.ndarray:
+    def _given(self, ensemble: Ensemble, engine: Engine) -> np.ndarray:
+        """Return ``init`` as codes, objects without a label in the nearest cluster."""
         codes = np.array(self.init)
         n, K = ensemble.n_objects, self.n_clusters
         if codes.shape != (n,) or codes.dtype.kind not in "iu" or codes.min() < -1 or codes.max() >= K:
@@ -194,7 +196,23 @@ class GreedyANMI(ConsensusClusterer):
                 f"init has shape {codes.shape} and type {codes.dtype}; pass 'best' or {n} integer labels "
                 f"from 0 to {K - 1}, -1 where there is none."
             )
-        return codes.astype(np.int32)
+        codes = codes.astype(np.int32)
+        if (codes >= 0).all():
+            return codes
+        counts = count_labels(ensemble, engine, codes, K)
+        used = np.flatnonzero(counts.any(axis=1))
+        if not used.size:
+            raise InvalidInputError(
+                f"init labels none of the objects that a partition labels; label some of the {n}."
+            )
+        table = closeness_to_centers(counts[used], ensemble.offsets)
+        for block in ensemble.blocks():
+            of_block = codes[block.start : block.stop]
+            missing = of_block < 0
+            labels = np.ascontiguousarray(ensemble.read(block.start, block.stop)[missing])
+            scores, _ = votes_of(labels, ensemble.offsets, table)
+            of_block[missing] = used[scores.argmax(axis=1)]
+        return codes
 
     def _starts(self, ensemble: Ensemble, engine: Engine) -> list[np.ndarray]:
         """Return the base partitions of highest ANMI as codes, undecided objects in the nearest cluster."""
@@ -205,7 +223,7 @@ class GreedyANMI(ConsensusClusterer):
         scores = average_criteria(overlaps, offsets, everyone, "nmi", weighted=True)
         chosen = np.argsort(-scores, kind="stable")[: self.n_init]
         kept = [_largest(overlaps, offsets, u, self.n_clusters) for u in chosen]
-        tables = [closeness_to_centers(overlaps, offsets, u) for u in chosen]
+        tables = [closeness_to_centers(overlaps[offsets[u] : offsets[u + 1]], offsets) for u in chosen]
 
         def codes_of(block: Block) -> list[np.ndarray]:
             labels = ensemble.read(block.start, block.stop)
@@ -232,14 +250,7 @@ class _Search:
         self.codes = codes
         self.random = draw.integers(2**64, size=1, dtype=np.uint64)
         self.offsets = ensemble.offsets
-
-        def count(block: Block) -> np.ndarray:
-            table = np.zeros((n_clusters, int(self.offsets[-1])), np.int64)
-            labels = ensemble.read(block.start, block.stop)
-            add_contingency(codes[block.start : block.stop], labels, ensemble.offsets, table)
-            return table
-
-        self.counts = fold(engine, ensemble.blocks(), count, np.add)
+        self.counts = count_labels(ensemble, engine, codes, n_clusters)
         self.sizes = np.add.reduceat(self.counts, self.offsets[:-1], axis=1)
         self.n_seen = self.sizes.sum(axis=0)
         self.labels_of_an_object = self.n_seen.sum() / ensemble.n_objects
@@ -267,6 +278,18 @@ class _Search:
         self.refresh()
         parts = zip(self.A, self.B, self.C, self.n_seen, strict=True)
         return float(sum(weighted_nmi(a, b, c, n, self.F) for a, b, c, n in parts) / self.n_seen.sum())
+
+
+def count_labels(ensemble: Ensemble, engine: Engine, codes: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return how many objects of each code are in each base cluster (n_clusters, B) int64."""
+
+    def count(block: Block) -> np.ndarray:
+        table = np.zeros((n_clusters, ensemble.n_base_clusters), np.int64)
+        labels = ensemble.read(block.start, block.stop)
+        add_contingency(codes[block.start : block.stop], labels, ensemble.offsets, table)
+        return table
+
+    return fold(engine, ensemble.blocks(), count, np.add)
 
 
 def x_log_x(largest: int) -> np.ndarray:

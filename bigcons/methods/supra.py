@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import logging
 import os
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import Engine
 from bigcons.metrics.ensemble import anmi
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, check_n_clusters
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
+
+# The parameters of a member that the supra-consensus sets.
+SHARED = ("n_clusters", "random_state", "memory", "out", "client")
 
 
 class Supra(ConsensusClusterer):
@@ -27,11 +34,13 @@ class Supra(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Maximum number of clusters.
-    methods : str or sequence of str, default=("cspa", "hgpa", "mcla")
-        Names from `METHODS`, as a sequence or separated by commas. Each runs with its defaults and the
-        ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here.
+    n_clusters : int or sequence of int, default=8
+        Maximum number of clusters; of several, such as ``range(2, 11)``, all are tried with every member.
+    members : str or sequence of str or estimators, default=("cspa", "hgpa", "mcla")
+        The methods: names from `METHODS`, which may have parameters, such as "cspa(partitioner=metis)", as a
+        sequence or separated by commas; or estimators, such as ``CSPA(partitioner="metis")``, which are
+        cloned. All take the ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here. The
+        paper's own are "cspa(partitioner=metis), hgpa, mcla(partitioner=metis)".
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -44,81 +53,185 @@ class Supra(ConsensusClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
-    objective_ : the ANMI of the winner, weighted by known labels
-    scores_ : the ANMI by method
-    best_method_ : the name of the winner; the first on ties
-    history_ : one entry a method
+    objective_ : the ANMI of the winner: see `bigcons.metrics.anmi`
+    scores_ : the ANMI by member and number of clusters, as in ``scores_["cspa"][8]``
+    best_member_ : the name of the winning member, with its parameters; the first on ties
+    best_n_clusters_ : the number of clusters that the winner was asked for; the first given on ties
+    history_ : the number of clusters asked for and the ANMI, one entry for every consensus tried
     n_clusters_
 
     Notes
     -----
-    Costs the sum of the methods, and a pass for each to score it. If a method refuses the ensemble (for its
-    size, say), so does this one, rather than silently leave it out; the authors' code drops CSPA
-    above 1,000 objects, which the spectral CSPA here makes unnecessary.
+    Costs the sum of the methods, and a pass for each consensus to score it. It runs out of core if its
+    members do: of the default ones HGPA does with "hgpa(objective=laplacian)". If a method refuses the
+    ensemble (for its size, say), so does this one, rather than silently leave it out; the authors' code drops
+    CSPA above 1,000 objects, which the spectral CSPA here makes unnecessary. Objects that a member leaves
+    without a label count against it.
 
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels")
+    info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels", out_of_core=False)
+
+    n_clusters: int | Sequence[int]  # type: ignore[assignment]
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | Sequence[int] = 8,
         *,
-        methods: str | Sequence[str] = ("cspa", "hgpa", "mcla"),
+        members: str | Sequence[str | ConsensusClusterer] = ("cspa", "hgpa", "mcla"),
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
         client: object = None,
     ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.methods = methods
+        super().__init__(
+            n_clusters,  # type: ignore[arg-type]
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.members = members
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        names = self._names()
+        members = self._members()
         survey = take_survey(ensemble, engine, seed, 0)
-        self.scores_: dict[str, float] = {}
+        self.scores_: dict[str, dict[int, float]] = {name: {} for name in members}
+        self.history_: dict[str, list[Any]] = {"n_clusters": [], "objective": []}
         best = np.empty(0, np.int32)
-        for name in names:
-            labels = self._labels_by(name, ensemble, engine, seed)
-            score = anmi(ensemble, labels, client=engine)
-            logger.info("supra-consensus: %s has ANMI %.6g", name, score)
-            if score > max(self.scores_.values(), default=-1.0):
-                best = labels
-            self.scores_[name] = score
-        self.best_method_: str = max(self.scores_, key=lambda name: self.scores_[name])
-        self.objective_: float = self.scores_[self.best_method_]
-        self.history_: dict[str, list[Any]] = {"objective": list(self.scores_.values())}
-        self._publish(ensemble, lambda b: best[b.start : b.stop], survey.unlabeled, out)
+        self.objective_: float = -1.0
+        for name, member in members.items():
+            for n_clusters in self._numbers():
+                labels = self._labels_by(member, n_clusters, ensemble, engine, seed)
+                score = anmi(ensemble, labels, client=engine)
+                logger.info("supra-consensus: %s with %d clusters has ANMI %.6g", name, n_clusters, score)
+                self.scores_[name][n_clusters] = score
+                self.history_["n_clusters"].append(n_clusters)
+                self.history_["objective"].append(score)
+                if score > self.objective_:
+                    best, self.objective_ = labels, score
+                    self.best_member_: str = name
+                    self.best_n_clusters_: int = n_clusters
+        self._publish(
+            ensemble,
+            lambda b: best[b.start : b.stop],
+            survey.unlabeled,
+            out,
+            n_clusters=self.best_n_clusters_,
+        )
 
-    def _names(self) -> list[str]:
-        from bigcons.methods import METHODS
+    def _check_n_clusters(self, n_objects: int) -> None:
+        for n_clusters in self._numbers():
+            check_n_clusters(n_clusters, n_objects)
 
-        given = self.methods.split(",") if isinstance(self.methods, str) else self.methods
-        if not isinstance(given, (list, tuple)):
+    def _numbers(self) -> list[int]:
+        """Return the numbers of clusters to try."""
+        given: Any = self.n_clusters
+        if isinstance(given, str) or not (isinstance(given, Sequence) or np.ndim(given) == 1):
+            return [given]  # type: ignore[list-item]  # checked later
+        if not len(given):
+            raise InvalidInputError("n_clusters is empty; give one number or more.", parameter="n_clusters")
+        return [int(K) if isinstance(K, np.integer) else K for K in given]
+
+    def _members(self) -> dict[str, ConsensusClusterer]:
+        """Return the members by name."""
+        given: Any = self.members
+        if isinstance(given, str):
+            given = list(_split(given))
+        if not isinstance(given, (list, tuple)) or not given:
             raise InvalidInputError(
-                f"methods has type {type(given).__name__}; name one or more, such as ('cspa', 'mcla')."
+                f"members={given!r} names no method; name one or more, such as ('cspa', 'mcla').",
+                parameter="members",
             )
-        names = [str(name).strip() for name in given]
-        # not itself, nor a method that needs more than labels
-        choices = [name for name in METHODS if name not in ("supra", "did")]
-        if unknown := [name for name in names if name not in choices]:
-            raise InvalidInputError(
-                f"methods={unknown!r} are unknown here; choose from {', '.join(choices)}."
-            )
-        if not names:
-            raise InvalidInputError("methods is empty; name one or more, such as ('cspa', 'mcla').")
-        return names
+        members: dict[str, ConsensusClusterer] = {}
+        for item in given:
+            member = _parsed(item) if isinstance(item, str) else clone(item, safe=False)
+            if not isinstance(member, ConsensusClusterer) or isinstance(member, Supra):
+                raise InvalidInputError(
+                    f"members has {item!r}; give methods such as 'cspa' or CSPA(), other than Supra itself.",
+                    parameter="members",
+                )
+            name = _name_of(member)
+            if name in members:
+                raise InvalidInputError(f"members has {name!r} twice; give each once.", parameter="members")
+            members[name] = member
+        return members
 
-    def _labels_by(self, name: str, ensemble: Ensemble, engine: Engine, seed: int) -> np.ndarray:
-        """Return the labels that a method finds, without repeating the warning of unlabeled objects."""
-        from bigcons.methods import METHODS
-
-        model = METHODS[name](
-            n_clusters=self.n_clusters, random_state=seed, memory=self.memory, client=engine
+    def _labels_by(
+        self, member: ConsensusClusterer, n_clusters: int, ensemble: Ensemble, engine: Engine, seed: int
+    ) -> np.ndarray:
+        """Return the labels that a member finds, without repeating the warning of unlabeled objects."""
+        model: ConsensusClusterer = clone(member).set_params(
+            n_clusters=n_clusters, random_state=seed, memory=self.memory, out=None, client=engine
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnlabeledObjectsWarning)
             return np.asarray(model.fit(ensemble).labels_)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Yield the parts of a text between commas that are not within parentheses or brackets."""
+    depth, part = 0, ""
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            yield part.strip()
+            part = ""
+        else:
+            part += letter
+    yield part.strip()
+
+
+def _parsed(text: str) -> ConsensusClusterer:
+    """Return the estimator of a text such as "cspa" or "cspa(partitioner=metis)"."""
+    from bigcons.methods import METHODS
+
+    form = re.fullmatch(r"([^()\s]+)\s*(?:\((.*)\))?", text.strip())
+    choices = [name for name in METHODS if name != "supra"]
+    if form is None or form[1] not in choices:
+        raise InvalidInputError(
+            f"members has {text!r}, unknown here; choose from {', '.join(choices)}, with parameters as in "
+            "cspa(partitioner=metis).",
+            parameter="members",
+        )
+    method, parameters = METHODS[form[1]], {}
+    own = [name for name in inspect.signature(method).parameters if name not in SHARED]
+    for assignment in _split(form[2]) if form[2] else ():
+        name, equals, value = (part.strip() for part in assignment.partition("="))
+        if not equals or name not in own:
+            raise InvalidInputError(
+                f"members has {text!r}, but {form[1]} takes no {assignment!r}; give name=value of "
+                f"{', '.join(own) or 'none'}.",
+                parameter="members",
+            )
+        parameters[name] = _value_of(value)
+    return method(**parameters)
+
+
+def _value_of(text: str) -> Any:
+    """Return the value that a text stands for: a Python literal, true, false or none, or the text itself."""
+    words: dict[str, Any] = {"true": True, "false": False, "none": None}
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return words.get(text.lower(), text)
+
+
+def _name_of(member: ConsensusClusterer) -> str:
+    """Return the name of a method, with the parameters that are not its defaults: as `_parsed` takes it."""
+    from bigcons.methods import METHODS
+
+    method = type(member)
+    name = next((name for name in METHODS if METHODS[name] is method), method.__name__)
+    given = member.get_params(deep=False)
+    own = [
+        f"{parameter.name}={given[parameter.name]}"
+        for parameter in inspect.signature(method).parameters.values()
+        if parameter.name not in SHARED
+        and given[parameter.name] is not parameter.default
+        and repr(given[parameter.name]) != repr(parameter.default)
+    ]
+    return f"{name}({', '.join(own)})" if own else name

@@ -23,9 +23,16 @@ def anmi(x: Any, labels: Any, *, client: object = None) -> float:
     """Return the average NMI of ``labels`` with the partitions of ``x``, in [0, 1].
 
     Each NMI is that of the objects labeled in both, and has their number as its weight (Strehl and Ghosh
-    2002, for missing labels). Cost and errors as in `average_criterion`.
+    2002, for missing labels). In the paper a consensus labels every object. Here the labels of an object that
+    it leaves out count with NMI 0, so that leaving out objects in doubt earns nothing; `average_criterion`
+    with ``weighted=True`` leaves them out too. Cost and errors as in `average_criterion`.
     """
-    return average_criterion("nmi", x, labels, weighted=True, client=client)
+    return anmi_of_tables(*partition_tables(x, labels, client=client))
+
+
+def anmi_of_tables(tables: Sequence[np.ndarray], covered: float) -> float:
+    """Return `anmi` from what `partition_tables` returns."""
+    return covered * average_of_tables(OF_TWO_CLUSTERINGS["nmi"], tables, weighted=True)
 
 
 def average_criterion(
@@ -46,7 +53,8 @@ def average_criterion(
     labels
         ``(n_objects,)``, as in `contingency`.
     weighted
-        Weight partitions by their number of compared objects, as `anmi` does, instead of equally.
+        Weight partitions by their number of compared objects instead of equally. `anmi` also counts the
+        objects that ``labels`` leaves out.
     client
         Engine.
 
@@ -64,7 +72,7 @@ def average_criterion(
             f"criterion has type {type(criterion).__name__}; pass a name such as 'nmi' or a function of a "
             "contingency table."
         )
-    return average_of_tables(of_table, partition_tables(x, labels, client=client), weighted=weighted)
+    return average_of_tables(of_table, partition_tables(x, labels, client=client)[0], weighted=weighted)
 
 
 def average_of_tables(criterion: Criterion, tables: Sequence[np.ndarray], *, weighted: bool) -> float:
@@ -95,8 +103,10 @@ def _one_by_one(criterion: Criterion) -> Criterion:
     return of_stack
 
 
-def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.ndarray]:
-    """Return the contingency of ``labels`` with every partition: ``(n_clusters, k)`` int64 each."""
+def partition_tables(x: Any, labels: Any, *, client: object = None) -> tuple[list[np.ndarray], float]:
+    """Return the contingency of ``labels`` with every partition, ``(n_clusters, k)`` int64 each, and the
+    share of all labels of the partitions that is in them: those of objects that ``labels`` labels.
+    """
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble, column = as_ensemble(x), LabelColumn("labels", labels)
@@ -109,13 +119,16 @@ def partition_tables(x: Any, labels: Any, *, client: object = None) -> list[np.n
     with open_engine(client) as engine, progress("compare with partitions", ensemble.n_objects) as listener:
         count_block = partial(_block_table, ensemble, column)
         table = fold(engine, ensemble.blocks(), count_block, np.add, progress=listener)
-    return np.split(table, ensemble.offsets[1:-1], axis=1)
+    left_out, of_clusters = table[0], table[1:]
+    covered = 1.0 - left_out.sum() / table.sum()
+    return np.split(of_clusters, ensemble.offsets[1:-1], axis=1), float(covered)
 
 
 def _block_table(ensemble: Ensemble, column: LabelColumn, block: Block) -> np.ndarray:
+    """Return the contingency of a block, the objects that ``column`` leaves out in its first row."""
     from bigcons.kernels.label_rows import add_contingency
 
-    table = np.zeros((column.n_clusters, ensemble.n_base_clusters), dtype=np.int64)
-    codes = column.codes(block.start, block.stop)
+    table = np.zeros((1 + column.n_clusters, ensemble.n_base_clusters), dtype=np.int64)
+    codes = 1 + column.codes(block.start, block.stop)
     add_contingency(codes, ensemble.read(block.start, block.stop), ensemble.offsets, table)
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,11 @@ class GraphClusterer(PredictingClusterer):
     ``predict`` places new objects in the spectral embedding; a balanced cut has no place for them.
     """
 
+    _choice: ClassVar[str] = "partitioner"
+    """The parameter that chooses between cuts and the embedding."""
+    _embedded: ClassVar[str] = "spectral"
+    """Its value that chooses the embedding."""
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -58,14 +63,13 @@ class GraphClusterer(PredictingClusterer):
         self.max_iter = max_iter
         self.tol = tol
 
-    def _checked_imbalance(self, partitioner: str) -> float:
-        """Return the imbalance allowed; refuse parameters that do not apply to ``partitioner``."""
-        unused = ("imbalance",) if partitioner == "spectral" else ("n_init", "max_iter", "tol")
-        refuse_unused(self, partitioner, unused)
-        if self.weights is not None and partitioner != "spectral":
+    def _checked_imbalance(self, chosen: str) -> float:
+        """Return the imbalance allowed; refuse parameters that do not apply to the embedding, or to cuts."""
+        unused = ("imbalance",) if chosen == self._embedded else ("n_init", "max_iter", "tol")
+        refuse_unused(self, chosen, unused, self._choice)
+        if self.weights is not None and chosen == "metis":
             raise InvalidInputError(
-                f"weights do not apply to partitioner={partitioner!r}; leave them out, or use "
-                "partitioner='spectral'.",
+                "weights do not apply to partitioner='metis'; leave them out, or use partitioner='spectral'.",
                 parameter="weights",
             )
         return checked_imbalance(self.imbalance)
@@ -111,7 +115,7 @@ class GraphClusterer(PredictingClusterer):
     def _check_graph_memory(self, ensemble: Ensemble, engine: Engine, n_bytes: int) -> None:
         """Refuse a budget that cannot hold a graph of ``n_bytes``."""
         budget = GRAPH_MEMORY if self.memory is None else self.memory
-        remedy = " or use partitioner='spectral'"
+        remedy = f" or use {self._choice}={self._embedded!r}"
         MemoryPlan(n_bytes).check(type(self).__name__, engine, ensemble, budget, remedy)
 
     def _publish_parts(
@@ -128,21 +132,23 @@ class GraphClusterer(PredictingClusterer):
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._centers is None:
             raise InvalidInputError(
-                f"{type(self).__name__} with partitioner={self.partitioner!r} cuts a graph of the fitted "
-                "objects and cannot place new ones; use partitioner='spectral'.",
-                parameter="partitioner",
+                f"{type(self).__name__} cut a graph of the fitted objects and cannot place new ones; use "
+                f"{self._choice}={self._embedded!r}.",
+                parameter=self._choice,
             )
         return self._centers.labels_of
 
 
-def refuse_unused(model: ConsensusClusterer, partitioner: str, names: tuple[str, ...]) -> None:
-    """Refuse parameters of ``model`` that were set although they do not apply to ``partitioner``."""
+def refuse_unused(
+    model: ConsensusClusterer, chosen: str, names: tuple[str, ...], parameter: str = "partitioner"
+) -> None:
+    """Refuse parameters of ``model`` that were set although they do not apply to what ``parameter`` chose."""
     parameters = inspect.signature(type(model)).parameters
     for name in names:
         value, default = getattr(model, name), parameters[name].default
         if value != default:
             raise InvalidInputError(
-                f"{name}={value!r} does not apply to partitioner={partitioner!r}; leave it at {default!r}."
+                f"{name}={value!r} does not apply to {parameter}={chosen!r}; leave it at {default!r}."
             )
 
 

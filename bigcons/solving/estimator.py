@@ -154,12 +154,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         return getattr(pairs, "path", None)
 
     def _check_n_clusters(self, n_objects: int) -> None:
-        n_clusters = check_int("n_clusters", self.n_clusters)
-        if n_clusters > n_objects:
-            raise InvalidInputError(
-                f"n_clusters={n_clusters} but there are n_objects={n_objects}; "
-                f"use at most {n_objects} clusters."
-            )
+        check_n_clusters(self.n_clusters, n_objects)
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
@@ -248,6 +243,14 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             **{name.replace("_", " "): value for name, value in fit_results(self).items()},
         }
         return facts_table(repr(self), facts)
+
+
+def check_n_clusters(n_clusters: Any, n_objects: int) -> None:
+    """Refuse what is no number of clusters of so many objects."""
+    if check_int("n_clusters", n_clusters) > n_objects:
+        raise InvalidInputError(
+            f"n_clusters={n_clusters} but there are n_objects={n_objects}; use at most {n_objects} clusters."
+        )
 
 
 class PredictingClusterer(ConsensusClusterer):
@@ -405,6 +408,11 @@ def _codes_in(known: np.ndarray, values: Any) -> np.ndarray:
 
 def _in_words(value: Any) -> str:
     """Return a text that identifies a parameter: its repr or, for an array, a digest."""
+    if isinstance(value, ConsensusClusterer):
+        given = (f"{name}={_in_words(given)}" for name, given in value.get_params(deep=False).items())
+        return f"{type(value).__name__}({', '.join(given)})"
+    if isinstance(value, (list, tuple)) and any(isinstance(item, ConsensusClusterer) for item in value):
+        return f"[{', '.join(map(_in_words, value))}]"
     if not hasattr(value, "__array__"):
         return repr(value)
     values = np.ascontiguousarray(value)

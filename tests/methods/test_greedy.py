@@ -1,4 +1,4 @@
-"""Greedy ANMI, the exact search and the supra-consensus."""
+"""Greedy ANMI and the exact search."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
-from bigcons.methods import GreedyANMI, Supra
+from bigcons.methods import GreedyANMI
 from bigcons.methods.greedy import _Search, best_partition, clusterings, stirling
 from tests.naive import greedy as naive
 from tests.naive.bce import SplitMix
@@ -204,41 +204,13 @@ def test_best_partition__refuses_what_makes_no_sense(n_clusters, criterion, mess
         best_partition([[0, 0], [1, 0], [1, 1]], n_clusters, criterion=criterion)
 
 
-def test_supra__keeps_the_method_of_highest_anmi():
-    ensemble, _ = planted_ensemble(600, 20, missing=0.4, random_state=2)
-    model = Supra(6, methods=("mcla", "ivc", "best"), random_state=0).fit(ensemble)
-    assert set(model.scores_) == {"mcla", "ivc", "best"}
-    assert model.objective_ == max(model.scores_.values()) == model.scores_[model.best_method_]
-    assert model.objective_ == pytest.approx(metrics.anmi(ensemble, model.labels_), abs=1e-12)
-    same = Supra(6, methods="mcla, ivc,best", random_state=0).fit(ensemble)
-    np.testing.assert_array_equal(same.labels_, model.labels_)
-
-
-@pytest.mark.parametrize("seed", [27, 30, 156])
-def test_supra__of_five_views_beats_the_best_view(seed):
-    """The 8D5K situation: five Gaussians in eight dimensions, seen in five pairs of dimensions.
-
-    The published best view has NMI .766 and the consensus .989. Of the first 200 seeds these are the ones
-    with a best view of .74 to .80, no view below .58, and labels that determine the class: a naive Bayes
-    classifier that knows the classes has NMI >= .99.
-    """
-    from sklearn.cluster import KMeans
-
-    from bigcons.datasets import ce_8d5k
-
-    features, truth = ce_8d5k(random_state=seed)
-    rng = np.random.default_rng(seed)
-    views = [rng.choice(8, 2, replace=False) for _ in range(5)]
-    labels = np.stack(
-        [KMeans(5, n_init=3, random_state=v).fit(features[:, view]).labels_ for v, view in enumerate(views)],
-        axis=1,
-    )
-    assert max(metrics.nmi(truth, labels[:, u]) for u in range(5)) <= 0.80
-    model = Supra(5, methods=("cspa", "hgpa", "mcla", "hbgf", "mixture"), random_state=0).fit(labels)
-    assert metrics.nmi(truth, model.labels_) >= 0.95
-
-
-def test_supra__refuses_unknown_methods_and_itself():
-    for methods in ("nonsense", ("supra",), ("cspa", "did"), (), 5):
-        with pytest.raises(InvalidInputError, match="methods"):
-            Supra(2, methods=methods).fit(SEVEN)
+def test_greedy__labels_the_objects_that_init_leaves_out():
+    ensemble, truth = planted_ensemble(400, 20, missing=0.4, random_state=0)
+    start = np.where(np.arange(400) < 200, truth, -1)
+    start[start == 4] = -1  # a cluster that nobody is given to begin with
+    model = GreedyANMI(6, init=start).fit(ensemble)
+    assert (model.labels_ >= 0).all()
+    assert metrics.adjusted_rand(truth, model.labels_) > 0.8
+    assert model.objective_ == pytest.approx(metrics.anmi(ensemble, model.labels_))
+    with pytest.raises(InvalidInputError, match="init labels none of the objects"):
+        GreedyANMI(6, init=np.full(400, -1)).fit(ensemble)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from bigcons import METHODS, Ensemble, partitioners
+from bigcons import METHODS, Ensemble
 from bigcons.datasets import ce_8d5k
 from bigcons.errors import (
     ConvergenceWarning,
@@ -57,6 +57,11 @@ def random_labels(n_objects, n_partitions, n_clusters, gaps, seed=0):
     return labels
 
 
+def made(method, **parameters):
+    """Return a method that works from overlaps: of HGPA, the relaxation."""
+    return METHODS[method](**({"objective": "laplacian"} if method == "hgpa" else {}), **parameters)
+
+
 def same_grouping(a, b):
     return adjusted_rand(a, b) == 1.0
 
@@ -101,7 +106,7 @@ def test_kernels__agree_at_the_ends_of_words_and_chunks(n_objects):
     count_overlaps(labels, ensemble.offsets, counts)
     add_overlaps(labels, ensemble.offsets, np.ones(n_objects), ones)
     np.testing.assert_array_equal(counts, ones)
-    np.testing.assert_array_equal(np.diag(counts), [len(c) for c in hyperedges(ensemble)])
+    np.testing.assert_array_equal(np.diag(counts), [len(c) for c in hyperedges(labels, ensemble.n_clusters)])
 
 
 @pytest.mark.parametrize("n_clusters", [4, 60], ids=["packed", "one by one"])
@@ -151,7 +156,8 @@ def test_votes__are_the_incidence_times_a_table(labels, n_columns):
 
 
 def test_seven_objects__have_eleven_hyperedges():
-    assert len(hyperedges(Ensemble.from_labels(SEVEN))) == 11
+    ensemble = Ensemble.from_labels(SEVEN)
+    assert len(hyperedges(ensemble.read(0, 7), ensemble.n_clusters)) == 11
 
 
 def test_seven_objects__have_the_papers_similarities():
@@ -167,7 +173,7 @@ def test_seven_objects__have_the_papers_jaccard_measure():
 
 @pytest.mark.parametrize("method", FAMILY)
 def test_seven_objects__are_grouped_as_in_the_paper(method):
-    found = METHODS[method](n_clusters=3, random_state=0).fit(SEVEN).labels_
+    found = made(method, n_clusters=3, random_state=0).fit(SEVEN).labels_
     assert same_grouping(found, SEVEN[:, 0])
 
 
@@ -231,7 +237,7 @@ def test_hgpa__has_the_spectrum_of_the_hypergraph_laplacian(edge_weight):
     H = counted.incidence(labels)
     weights = H.sum(axis=0) if edge_weight == "size" else np.ones(H.shape[1])
     expected = np.linalg.eigvalsh(naive.zhou(labels, weights))[::-1]
-    model = HGPA(4, edge_weight=edge_weight, random_state=0).fit(labels)
+    model = HGPA(4, objective="laplacian", edge_weight=edge_weight, random_state=0).fit(labels)
     np.testing.assert_allclose(model.singular_values_**2, expected[:4], rtol=1e-9)
 
 
@@ -270,11 +276,11 @@ def test_leading_eigenvectors__fall_back_where_lapack_finds_no_subset():
 @pytest.mark.parametrize("chunk_rows", [200, 999, 3000])
 def test_passes__find_what_kmeans_of_everything_finds(method, chunk_rows, planted, tmp_path, monkeypatch):
     _, labels = planted
-    expected = METHODS[method](n_clusters=5, random_state=0).fit(labels)
+    expected = made(method, n_clusters=5, random_state=0).fit(labels)
     assert expected.n_passes_ == 1
     monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
     stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=chunk_rows)
-    found = METHODS[method](n_clusters=5, random_state=0, tol=0.0).fit(stored)
+    found = made(method, n_clusters=5, random_state=0, tol=0.0).fit(stored)
     assert found.n_passes_ > 2
     assert found.objective_ == pytest.approx(expected.objective_, rel=1e-4)
     assert adjusted_rand(found.labels_, expected.labels_) > 0.99
@@ -406,7 +412,7 @@ def views_of_8d5k():
 def test_8d5k__seen_in_two_dimensions_at_a_time_is_recovered(method, views_of_8d5k):
     classes, labels = views_of_8d5k
     single = max(nmi(classes, labels[:, u]) for u in range(5))
-    found = METHODS[method](n_clusters=5, random_state=0).fit(labels).labels_
+    found = made(method, n_clusters=5, random_state=0).fit(labels).labels_
     assert nmi(classes, found) > single
 
 
@@ -442,7 +448,7 @@ def test_memory__that_cannot_hold_the_overlaps_is_refused_with_the_number(method
     with pytest.raises(
         MemoryBudgetError, match=r"needs .* over memory=1 MB; raise it to .* n_base_clusters=60"
     ):
-        METHODS[method](n_clusters=5, memory="1MB").fit(planted[1])
+        made(method, n_clusters=5, memory="1MB").fit(planted[1])
 
 
 def test_memory__of_many_base_clusters_must_be_allowed(planted, monkeypatch):
@@ -456,7 +462,7 @@ def test_memory__of_many_base_clusters_must_be_allowed(planted, monkeypatch):
 @pytest.mark.parametrize("method", FAMILY)
 def test_n_clusters__beyond_what_the_labels_tell_apart_stay_empty(method):
     labels = np.array([[0, 0], [0, 0], [1, 0], [1, 1], [1, 1], [0, 0]])
-    model = METHODS[method](n_clusters=6, random_state=0).fit(labels)
+    model = made(method, n_clusters=6, random_state=0).fit(labels)
     assert model.n_clusters_ <= 3
     assert model.labels_[0] == model.labels_[1] == model.labels_[5]
     assert model.labels_[3] == model.labels_[4]
@@ -464,7 +470,7 @@ def test_n_clusters__beyond_what_the_labels_tell_apart_stay_empty(method):
 
 @pytest.mark.parametrize("method", FAMILY)
 def test_n_clusters__of_one_takes_all(method):
-    model = METHODS[method](n_clusters=1, random_state=0).fit(np.zeros((4, 2), int))
+    model = made(method, n_clusters=1, random_state=0).fit(np.zeros((4, 2), int))
     np.testing.assert_array_equal(model.labels_, 0)
 
 
@@ -487,7 +493,12 @@ def test_n_clusters__of_one_takes_all(method):
         ),
         (CSPA(2, partitioner="metis", n_init=3), "n_init=3 does not apply to partitioner='metis'"),
         (HBGF(2, partitioner="metis", max_iter=5), "max_iter=5 does not apply to partitioner='metis'"),
-        (HGPA(2, partitioner="mtkahypar", tol=0.0), r"tol=0.0 does not apply .* leave it at 0.0001"),
+        (HGPA(2, objective="soed"), "objective='soed' is unknown"),
+        (
+            HGPA(2, objective="laplacian", imbalance=0.1),
+            "imbalance=0.1 does not apply to objective='laplacian'",
+        ),
+        (HGPA(2, objective="cut", tol=0.0), "tol=0.0 does not apply to objective='cut'; leave it at 0.0001"),
     ],
 )
 def test_parameters__that_make_no_sense_are_refused(model, message):
@@ -504,13 +515,6 @@ def test_metis__that_is_not_installed_is_named(method, monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'bigcons\[graph\]'"):
         method(3, partitioner="metis").fit(SEVEN)
-
-
-def test_mtkahypar__that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mtkahypar", None)
-    partitioners._mtkahypar.cache_clear()
-    with pytest.raises(MissingDependencyError, match="partitioner='spectral'"):
-        HGPA(3, partitioner="mtkahypar").fit(SEVEN)
 
 
 @pytest.mark.parametrize("method", [CSPA, HBGF, MCLA])
@@ -550,25 +554,6 @@ def test_metis__of_too_many_pairs_is_refused_with_the_number():
         MemoryBudgetError, match=r"over memory=4 GB; raise it to .* or use partitioner='spectral'"
     ):
         CSPA(2, partitioner="metis").fit(np.zeros((20_000, 1), int))
-
-
-def test_mtkahypar__cuts_the_fewest_hyperedges_with_balance():
-    pytest.importorskip("mtkahypar")
-    truth = np.arange(120) % 3
-    labels = np.tile(truth[:, None], 4)
-    labels[0, 0] = 1
-    model = HGPA(3, partitioner="mtkahypar", random_state=0).fit(labels)
-    assert model.partitioner_ == "mtkahypar"
-    assert same_grouping(model.labels_, truth)
-    assert model.objective_ == 1  # the object that moved cuts the one it moved to
-    assert same_grouping(HGPA(3, partitioner="auto", random_state=0).fit(labels).labels_, truth)
-
-
-def test_hgpa__auto_falls_back_to_the_spectrum(monkeypatch):
-    monkeypatch.setattr("bigcons.methods.hgpa.has_mtkahypar", lambda: False)
-    model = HGPA(3, partitioner="auto", random_state=0).fit(SEVEN)
-    assert model.partitioner_ == "spectral"
-    assert same_grouping(model.labels_, SEVEN[:, 0])
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import anmi
+from bigcons.metrics.ensemble import average_criterion
 from tests.naive import metrics as naive
 from tests.support.strategies import label_matrices
 
@@ -71,3 +72,10 @@ def test_anmi__refuses_in_one_line(consensus, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         anmi(np.where(np.arange(7) == 2, -1, STREHL_GHOSH.T).T, consensus)
     assert "\n" not in str(caught.value)
+
+
+def test_anmi__counts_what_is_left_out_as_no_agreement():
+    """Of nine labels the consensus covers those of the first two objects, on which all agree."""
+    labels = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]])
+    assert anmi(labels, [0, 1, -1]) == pytest.approx(6 / 9)
+    assert average_criterion("nmi", labels, [0, 1, -1], weighted=True) == pytest.approx(1.0)

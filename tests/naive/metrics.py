@@ -100,7 +100,11 @@ def average(criterion, partitions, labels, *, weighted):
 
 
 def anmi(partitions, labels, *, weighted=True):
-    return average(nmi, partitions, labels, weighted=weighted)
+    """Labels of objects that ``labels`` leaves out count with NMI 0 if weighted."""
+    covered = sum(len(known(partition, labels)) for partition in partitions)
+    n_labels = sum(label is not None for partition in partitions for label in partition)
+    share = covered / n_labels if weighted else 1
+    return share * average(nmi, partitions, labels, weighted=weighted)
 
 
 def divergence(p, q):

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 
 from bigcons import METHODS, Consensus, Ensemble
@@ -21,6 +23,7 @@ from bigcons.errors import (
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods import ConsensusClusterer
 from bigcons.metrics import adjusted_rand
+from tests.support.strategies import label_matrices
 
 K = 3
 
@@ -55,7 +58,6 @@ def method(request, features_path):
     needed = {
         "bce": {"n_init": 5},  # not needed, but 20 starts make it half of the time of all methods
         "did": {"features": features_path},
-        "best": {"unlabeled": "nearest"},
     }
     return Method(request.param, METHODS[request.param], needed.get(request.param, {}))
 
@@ -233,6 +235,20 @@ def test_fit__gives_unlabeled_objects_no_label_and_warns(method, labels):
     assert (np.delete(model.labels_, [0, 30, 49]) >= 0).all()
 
 
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+@pytest.mark.filterwarnings("ignore::bigcons.errors.OversegmentationWarning")
+@pytest.mark.parametrize("name", METHODS)
+@given(labels=label_matrices(min_objects=4, max_objects=10, max_clusters=3), seed=st.integers(0, 9))
+@settings(max_examples=8, deadline=None)
+def test_fit__labels_every_object_that_a_partition_labels(name, labels, seed):
+    few = {
+        "bce": {"n_init": 2},
+        "did": {"features": np.random.default_rng(seed).normal(size=(len(labels), 2))},
+    }
+    model = METHODS[name](K, random_state=seed, client="serial", **few.get(name, {}))
+    np.testing.assert_array_equal(fit(model, labels).labels_ >= 0, (labels >= 0).any(axis=1))
+
+
 @pytest.mark.parametrize("where", ["parameter", "argument"])
 def test_out__writes_a_consensus_that_reads_back_equal(method, labels, tmp_path, where):
     labels = labels.copy()
@@ -343,7 +359,8 @@ def test_start_objectives__are_those_of_all_starts_and_the_best_is_carried_on(me
     if "n_init" not in inspect.signature(method.cls).parameters:
         assert not hasattr(fit(method(n_clusters=5, random_state=2), noise), "start_objectives_")
         return
-    model = method.cls(**{**method.needed, "n_init": 6}, n_clusters=5, random_state=2)
+    needed = {"objective": "laplacian"} if method.name == "hgpa" else method.needed
+    model = method.cls(**{**needed, "n_init": 6}, n_clusters=5, random_state=2)
     found = fit(model, noise).start_objectives_
     assert len(found) == 6
     assert np.isfinite(found).all()

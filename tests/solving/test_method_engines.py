@@ -22,18 +22,20 @@ UNLABELED = [5, 1500]
 SOLVES = {
     **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
     "bce finalists": ("bce", {"n_finalists": 2}),
-    "best": ("best", {"unlabeled": "nearest"}),
     "cumulative adaptive": ("cumulative", {"variant": "acv"}),
     "furthest": ("furthest", {"init": "sampled"}),
     "furthest exact": ("furthest", {}),
     "furthest random ties": ("furthest", {"ties": "random"}),
     "gibbs blocks": ("bce-gibbs", {"sweeps": "blocks", "n_init": 2, "burn_in": 2, "n_samples": 2}),
     "greedy annealed": ("greedy-anmi", {"temperature": 0.2, "n_annealed": 2}),
+    "hgpa": ("hgpa", {"objective": "laplacian"}),
+    "hgpa km1": ("hgpa", {"objective": "km1"}),
     "ipc": ("ipc", {"normalize": "all"}),
     "ipc observed": ("ipc", {}),
     "kmeans onehot": ("kmeans", {"encode": "onehot"}),
     "mcla random ties": ("mcla", {"ties": "random"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
+    "supra": ("supra", {"members": "cspa, mcla, best"}),
 }
 
 
@@ -67,6 +69,7 @@ def fit(solve, stored, client, out=None):
     name, parameters = SOLVES[solve]
     few = {"n_init": 3, "max_iter": 20}
     few = {key: value for key, value in few.items() if key in METHODS[name]().get_params()}
+    few = {} if solve == "hgpa km1" else few
     model = METHODS[name](K, random_state=3, client=client, **{**few, **parameters})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

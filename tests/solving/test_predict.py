@@ -21,9 +21,10 @@ from tests.support.strategies import label_matrices
 
 # Methods that label an object by a function of its base labels alone, with options that change the function.
 TABLES = {
-    **{name: (name, {}) for name in ("mcla", "ccc", "ccu", "ccsvd", "cumulative", "cspa", "hbgf", "hgpa")},
+    **{name: (name, {}) for name in ("mcla", "ccc", "ccu", "ccsvd", "cumulative", "cspa", "hbgf")},
+    "hgpa": ("hgpa", {"objective": "laplacian"}),
     "cspa all": ("cspa", {"normalize": "all"}),
-    "hgpa size": ("hgpa", {"edge_weight": "size"}),
+    "hgpa size": ("hgpa", {"objective": "laplacian", "edge_weight": "size"}),
     "mcla average": ("mcla", {"partitioner": "average"}),
     "cumulative equal": ("cumulative", {"variant": "acv", "prior": "equal"}),
 }
