@@ -59,7 +59,8 @@ def test_weights__of_zero_leave_a_partition_out(labels, name):
     model = METHODS[name](K, weights=weights, random_state=0).fit(labels)
     np.testing.assert_array_equal(model.labels_, without.labels_)
     assert model.objective_ == pytest.approx(without.objective_, rel=1e-9)
-    np.testing.assert_array_equal(model.predict(labels), model.labels_)
+    if name != "hgpa":  # a cut has no place for new objects
+        np.testing.assert_array_equal(model.predict(labels), model.labels_)
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
@@ -78,7 +79,8 @@ def test_weights__of_zero_do_not_label_an_object(labels, name):
     with pytest.warns(UnlabeledObjectsWarning, match="1 of 300"):
         model = METHODS[name](K, weights=WEIGHTS, random_state=0).fit(labels)
     assert np.flatnonzero(model.labels_ < 0).tolist() == [7]
-    assert model.predict(labels[7:8])[0] == -1
+    if name != "hgpa":
+        assert model.predict(labels[7:8])[0] == -1
 
 
 @pytest.mark.parametrize("name", ["ccc", "ccu", "ccsvd", "mcla"])
