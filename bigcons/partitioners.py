@@ -89,12 +89,12 @@ def partition_hypergraph(
 ) -> tuple[np.ndarray, float]:
     """Return Mt-KaHyPar's parts (n_vertices,) int32 of a hypergraph, and the objective that they reach.
 
-    ``pins`` are the vertices of each hyperedge, ``weights`` numbers > 0. Unless all are whole, they are rounded
-    to a 10,000th of the largest, and no less. ``objective`` is "cut", the weight of the hyperedges in more
-    than one part, or "km1", which counts a hyperedge once for every part it is in beyond the first. No part
-    has more than ``(1 + imbalance)`` times its equal share of the vertices, rounded up. The deterministic
-    modes give the same parts with any number of threads, and do not use the seed of Mt-KaHyPar: ``seed``
-    shuffles the hypergraph.
+    ``pins`` are the vertices of each hyperedge, ``weights`` numbers > 0; unless all are whole, they are
+    rounded to a 10,000th of the largest, and no less. ``objective`` is "cut", the weight of the hyperedges
+    in more than one part, or "km1", which counts a hyperedge once for every part it is in beyond the first.
+    No part has more than ``(1 + imbalance)`` times its equal share of the vertices, rounded up. The
+    deterministic modes give the same parts with any number of threads, and do not use the seed of
+    Mt-KaHyPar: ``seed`` shuffles the hypergraph.
     """
     if n_parts == 1:
         return np.zeros(n_vertices, np.int32), 0.0
