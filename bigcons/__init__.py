@@ -18,11 +18,12 @@ _HOMES = {
     "Divergence": "bigcons.divergences",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
-_MODULES = ["coassociation", "datasets", "errors", "generate", "methods", "metrics", "plots"]
+_MODULES = ["coassociation", "datasets", "distributed", "errors", "generate", "methods", "metrics", "plots"]
 
 if TYPE_CHECKING:
     from bigcons import coassociation as coassociation
     from bigcons import datasets as datasets
+    from bigcons import distributed as distributed
     from bigcons import errors as errors
     from bigcons import generate as generate
     from bigcons import metrics as metrics

@@ -98,6 +98,12 @@ class MixtureProblem:
         bias = np.log((sizes + SMOOTHING) / (sizes.sum() + SMOOTHING * self.n_columns))
         return {"table": table, "bias": bias}
 
+    def state_of(self, expected: np.ndarray, sizes: np.ndarray) -> State:
+        """Return the state of expected label counts (B, K) and sizes (K,), without a background."""
+        T, _ = self._zeros()
+        T[:, : self.n_clusters] = expected
+        return self.state(T, sizes)
+
     def results(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> np.ndarray:
         """Return the responsibilities of the clusters, given that the object is not in the background."""
         K = self.n_clusters

@@ -179,8 +179,13 @@ def expected_counts(
     """
     counts, sizes = counts_of(labels, offsets, clusters, n_clusters)
     everyone, _ = counts_of(labels, offsets, np.zeros_like(clusters), 1)
+    return spread(counts, everyone), sizes
+
+
+def spread(counts: np.ndarray, everyone: np.ndarray) -> np.ndarray:
+    """Return counts (B, K) with nine tenths of their weight, the rest of everyone (B, 1) spread evenly."""
     certain = CERTAINTY * counts
-    return certain + (everyone - certain.sum(axis=1, keepdims=True)) / n_clusters, sizes
+    return certain + (everyone - certain.sum(axis=1, keepdims=True)) / counts.shape[1]
 
 
 def first_partition(labels: np.ndarray, n_clusters: int, seed: int, number: int) -> np.ndarray:
@@ -202,7 +207,7 @@ def partition_rule(labels: np.ndarray, n_clusters: int, seed: int, number: int) 
     """Return how `first_partition` finds the cluster of an object, as a rule for objects of further rows."""
     rule: PartitionRule = []
     groups, n_groups = np.zeros(labels.shape[0], np.int64), 1
-    for u in _order(labels.shape[1], seed, number):
+    for u in partition_order(labels.shape[1], seed, number):
         column = labels[:, u].astype(np.int64)
         n_labels = int(column.max()) + 1
         refined = groups * n_labels + column
@@ -236,7 +241,7 @@ def clusters_by(labels: np.ndarray, rule: PartitionRule) -> np.ndarray:
     return groups.astype(np.int32)
 
 
-def _order(n_partitions: int, seed: int, number: int) -> np.ndarray:
+def partition_order(n_partitions: int, seed: int, number: int) -> np.ndarray:
     """Return the partitions in the random order of a start, each of M starts beginning with another."""
     first = generator(seed, "start.first").permutation(n_partitions)[number % n_partitions]
     order = generator(seed, "start.partition", number).permutation(n_partitions)

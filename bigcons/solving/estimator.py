@@ -383,7 +383,7 @@ class Recoding:
                 "give the same partitions in the same order."
             )
         return [
-            _codes_in(known, values) for known, values in zip(self.values, original_values(new), strict=True)
+            codes_in(known, values) for known, values in zip(self.values, original_values(new), strict=True)
         ]
 
 
@@ -401,7 +401,8 @@ def original_values(ensemble: Ensemble) -> list[np.ndarray]:
     return [np.arange(k) if values is None else np.asarray(values) for values, k in pairs]
 
 
-def _codes_in(known: np.ndarray, values: Any) -> np.ndarray:
+def codes_in(known: np.ndarray, values: Any) -> np.ndarray:
+    """Return the code of each value among the known ones, -1 where there is none, and a last -1."""
     code = {value: number for number, value in enumerate(known.tolist())}
     return np.array([*(code.get(value, -1) for value in values.tolist()), -1], np.int32)
 

@@ -17,8 +17,11 @@ from bigcons.kernels import bce as kernel
 ALPHA_FLOOR = 1e-3
 
 # Over-relaxation: the step in log parameters as a multiple of that to the maximum of the M-step. 1 is plain
-# EM; near a quadratic maximum any step up to 2 gains.
-RELAXATION = 1.7
+# EM; near a quadratic maximum any step up to 2 gains. Far from one, oversteps lead to lower optima: of 320
+# starts on planted and real ensembles, 144 ended more than 1e-4 lower and 39 higher than by plain EM. Hence
+# the steps are plain until a pass gains less than this share of the objective (0 lower, 8 higher), which
+# keeps four fifths of the passes saved.
+RELAXATION, SETTLING_GAIN = 1.7, 1e-3
 
 # Over-relaxation lowers no probability below this share of its maximizer.
 LEAST_SHARE = 1e-3
@@ -46,37 +49,51 @@ def m_step(
     *,
     smoothing: float,
     update_alpha: bool,
+    relaxation: float = 1.0,
 ) -> Parameters:
     """Return parameters that raise bound + ``smoothing`` * sum log beta for fixed gamma and phi.
 
     counts (B, K) are the summed ``phi``, log_means (K,) the summed expectations of log theta: all that the
-    paper's Newton iterations for alpha need. The paper takes the maximum; this oversteps it where the bound
-    still rises (over-relaxed, hence generalized, EM), which saves passes over all objects.
+    paper's Newton iterations for alpha need. The paper takes the maximum, as does ``relaxation`` 1; above 1
+    this oversteps it where the bound still rises (over-relaxed, hence generalized, EM).
     """
     alpha, beta = parameters
     if update_alpha:
-        alpha = further_alpha(alpha, log_means, n_labeled)
-    return Parameters(alpha, further_probabilities(beta, counts + smoothing, offsets))
+        alpha = further_alpha(alpha, log_means, n_labeled, relaxation)
+    return Parameters(alpha, further_probabilities(beta, counts + smoothing, offsets, relaxation))
+
+
+def relaxation_of(previous: float, objective: float, relaxation: float) -> float:
+    """Return the relaxation of the step after a pass that raised the objective from ``previous``.
+
+    1 until the gain is small, then `RELAXATION` for good; ``relaxation`` is that of the step before.
+    """
+    is_settling = objective - previous < SETTLING_GAIN * abs(objective)
+    return RELAXATION if is_settling or relaxation > 1.0 else 1.0
 
 
 def further_probabilities(
-    beta: np.ndarray, counts: np.ndarray, offsets: np.ndarray, relaxation: float = RELAXATION
+    beta: np.ndarray, counts: np.ndarray, offsets: np.ndarray, relaxation: float
 ) -> np.ndarray:
     """Return `label_probabilities` of ``counts``, overstepped to ``relaxation`` times the way from ``beta``.
 
     Separately for each cluster and partition; where ``sum counts log beta`` would fall, the best ones stay.
     """
     best = label_probabilities(counts, offsets)
+    if relaxation == 1.0:
+        return best
     beyond = best * np.maximum((best / beta) ** (relaxation - 1.0), LEAST_SHARE)
     beyond = label_probabilities(beyond, offsets)
     gains = sums_by_partition(counts * np.log(beyond / beta), offsets)
     return np.where(gains >= 0, beyond, best)
 
 
-def further_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float) -> np.ndarray:
-    """Return `best_alpha`, overstepped to ``RELAXATION`` times the way from ``alpha`` if the bound rises."""
+def further_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, relaxation: float) -> np.ndarray:
+    """Return `best_alpha`, overstepped to ``relaxation`` times the way from ``alpha`` if the bound rises."""
     best = best_alpha(alpha, log_means, n)
-    beyond = np.maximum(best * (best / alpha) ** (RELAXATION - 1.0), ALPHA_FLOOR)
+    if relaxation == 1.0:
+        return best
+    beyond = np.maximum(best * (best / alpha) ** (relaxation - 1.0), ALPHA_FLOOR)
     return beyond if _alpha_value(beyond, log_means, n) >= _alpha_value(alpha, log_means, n) else best
 
 

@@ -14,6 +14,7 @@ from bigcons.methods.bce.model import (
     label_probabilities,
     m_step,
     objective,
+    relaxation_of,
     sums_by_partition,
 )
 from bigcons.seeding import SeedLike, generator
@@ -38,6 +39,9 @@ SMOOTHING, START_ALPHA = 0.1, 0.5
 # The share of each cluster's label probabilities that is spread evenly over all labels before a start
 # continues on all objects: those that the sample has driven to zero would take many passes to recover.
 UNSEEN = 0.1
+
+# The previous objective and the relaxation of the last step, of a state that has made none.
+NO_STEP = (-np.inf, 1.0)
 
 # Keeps the draws of a random start above zero.
 LEAST_PROBABILITY = 1e-6
@@ -96,9 +100,12 @@ class BCE(SoftPassClusterer):
     -----
     O(n M K) time for every step of the fixed point of gamma, up to 100 of them a pass but few once gamma has
     settled; memory O(B K), and 8 n K bytes for gamma, which is carried from pass to pass. The authors
-    reinitialize gamma in every pass, which can lower the bound. The M-step oversteps its maximum where the
-    bound still rises (over-relaxed EM), which saves passes. A start that has settled on the sample continues
-    on all objects with a tenth of its label probabilities spread evenly over the labels.
+    reinitialize gamma in every pass, which can lower the bound. Once a pass gains less than a thousandth of
+    the objective, the M-step oversteps its maximum where the bound still rises (over-relaxed EM), which saves
+    a third of the passes and leads to the same optima as plain EM. A start that has settled on the sample
+    continues on all objects with a tenth of its label probabilities spread evenly over the labels.
+
+    `bigcons.distributed` fits the same model to objects, or partitions, of sites that keep their labels.
 
     References
     ----------
@@ -153,8 +160,9 @@ class BCE(SoftPassClusterer):
 class VariationalBCE:
     """The E-step of a block and the M-step of its sums.
 
-    The state is alpha (K,) and beta (B, K); objects carry gamma (K,), float32. The statistics of a block are
-    ``K B + K`` sums, the number of its labeled objects and its part of the bound.
+    The state is alpha (K,), beta (B, K) and the last step (2,): the objective before it and its relaxation.
+    Objects carry gamma (K,), float32. The statistics of a block are ``K B + K`` sums, the number of its
+    labeled objects and its part of the bound.
     """
 
     name = "BCE"
@@ -178,11 +186,12 @@ class VariationalBCE:
     def for_all(self, state: State) -> State:
         """Return the state with some probability for every label in every cluster."""
         sizes = sums_by_partition(np.ones_like(state["beta"]), self.offsets)
-        return {**state, "beta": (1.0 - UNSEEN) * state["beta"] + UNSEEN / sizes}
+        beta = (1.0 - UNSEEN) * state["beta"] + UNSEEN / sizes
+        return {"alpha": state["alpha"], "beta": beta, "step": np.array(NO_STEP)}
 
     def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
         """Return the statistics of a block under ``state``, and its gamma (rows, K) float32."""
-        parameters = Parameters(**state)
+        parameters = Parameters(state["alpha"], state["beta"])
         gamma = first_gamma(labels, parameters.alpha) if carried is None else carried
         counts, log_means = np.zeros_like(parameters.beta), np.zeros_like(parameters.alpha)
         updated = np.empty_like(gamma)
@@ -200,14 +209,17 @@ class VariationalBCE:
 
     def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
         """Return the next state, and the bound of ``state``."""
-        parameters, n_labeled = Parameters(**state), float(stats["n_labeled"])
+        parameters, n_labeled = Parameters(state["alpha"], state["beta"]), float(stats["n_labeled"])
+        value = objective(parameters, float(stats["bound"]), n_labeled, self.smoothing)
+        relaxation = relaxation_of(float(state["step"][0]), value, float(state["step"][1]))
         following = m_step(
             *(parameters, stats["counts"], stats["log_means"], n_labeled, self.offsets),
             smoothing=self.smoothing,
             update_alpha=self.update_alpha,
+            relaxation=relaxation,
         )
-        value = objective(parameters, float(stats["bound"]), n_labeled, self.smoothing)
-        return following._asdict(), {"objective": value, "sum_alpha": float(parameters.alpha.sum())}
+        record = {"objective": value, "sum_alpha": float(parameters.alpha.sum())}
+        return {**following._asdict(), "step": np.array([value, relaxation])}, record
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
         """Return whether the last pass raised the bound by no more than ``tol`` of it."""
@@ -246,8 +258,13 @@ def partition_start(
     """
     clusters = first_partition(labels, n_clusters, seed, number)
     expected, _ = expected_counts(labels, offsets, clusters, n_clusters)
+    return state_of(expected, offsets)
+
+
+def state_of(expected: np.ndarray, offsets: np.ndarray) -> State:
+    """Return the state that starts from expected label counts (B, K)."""
     beta = label_probabilities(expected + SMOOTHING, offsets)
-    return {"alpha": np.full(n_clusters, START_ALPHA), "beta": beta}
+    return {"alpha": np.full(expected.shape[1], START_ALPHA), "beta": beta, "step": np.array(NO_STEP)}
 
 
 def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int) -> State:
@@ -259,4 +276,8 @@ def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed:
     sizes, _ = counts_of(labels, offsets, np.zeros(labels.shape[0], np.int32), 1)
     frequencies = label_probabilities(sizes + LEAST_PROBABILITY, offsets)
     beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + LEAST_PROBABILITY
-    return {"alpha": np.maximum(alpha, ALPHA_FLOOR), "beta": label_probabilities(beta, offsets)}
+    return {
+        "alpha": np.maximum(alpha, ALPHA_FLOOR),
+        "beta": label_probabilities(beta, offsets),
+        "step": np.array(NO_STEP),
+    }

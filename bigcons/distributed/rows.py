@@ -1,0 +1,444 @@
+"""Objects distributed among sites: exact EM by sums over them, and the paper's heuristic in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.distributed.sites import (
+    SMOOTHING,
+    Message,
+    Run,
+    Site,
+    Team,
+    added,
+    check_model,
+    dispatch,
+    warn_unless_settled,
+)
+from bigcons.errors import EmptyPartitionError, InvalidInputError
+from bigcons.methods.bce.variational import NO_STEP, VariationalBCE, state_of
+from bigcons.methods.mixture import MixtureProblem
+from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.solving.assignment import CERTAINTY, counts_of, partition_order, spread
+from bigcons.solving.estimator import codes_in, original_values, recode
+from bigcons.solving.passes import SHORT_PASSES, History, Problem, State, Stats, add_all
+from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.tables.encode import label_dtype
+from bigcons.validation import check_int, check_number
+
+
+class RowSite:
+    """A site that holds objects of its own, labeled by the partitions that all sites share.
+
+    Parameters
+    ----------
+    labels : Ensemble or whatever ``Ensemble.from_labels`` reads
+        Labels (n_own, n_partitions) of the objects of this site, -1 missing; a stored ensemble is read block
+        by block. Sites name the clusters of a partition alike, by numbers or by text.
+    values : sequence of arrays or None, default=None
+        The possible labels of each partition, if the sites have agreed on them. Then none has to send those
+        it has, and a partition may be without labels here. None to send them.
+
+    Notes
+    -----
+    Memory: 4 n_own K bytes for gamma of every start (`fit_rows`), and the labels unless they are stored.
+    """
+
+    def __init__(self, labels: Any, *, values: Sequence[Any] | None = None) -> None:
+        self._values = None if values is None else [np.asarray(known) for known in values]
+        try:
+            self._ensemble: Ensemble = as_ensemble(labels, self._values)
+        except EmptyPartitionError as error:
+            raise InvalidInputError(
+                f"partition {error.name!r} has no labels at this site; pass values= with the labels that the "
+                "sites have agreed on.",
+                parameter="labels",
+            ) from None
+        self._problem: Problem | None = None
+        self._carried: dict[tuple[int, int], np.ndarray | None] = {}  # by start and block
+        self._final: tuple[State, int | None] | None = None
+
+    def answer(self, message: Message) -> Message:
+        """Return the answer to a message of `fit_rows` or `fit_rows_in_turn`."""
+        questions: dict[str, Callable[..., Message]] = {
+            "values": self._tell_values,
+            "begin": self._begin,
+            "tally": self._tally,
+            "count": self._count,
+            "visit": self._visit,
+            "propose": self._propose,
+            "step": self._step,
+            "end": self._end,
+        }
+        return dispatch(questions, message)
+
+    def memberships(self) -> np.ndarray:
+        """Return memberships (n_own, K) float32 of the objects of this site under the final parameters.
+
+        Objects without labels belong to all clusters alike. Raises InvalidInputError before the end of a fit.
+        """
+        if self._final is None:
+            raise InvalidInputError("no fit has ended at this site; call fit_rows or fit_rows_in_turn first.")
+        state, start = self._final
+        parts = []
+        for number, labels in enumerate(self._blocks()):
+            carried = None if start is None else self._carried.get((start, number))
+            found = self._require_problem().results(state, labels, carried)
+            found[(labels < 0).all(axis=1)] = 1.0 / found.shape[1]
+            parts.append(found)
+        return np.concatenate(parts)
+
+    def labels(self) -> np.ndarray:
+        """Return the clusters (n_own,) int32 of the objects of this site, -1 for objects without labels."""
+        clusters = self.memberships().argmax(axis=1).astype(np.int32)
+        clusters[~np.concatenate([(labels >= 0).any(axis=1) for labels in self._blocks()])] = -1
+        return clusters
+
+    def _tell_values(self) -> Message:
+        known = original_values(self._ensemble) if self._values is None else self._values
+        return {"values": [np.array(values.tolist()) for values in known]}  # text not as objects
+
+    def _begin(self, method: str, n_clusters: int, update_alpha: bool, values: Sequence[Any]) -> Message:
+        own = original_values(self._ensemble)
+        self._tables = [codes_in(np.asarray(known), has) for known, has in zip(values, own, strict=True)]
+        self._offsets = offsets_of(values)
+        self._problem = make_problem(method, self._offsets, n_clusters, update_alpha)
+        self._carried, self._final = {}, None
+        return {}
+
+    def _tally(self, partitions: np.ndarray) -> Message:
+        """Return how many objects have each combination of labels in some partitions."""
+        return tally_of(labels[:, partitions] for labels in self._blocks())
+
+    def _count(self, partitions: np.ndarray, groups: np.ndarray) -> Message:
+        """Return how many objects of each base cluster have each of K combinations of labels; and of all."""
+        parts = []
+        for labels in self._blocks():
+            alike = (labels[:, None, partitions] == groups[None]).all(axis=2)
+            clusters = np.where(alike.any(axis=1), alike.argmax(axis=1), -1).astype(np.int32)
+            counts, sizes = counts_of(labels, self._offsets, clusters, len(groups))
+            everyone, n_objects = counts_of(labels, self._offsets, np.zeros_like(clusters), 1)
+            parts.append({"counts": counts, "sizes": sizes, "everyone": everyone, "n_objects": n_objects})
+        return dict(added(parts))
+
+    def _visit(self, starts: Sequence[int], states: Sequence[State]) -> Message:
+        """Return the sums over the objects of this site under the states of some starts."""
+        owned = [{name: np.array(values) for name, values in state.items()} for state in states]
+        totals: list[Stats] = []  # arrays in messages may be read-only, for which kernels are not compiled
+        for number, labels in enumerate(self._blocks()):
+            found = [self._visit_block(labels, number, *run) for run in zip(starts, owned, strict=True)]
+            totals = add_all(totals, found) if totals else found
+        return {"stats": totals}
+
+    def _visit_block(self, labels: np.ndarray, number: int, start: int, state: State) -> Stats:
+        key = int(start), number
+        stats, self._carried[key] = self._require_problem().visit(state, labels, self._carried.get(key))
+        return dict(stats)
+
+    def _propose(self, seed: int, start: int) -> Message:
+        """Return the state of a start from the objects of this site."""
+        labels = np.concatenate(list(self._blocks()))
+        return {"state": dict(self._require_problem().start(labels, seed, start)[0])}
+
+    def _step(self, start: int, state: State) -> Message:
+        """Return the state after an EM step on the objects of this site alone, and the bound before it."""
+        state = {**state, "step": np.array(NO_STEP)} if "step" in state else state  # plain EM
+        stats = self._visit([start], [state])["stats"][0]
+        following, record = self._require_problem().finish(state, stats)
+        return {"state": dict(following), "objective": record["objective"]}
+
+    def _end(self, state: State, start: int | None) -> Message:
+        """Keep the final state; what the objects carry belongs to it if it is that of a start."""
+        self._final = state, start
+        self._carried = {key: rows for key, rows in self._carried.items() if key[0] == start}
+        return {}
+
+    def _blocks(self) -> Iterable[np.ndarray]:
+        """Yield the labels of each block in the codes that all sites share."""
+        dtype = label_dtype(np.diff(self._offsets))
+        for block in self._ensemble.blocks():
+            labels = self._ensemble.read(block.start, block.stop)
+            yield recode(labels, self._tables).astype(dtype)
+
+    def _require_problem(self) -> Problem:
+        if self._problem is None:
+            raise InvalidInputError('this site got no message to "begin"; let fit_rows ask it.')
+        return self._problem
+
+
+def make_problem(method: str, offsets: np.ndarray, n_clusters: int, update_alpha: bool) -> Problem:
+    """Return the problem of passes whose sums the sites share."""
+    if method == "bce":
+        return VariationalBCE(
+            offsets, n_clusters, init="partition", smoothing=SMOOTHING, update_alpha=update_alpha
+        )
+    return MixtureProblem(offsets, n_clusters, "partition", background=False)
+
+
+def tally_of(blocks: Iterable[np.ndarray]) -> Message:
+    """Return the distinct rows without -1 of blocks of labels (rows, p), in order, and their counts."""
+    found = []
+    for labels in blocks:
+        complete = labels[(labels >= 0).all(axis=1)].astype(np.int64)
+        groups, counts = np.unique(complete, axis=0, return_counts=True)
+        found.append({"groups": groups, "counts": counts})
+    return merged(found)
+
+
+def merged(tallies: Sequence[Message]) -> Message:
+    """Return the sum of tallies."""
+    rows = np.concatenate([tally["groups"] for tally in tallies])
+    groups, where = np.unique(rows, axis=0, return_inverse=True)
+    counts = np.zeros(len(groups), np.int64)
+    np.add.at(counts, where.ravel(), np.concatenate([tally["counts"] for tally in tallies]))
+    return {"groups": groups, "counts": counts}
+
+
+# By rows: the coordinator
+
+
+class RowFit(NamedTuple):
+    """What the coordinator knows at the end. Memberships are at the sites: ``site.memberships()``."""
+
+    parameters: dict[str, np.ndarray]
+    """Of "bce" ``alpha`` (K,) and ``beta`` (B, K); of "mixture" ``weights`` (K,) and ``theta`` (B, K)."""
+    values: list[np.ndarray]
+    """The label of every base cluster, by partition: the rows of ``beta`` in order."""
+    objective: float
+    """The bound, or log-likelihood, of all objects; of `fit_rows_in_turn` as the sites saw it in turn."""
+    history: History
+    """One entry an iteration, or a cycle."""
+    start_objectives: list[float]
+    """Of every start, when the best was chosen."""
+    converged: bool
+
+
+def fit_rows(
+    sites: Sequence[Site],
+    n_clusters: int,
+    *,
+    method: str = "bce",
+    update_alpha: bool = True,
+    n_init: int = 10,
+    max_iter: int = 500,
+    tol: float = 1e-6,
+    random_state: SeedLike = None,
+) -> RowFit:
+    """Fit a model to the objects of all sites together, as the central method does: exact EM.
+
+    Parameters
+    ----------
+    sites : sequence of Site
+        `RowSite` objects, or stubs that reach them. They are asked at the same time, each in a thread (64 at
+        most), and their sums added up in this order.
+    n_clusters : int
+        Number of clusters K.
+    method : {"bce", "mixture"}, default="bce"
+        `BCE` by variational EM, or the mixture of multinomials, `MixtureModel` without its background.
+    update_alpha : bool, default=True
+        Whether alpha of "bce" is estimated; "mixture" has none.
+    n_init : int, default=10
+        Number of starts. All make up to 20 iterations in shared messages; the best quarter goes on.
+    max_iter : int, default=500
+        Maximum number of iterations.
+    tol : float, default=1e-6
+        Relative gain of the objective at which a start stops.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed.
+
+    Returns
+    -------
+    RowFit
+        The parameters. Each site has its own part of the result: ``site.memberships()``.
+
+    Notes
+    -----
+    One exchange with every site an iteration. Wang, Shan and Banerjee (2009) exchange messages in every step
+    of Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums
+    above. Starts are those of `BCE` with the same seed on all the labels, and so are the iterations: the
+    result is that of all objects at one place up to the order of summation, and bit for bit where each site
+    is one of its blocks.
+    """
+    with Team(sites) as team:
+        problem, values = _begin(team, method, n_clusters, update_alpha)
+        seed = resolve_seed(random_state)
+        check_int("max_iter", max_iter)
+        check_number("tol", tol, at_least=0.0)
+        runs = [
+            Run(_start_state(team, problem, values, n_clusters, seed, number))
+            for number in range(check_int("n_init", n_init))
+        ]
+        _iterate(team, problem, list(enumerate(runs)), min(SHORT_PASSES, max_iter), tol)
+        order = sorted(range(n_init), key=lambda number: -runs[number].objective)
+        kept = [(number, runs[number]) for number in order[: -(-n_init // 4)]]
+        _iterate(team, problem, kept, max_iter, tol)
+        start_objectives = [run.objective for run in runs]
+        best = max(kept, key=lambda one: one[1].objective)[0]
+        team.ask({"ask": "end", "state": runs[best].state, "start": best})
+    return _row_fit(runs[best], problem, values, start_objectives)
+
+
+def fit_rows_in_turn(
+    sites: Sequence[Site],
+    n_clusters: int,
+    *,
+    method: str = "bce",
+    update_alpha: bool = True,
+    n_init: int = 4,
+    max_cycles: int = 10,
+    tol: float = 0.01,
+    random_state: SeedLike = None,
+) -> RowFit:
+    """Fit a model by passing its parameters from site to site: the heuristic of the paper's experiments.
+
+    Each site takes one EM step on its own objects alone and hands its parameters on. That takes fewer
+    messages than `fit_rows` and shares no sums, but neither converges for sure nor reaches the same optimum.
+
+    Parameters
+    ----------
+    sites : sequence of Site
+        `RowSite` objects, or stubs that reach them, asked one after the other.
+    n_clusters : int
+        Number of clusters K.
+    method : {"bce", "mixture"}, default="bce"
+        As of `fit_rows`.
+    update_alpha : bool, default=True
+        Whether alpha of "bce" is estimated; "mixture" has none.
+    n_init : int, default=4
+        Number of starts, each from the objects of one site; that of the highest objective is kept.
+    max_cycles : int, default=10
+        Maximum number of cycles over the sites.
+    tol : float, default=0.01
+        Converged when a cycle changes the parameters by at most this share of their absolute sum. (The
+        authors' code looks at beta alone, which is most of it.)
+    random_state : int, RandomState, Generator or None, default=None
+        Seed.
+
+    Returns
+    -------
+    RowFit
+        As of `fit_rows`; the objective sums what each site saw when the parameters reached it.
+    """
+    with Team(sites) as team:
+        problem, values = _begin(team, method, n_clusters, update_alpha)
+        seed = resolve_seed(random_state)
+        check_int("max_cycles", max_cycles)
+        check_number("tol", tol, at_least=0.0)
+        runs = []
+        for number in range(check_int("n_init", n_init)):
+            proposal = team.sites[number % len(team.sites)].answer(
+                {"ask": "propose", "seed": seed, "start": number}
+            )
+            run = Run(proposal["state"])
+            while len(run.records) < max_cycles and not run.settled:
+                before, objective = run.state, 0.0
+                for site in team.sites:
+                    told = site.answer({"ask": "step", "start": number, "state": run.state})
+                    run.state, objective = told["state"], objective + told["objective"]
+                change = relative_change(before, run.state)
+                run.add({"objective": objective, "change": change}, change <= tol)
+            runs.append(run)
+        best = max(runs, key=lambda run: run.objective)
+        team.ask({"ask": "end", "state": best.state, "start": None})
+    start_objectives = [run.objective for run in runs]
+    return _row_fit(best, problem, values, start_objectives)
+
+
+def _begin(team: Team, method: str, n_clusters: int, update_alpha: bool) -> tuple[Problem, list[np.ndarray]]:
+    """Let all sites begin with the labels that any of them has; return the problem and these labels."""
+    check_model(method, n_clusters, update_alpha)
+    told = [answer["values"] for answer in team.ask({"ask": "values"})]
+    for number, values in enumerate(told):
+        if len(values) != len(told[0]):
+            raise InvalidInputError(
+                f"site {number} has n_partitions={len(values)} but site 0 has {len(told[0])}; give all sites "
+                "the same partitions in the same order.",
+                parameter="sites",
+            )
+    shared = [_union(u, [values[u] for values in told]) for u in range(len(told[0]))]
+    question = {"method": method, "n_clusters": n_clusters, "update_alpha": update_alpha, "values": shared}
+    team.ask({"ask": "begin", **question})
+    return make_problem(method, offsets_of(shared), n_clusters, update_alpha), shared
+
+
+def _union(partition: int, of_sites: Sequence[Any]) -> np.ndarray:
+    """Return the sorted labels that any site has in a partition."""
+    found = {value for values in of_sites for value in np.asarray(values).tolist()}
+    if len({isinstance(value, str) for value in found}) > 1:
+        raise InvalidInputError(
+            f"partition {partition} has text labels at one site and numbers at another; name them alike.",
+            parameter="sites",
+        )
+    return np.array(sorted(found))
+
+
+def offsets_of(values: Sequence[Any]) -> np.ndarray:
+    """Return the first base cluster of each partition, given its labels."""
+    return np.concatenate([[0], np.cumsum([len(of_partition) for of_partition in values])]).astype(np.int64)
+
+
+def _start_state(
+    team: Team,
+    problem: Problem,
+    values: Sequence[np.ndarray],
+    n_clusters: int,
+    seed: int,
+    number: int,
+) -> State:
+    """Return the state of start ``number`` from the labels of all sites: see `first_partition`."""
+    offsets = offsets_of(values)
+    chosen: list[int] = []
+    tally: Message = {}
+    for u in partition_order(len(values), seed, number):
+        partitions = np.array([*chosen, int(u)])
+        found = merged(team.ask({"ask": "tally", "partitions": partitions}))
+        if not len(found["counts"]):
+            continue  # no object that is left has a label here
+        chosen, tally = [*chosen, int(u)], found
+        if len(tally["counts"]) >= n_clusters:
+            break
+    largest = np.sort(np.argsort(-tally["counts"], kind="stable")[:n_clusters])
+    groups = np.full((n_clusters, len(chosen)), -2)  # which no object has
+    groups[: len(largest)] = tally["groups"][largest]
+    total = added(team.ask({"ask": "count", "partitions": np.array(chosen), "groups": groups}))
+    if not isinstance(problem, MixtureProblem):
+        return state_of(spread(total["counts"], total["everyone"]), offsets)
+    even = (1.0 - CERTAINTY) / n_clusters  # the mixture gives undecided objects no more than this
+    return problem.state_of(
+        CERTAINTY * total["counts"] + even * total["everyone"],
+        CERTAINTY * total["sizes"] + even * total["n_objects"],
+    )
+
+
+def _iterate(
+    team: Team, problem: Problem, runs: Sequence[tuple[int, Run]], max_iter: int, tol: float
+) -> None:
+    """Let all runs that have not settled iterate until each has, or made ``max_iter`` iterations."""
+    while going := [(n, run) for n, run in runs if not run.settled and len(run.records) < max_iter]:
+        for _, run in going:
+            run.state = run.following
+        states = [dict(run.state) for _, run in going]
+        answers = team.ask({"ask": "visit", "starts": [n for n, _ in going], "states": states})
+        for at, (_, run) in enumerate(going):
+            stats = added([answer["stats"][at] for answer in answers])
+            run.following, record = problem.finish(run.state, stats)
+            run.add(record, problem.is_settled(run.records[-1] if run.records else None, record, tol))
+
+
+def relative_change(before: State, after: State) -> float:
+    """Return the summed absolute change of all arrays of a state over their absolute sum."""
+    names = [name for name in before if name != "step"]
+    changed = sum(np.abs(after[name] - before[name]).sum() for name in names)
+    return float(changed / sum(np.abs(before[name]).sum() for name in names))
+
+
+def _row_fit(run: Run, problem: Problem, values: list[np.ndarray], start_objectives: list[float]) -> RowFit:
+    warn_unless_settled(run)
+    parameters = {name: np.asarray(array) for name, array in run.state.items() if name != "step"}
+    if isinstance(problem, MixtureProblem):
+        theta = np.exp(parameters["table"][:, : problem.n_clusters])
+        parameters = {"weights": np.exp(parameters["bias"]), "theta": theta}
+    return RowFit(parameters, values, run.objective, run.history, start_objectives, run.settled)
