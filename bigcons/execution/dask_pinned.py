@@ -13,6 +13,9 @@ import distributed
 from bigcons.errors import ExecutionError, InvalidInputError
 from bigcons.execution.dask_workers import Workers
 
+# A lost worker is noticed after this long.
+CHECK_SECONDS = 2.0
+
 
 class Pinned:
     """An object made on a worker by ``make(*args, **kwargs)``, which stays there (a Dask actor).
@@ -25,7 +28,8 @@ class Pinned:
     ) -> None:
         if client.asynchronous:
             raise InvalidInputError("client= is asynchronous; pass a distributed.Client(asynchronous=False).")
-        known = list(client.scheduler_info(n_workers=-1)["workers"])
+        self._client, self._worker = client, worker
+        known = self._known_workers()
         if worker not in known:  # Dask would wait for it forever
             raise InvalidInputError(
                 f"worker={worker!r} is not among the {len(known)} workers of the client "
@@ -33,24 +37,40 @@ class Pinned:
                 parameter="worker",
             )
         Workers(client).refresh()
-        self.worker = worker
         made = client.submit(
             Held, make, args, kwargs, workers=[worker], allow_other_workers=False, actor=True, pure=False
         )
-        self._held: Any = made.result()
+        with client.as_current():  # an actor looks for the current client
+            self._held: Any = self._wait(made)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return ``function(thing, *args)``, run on the worker; raise its error, or that it was lost."""
-        try:
-            result, error = self._held.call(function, *args).result()
-        except (OSError, RuntimeError, ValueError) as lost:  # not the function's own, which are returned
-            raise ExecutionError(
-                f"Dask worker {self.worker} was lost, and with it the object it held; restart the worker "
-                "and make the object anew."
-            ) from lost
+        with self._client.as_current():
+            try:
+                result, error = self._wait(self._held.call(function, *args))
+            except (OSError, RuntimeError) as lost:  # not the function's own, which are returned
+                raise self._lost() from lost
         if error is not None:
             raise error
         return result
+
+    def _wait(self, future: Any) -> Any:
+        """Return the result of a future once it is there, unless its worker is lost."""
+        while True:
+            try:
+                return future.result(timeout=CHECK_SECONDS)
+            except TimeoutError:
+                if self._worker not in self._known_workers():
+                    raise self._lost() from None
+
+    def _known_workers(self) -> list[str]:
+        return list(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    def _lost(self) -> ExecutionError:
+        return ExecutionError(
+            f"Dask worker {self._worker} was lost, and with it the object it held; restart the worker and "
+            "make the object anew."
+        )
 
 
 class Held:
