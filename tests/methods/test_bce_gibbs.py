@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.kernels import gibbs as kernel
 from bigcons.kernels.draws import uniform
@@ -161,6 +161,30 @@ def test_fit__finds_planted_classes(planted, init):
     assert adjusted_rand(truth, model.labels_) > 0.85
     np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, rtol=1e-5)
     assert len(model.history_["objective"]) == 200
+
+
+def test_fit__chooses_alpha_by_the_number_of_labels(planted):
+    ensemble, _ = planted
+    labels = ensemble.read(0, 1000)
+    short = {"n_init": 1, "burn_in": 1, "n_samples": 1, "random_state": 0}
+    labels_each = (labels >= 0).sum() / (labels >= 0).any(axis=1).sum()
+    assert GibbsBCE(8, **short).fit(ensemble).alpha_ == pytest.approx(labels_each / 32)
+    assert GibbsBCE(3, **short).fit(ensemble).alpha_ == 1.0
+    assert GibbsBCE(3, alpha=0.3, **short).fit(ensemble).alpha_ == 0.3
+    with pytest.raises(InvalidInputError, match="alpha='most'"):
+        GibbsBCE(3, alpha="most", **short).fit(ensemble)
+
+
+def test_fit__with_nine_tenths_missing_is_far_better_than_with_a_uniform_prior():
+    ensemble, truth = planted_ensemble(1000, 50, missing=0.9, random_state=1)
+    seen = (ensemble.read(0, 1000) >= 0).any(axis=1)
+    found = {}
+    for alpha in ("auto", 1.0):
+        model = GibbsBCE(6, alpha=alpha, n_init=2, burn_in=60, n_samples=40, random_state=0)
+        with pytest.warns(UnlabeledObjectsWarning):
+            found[alpha] = adjusted_rand(truth[seen], model.fit(ensemble).labels_[seen])
+    assert found["auto"] > 0.65
+    assert found["auto"] > found[1.0] + 0.15
 
 
 def test_fit__keeps_the_most_likely_chain(planted):

@@ -53,8 +53,10 @@ class GibbsBCE(ConsensusClusterer):
         Number of sweeps before the first sample.
     n_samples : int, default=100
         Number of sweeps after them, each of which is a sample.
-    alpha : float, default=1.0
-        Parameter of the Dirichlet prior of the proportions. The paper gives no value; 1 is uniform.
+    alpha : float or "auto", default="auto"
+        Parameter of the Dirichlet prior of the proportions, which counts like ``alpha`` labels in each
+        cluster. The paper gives no value. 1, which is uniform, outweighs the labels of objects that have few:
+        "auto" is ``m / (4 K)`` for a mean of m labels per object, a quarter of their weight, and at most 1.
     omega : float, default=1.0
         Parameter of the Dirichlet prior of the label probabilities. The paper gives no value; 1 is uniform.
     init : {"partition", "random"}, default="partition"
@@ -82,6 +84,7 @@ class GibbsBCE(ConsensusClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     memberships_ : (n_objects, n_clusters) float32, mean share of each cluster in the labels of the object
+    alpha_ : the alpha used
     objective_ : log-likelihood of labels and clusters, mean over the samples of the chain kept
     start_objectives_ : the same of every chain
     history_ : the log-likelihood after each sweep of the chain kept
@@ -112,7 +115,7 @@ class GibbsBCE(ConsensusClusterer):
         n_init: int = 4,
         burn_in: int = 100,
         n_samples: int = 100,
-        alpha: float = 1.0,
+        alpha: float | str = "auto",
         omega: float = 1.0,
         init: str = "partition",
         sweeps: str = "exact",
@@ -144,6 +147,10 @@ class GibbsBCE(ConsensusClusterer):
         self._check_memory(ensemble, engine)
         survey = take_survey(ensemble, engine, sampler.seed, 0)
         n = ensemble.n_objects
+        if self.alpha == "auto":
+            n_labels = int(survey.n_seen.sum()) / (n - survey.unlabeled.size)
+            sampler = sampler._replace(alpha=auto_alpha(n_labels, self.n_clusters))
+        self.alpha_: float = sampler.alpha
 
         def run(number: int) -> Chain:
             return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
@@ -185,7 +192,7 @@ class GibbsBCE(ConsensusClusterer):
             check_int("n_clusters", self.n_clusters, at_most=MOST_CLUSTERS),
             check_int("burn_in", self.burn_in, at_least=0),
             check_int("n_samples", self.n_samples),
-            check_number("alpha", self.alpha, above=0.0),
+            1.0 if self.alpha == "auto" else check_number("alpha", self.alpha, above=0.0),
             check_number("omega", self.omega, above=0.0),
             check_choice("init", self.init, STARTS),
             seed,
@@ -220,6 +227,11 @@ class GibbsBCE(ConsensusClusterer):
         )
         remedy = "; or write the result to a store with out=" if in_memory else ""
         plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)
+
+
+def auto_alpha(n_labels: float, n_clusters: int) -> float:
+    """Return the alpha whose sum over the clusters is a quarter of the mean number of labels, or 1."""
+    return min(1.0, n_labels / (4.0 * n_clusters))
 
 
 class Chain(NamedTuple):
