@@ -7,10 +7,6 @@ ahead of V-BCE. ``missing``: MP as more and more labels are deleted, on complete
 by the paper's heuristic and exactly, beside k-means on the labels, which sites can run exactly by sums.
 ``columns``: the partitions distributed, one at each site, from 20 to 1,920.
 
-What differs, and why (numbers in `results/bce_paper.json`):
-
-DIFFERENCES
-
 Features are raw, as in the paper, and read from the folder BIGCONS_DATA names; ``--smallest`` needs none.
 """
 
