@@ -42,6 +42,28 @@ class EmptyPartitionError(InvalidInputError):
         return EmptyPartitionError, (self.name,)
 
 
+class SoftEnsembleError(InvalidInputError):
+    """Soft clusterings were given to what works on labels.
+
+    Attributes:
+        what: Name of the method or function that works on labels, where known.
+        instead: What takes memberships.
+    """
+
+    def __init__(
+        self, what: str | None = None, instead: str = "a method that takes memberships: CSPA, HBGF or MCLA"
+    ) -> None:
+        super().__init__(
+            f"the ensemble has memberships but {what or 'this'} works on labels; use ensemble.harden(), the "
+            f"labels of the largest memberships, or {instead}."
+        )
+        self.what = what
+        self.instead = instead
+
+    def __reduce__(self) -> tuple[type[SoftEnsembleError], tuple[str | None, str]]:
+        return SoftEnsembleError, (self.what, self.instead)
+
+
 class StoreError(BigconsError):
     """A store or file cannot be read or written.
 

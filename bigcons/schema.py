@@ -38,15 +38,20 @@ class ArraySpec(NamedTuple):
     meaning: str
 
     def fill_value(self, dtype: np.dtype) -> int | float:
-        """Return the fill value of an array of this type."""
-        if self.fill == "-1":
+        """Return the fill value of an array of this type: -1 for all floats."""
+        if self.fill == "-1" or dtype.kind == "f":
             return -1 if dtype.kind == "i" else -1.0
         info = np.iinfo(dtype)
         return int(info.min if self.fill == "minimum" else info.max)
 
     def shape_in(self, sizes: Mapping[str, Any]) -> tuple[int, ...]:
         """Return the shape in a store whose manifest has the entries ``sizes``."""
-        named = {**sizes, "n_objects + 1": sizes["n_objects"] + 1, "2 n_pairs": 2 * sizes.get("n_pairs", 0)}
+        named = {
+            **sizes,
+            "n_objects + 1": sizes["n_objects"] + 1,
+            "2 n_pairs": 2 * sizes.get("n_pairs", 0),
+            "n_base_clusters": int(np.sum(sizes.get("n_clusters", 0))),
+        }
         return tuple(named[name] for name in self.shape)
 
 
@@ -60,6 +65,16 @@ ENSEMBLE = {
         "Label of each object in each partition, numbered from 0 without gaps; -1 if missing. "
         "The smallest type for all labels. The stored name is labels-<generation>.",
     ),
+    "memberships": ArraySpec(
+        ("n_objects", "n_base_clusters"),
+        ("object", "base_cluster"),
+        ("float32",),
+        "-1",
+        "zstd",
+        "In place of labels, in an ensemble of soft clusterings: the share of each object in each cluster of "
+        "each partition; those of one partition sum to 1, or are all 0 if it is missing. The stored name is "
+        "memberships-<generation>.",
+    ),
 }
 PAIRS = {
     "indptr": ArraySpec(
@@ -71,8 +86,8 @@ PAIRS = {
         "The other object of the pair, in ascending order for each object.",
     ),
     "n_agree": ArraySpec(
-        ("2 n_pairs",), ("2 n_pairs",), ("uint8", "uint16"), "maximum", "lz4",
-        "Number of partitions that cluster the pair together.",
+        ("2 n_pairs",), ("2 n_pairs",), ("uint8", "uint16", "float32"), "maximum", "lz4",
+        "Number of partitions that cluster the pair together; of soft clusterings the expected one, float32.",
     ),
     "n_seen": ArraySpec(
         ("2 n_pairs",), ("2 n_pairs",), ("uint8", "uint16"), "maximum", "lz4",
@@ -110,14 +125,14 @@ BODIES = {
         "n_clusters": "Number of clusters of each partition.",
         "n_labeled": "Number of objects that each partition labels, at least 1.",
         "provenance": "Source of the ensemble, how it was made and with which parameters.",
-        "generation": "Number in the names of the label array and the categories file, from 1.",
-        "dtype": "Type of the label array.",
-        "chunk_rows": "Rows of a chunk of the label array.",
+        "generation": "Number in the names of the array and the categories file, from 1.",
+        "dtype": "Type of the array: float32 if it has memberships, else that of the labels.",
+        "chunk_rows": "Rows of a chunk of the array.",
         "chunk_columns": "Columns of a chunk, at most 128.",
-        "metadata_checksum": "CRC-32 of the label array's zarr.json.",
+        "metadata_checksum": "CRC-32 of the array's zarr.json.",
         "categories_checksum": "CRC-32 of the categories file; null if there is none.",
-        "checksums": "CRC-32 of the labels of each chunk: a list for each row of chunks.",
-        "n_bytes": "Size of the label array.",
+        "checksums": "CRC-32 of the values of each chunk: a list for each row of chunks.",
+        "n_bytes": "Size of the array.",
         "shared": "Which chunks are in earlier data folders; absent on a disk, null if there are none.",
     },
     "pairs": {
@@ -125,7 +140,8 @@ BODIES = {
         "rows_per_block": "Rows of a block if pairs were sampled in tiles, else null.",
         "provenance": "Source of the table and how it was made.",
         "n_pairs": "Number of pairs, each stored in the rows of both of its objects.",
-        "counts_dtype": "Type of n_agree and n_seen.",
+        "counts_dtype": "Type of n_seen and, without agree_dtype, of n_agree.",
+        "agree_dtype": "Type of n_agree: counts_dtype, or float32 of soft clusterings. Absent in old stores.",
         "chunk_entries": "Entries of a chunk of each array, except where an array is shorter than one chunk.",
         "checksums": "By array, CRC-32 of the values of each run of chunk_entries entries.",
     },

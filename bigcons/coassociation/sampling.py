@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.counts import COUNTED_PAIR_BYTES, OBJECT_BYTES, PAIR_BYTES, count
+from bigcons.coassociation.counts import COUNTED_PAIR_BYTES, OBJECT_BYTES, PAIR_BYTES, count, count_rows
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks, rows_within
@@ -96,7 +96,7 @@ def sample(
     """
     from bigcons.stores.ensemble import as_ensemble
 
-    ensemble = as_ensemble(x)
+    ensemble = as_ensemble(x, soft=True)
     seed, budget = resolve_seed(random_state), parse_size(memory)
     asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
     given = {name: value for name, value in asked.items() if value is not None}
@@ -276,6 +276,7 @@ def sample_tiles(
             parts(),
             n_objects=ensemble.n_objects,
             counts_dtype=counts_dtype(ensemble.n_partitions),
+            agree_dtype=np.dtype(np.float32) if ensemble.is_soft else None,
             rows_per_block=plan.blocks[0].n_rows,
             chunk_entries=_chunk_entries(2 * n_pairs * plan.blocks[0].n_rows // ensemble.n_objects),
             provenance=provenance,
@@ -288,7 +289,7 @@ def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: 
 
     Raises MemoryBudgetError if not even one row fits, InvalidInputError if the tiles hold fewer pairs.
     """
-    labels_bytes = 2 * ensemble.n_partitions * ensemble.dtype.itemsize
+    labels_bytes = 2 * ensemble.row_bytes
     row_bytes = labels_bytes + BYTES_PER_END * 2 * n_pairs / ensemble.n_objects
     rows = rows_within(memory // PLANNED_TASKS, row_bytes, what="the pairs of one object for each task")
     blocks = ensemble.blocks(min(rows, max(MIN_ROWS, -(-ensemble.n_objects // MIN_BLOCKS))))
@@ -380,18 +381,14 @@ def _tile_size(a: Block, b: Block) -> int:
 
 def _rows_of_block(ensemble: Ensemble, plan: TilePlan, seed: int, block: Block) -> Rows:
     """Return the rows of one block: draw and count the pairs of its tiles."""
-    from bigcons.kernels.label_rows import count_pairs
-
     own = ensemble.read(block.start, block.stop)
-    dtype = counts_dtype(ensemble.n_partitions)
     entries = []
     for a, b, n_pairs in plan.tiles[block.index]:
         other = plan.blocks[b if a == block.index else a]
         labels = own if other == block else ensemble.read(other.start, other.stop)
         i, j = draw_tile(plan.blocks[a], plan.blocks[b], n_pairs, seed)
         left, right = (own, labels) if a == block.index else (labels, own)
-        n_agree, n_seen = np.empty(n_pairs, dtype), np.empty(n_pairs, dtype)
-        count_pairs(left, right, i, j, n_agree, n_seen)
+        n_agree, n_seen = count_rows(ensemble.offsets, left, right, i, j)
         if a == block.index:
             entries.append((i, j + np.int32(other.start), n_agree, n_seen))
         if b == block.index:

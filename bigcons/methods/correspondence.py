@@ -22,6 +22,7 @@ from bigcons.overlaps.embedding import group_rows, leading_eigenvectors, one_thr
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     clear_own_partitions,
+    cluster_sizes,
     fold_overlaps,
     one_hot,
     over_zero,
@@ -46,7 +47,9 @@ class Correspondence(SoftPredictingClusterer):
     partitions in the same meta-cluster.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo("Boulis and Ostendorf 2004", "base-cluster overlaps", soft=True)
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "Boulis and Ostendorf 2004", "base-cluster overlaps", soft=True, soft_input=True
+    )
 
     def __init__(
         self,
@@ -71,11 +74,13 @@ class Correspondence(SoftPredictingClusterer):
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
         counted: Any = slice(None)
-        times = np.ones(len(overlaps))
-        if self._weights is not None:  # the rest is of the partitions that count
-            counted, times = np.flatnonzero(self._weights.base_clusters), self._weights.base_clusters
+        times = np.ones(len(overlaps)) if self._weights is None else self._weights.base_clusters
+        is_counted = (times > 0) & (np.diag(overlaps) > 0)
+        if not is_counted.all():  # the rest is of the base clusters that count
+            counted = np.flatnonzero(is_counted)
             overlaps, times = overlaps[np.ix_(counted, counted)], times[counted]
-            offsets = np.append(0, np.cumsum(np.diff(offsets)[self._weights.partitions > 0]))
+            n_own = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
+            offsets = np.append(0, np.cumsum(n_own[n_own > 0]))
         similarity = cosines(overlaps, offsets)
         with one_thread():
             found, objectives = self._group(overlaps, similarity, offsets, times, seed)
@@ -166,7 +171,7 @@ class Alternating(Correspondence):
     def _group(
         self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        sizes = np.diag(overlaps)
+        sizes = cluster_sizes(overlaps, offsets)
         found = (
             alternate(
                 similarity,
@@ -213,7 +218,7 @@ class CCC(Alternating):
     meta_clusters_ : (n_base_clusters,) int64
         The meta-cluster of every base cluster; -1 for those unmatched because their partition has more than
         ``n_clusters``. These vote, for the most similar meta-cluster, only for objects without other votes.
-        -1 also at weight 0.
+        -1 also at weight 0 or, of soft clusterings, without any memberships.
     objective_ : sum over base clusters of their mean similarity to those of other partitions in their
         meta-cluster
     converged_ : whether a sweep of the best start changed nothing; if none did, its best sweep is kept

@@ -79,7 +79,7 @@ class CSPA(GraphClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        "Strehl and Ghosh 2002", "base-cluster overlaps", missing="c/N or c/M"
+        "Strehl and Ghosh 2002", "base-cluster overlaps", missing="c/N or c/M", soft_input=True
     )
 
     def __init__(

@@ -71,7 +71,7 @@ class HBGF(GraphClusterer):
     Fern and Brodley (2004), *Solving cluster ensemble problems by bipartite graph partitioning*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo("Fern and Brodley 2004", "base-cluster overlaps")
+    info: ClassVar[MethodInfo] = MethodInfo("Fern and Brodley 2004", "base-cluster overlaps", soft_input=True)
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))

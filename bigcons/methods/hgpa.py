@@ -86,7 +86,7 @@ class HGPA(GraphClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        "Strehl and Ghosh 2002", "labels", out_of_core=False, distributed=False
+        "Strehl and Ghosh 2002", "labels", out_of_core=False, distributed=False, soft_input=True
     )
     _choice: ClassVar[str] = "objective"
     _embedded: ClassVar[str] = "laplacian"

@@ -82,7 +82,7 @@ class MCLA(SoftPredictingClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects without any label
     memberships_ : (n_objects, n_clusters) float32, associations divided by their sum
-    meta_clusters_ : (n_base_clusters,) int64, the meta-cluster of every base cluster, -1 at weight 0
+    meta_clusters_ : (n_base_clusters,) int64, the meta-cluster of every base cluster, -1 at weight 0 or empty
     objective_ : the share of all Jaccard similarity that lies within meta-clusters
     history_ : a list per quantity with one entry
 
@@ -90,15 +90,18 @@ class MCLA(SoftPredictingClusterer):
     -----
     The association of an object with a meta-cluster is the share of its base clusters that contain the
     object; a missing label is in none. A partition of weight w is in the graph as w copies of each of its
-    base clusters, whose similarity to each other is 1; there are no other copies at weights below 1. Three
-    passes; O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory.
+    base clusters, whose similarity to each other is 1; there are no other copies at weights below 1. Of soft
+    clusterings the similarity is the extended Jaccard measure ``a.b / (|a|^2 + |b|^2 - a.b)``. Three passes;
+    O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory.
 
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles*.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "base-cluster overlaps", soft=True)
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "Strehl and Ghosh 2002", "base-cluster overlaps", soft=True, soft_input=True
+    )
 
     def __init__(
         self,
@@ -136,15 +139,23 @@ class MCLA(SoftPredictingClusterer):
         check_overlaps_plan(
             "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None
         )
+        if ensemble.is_soft and self.union == "observed":
+            raise InvalidInputError(
+                "union='observed' does not apply to soft clusterings; leave it at 'all'.", parameter="union"
+            )
         self._weights = Weights.given(self.weights, ensemble.offsets)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         overlaps = fold_overlaps(ensemble, engine)
         jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=self.union == "observed")
+        sizes = np.diag(overlaps).copy()
         del overlaps
-        counted, times = slice(None), None
-        if self._weights is not None:
-            counted = np.flatnonzero(self._weights.base_clusters)
-            jaccard, times = jaccard[np.ix_(counted, counted)], self._weights.base_clusters[counted]
+        counted: Any = slice(None)
+        times = None if self._weights is None else self._weights.base_clusters
+        is_counted = sizes > 0 if times is None else (sizes > 0) & (times > 0)
+        if not is_counted.all():
+            counted = np.flatnonzero(is_counted)
+            jaccard = jaccard[np.ix_(counted, counted)]
+            times = None if times is None else times[counted]
         if self.partitioner == "metis":
             groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
         elif self.partitioner == "spectral":

@@ -118,7 +118,7 @@ def bipartite_embedding(
     overlaps = fold_overlaps(ensemble, engine, weigh)
     if weights is None:
         sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
-        return embed(overlaps, 1.0 / np.sqrt(sizes), offsets, n_columns)
+        return embed(overlaps, 1.0 / np.sqrt(over_zero(sizes)), offsets, n_columns)
     sizes = np.einsum("bc,c->b", overlaps, weights.base_clusters)
     return embed(overlaps, np.sqrt(weights.base_clusters / over_zero(sizes)), offsets, n_columns, weights)
 

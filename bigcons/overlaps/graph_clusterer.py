@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.embedding import KMEANS_SAMPLE, Centers, Embedding, KMeansSettings, find_centers
@@ -89,7 +89,7 @@ class GraphClusterer(PredictingClusterer):
         ``embed`` takes the weights of the partitions.
         """
         name, K = type(self).__name__, self.n_clusters
-        held = KMEANS_SAMPLE * (8 * K + ensemble.n_partitions * ensemble.dtype.itemsize)
+        held = KMEANS_SAMPLE * (8 * K + ensemble.row_bytes)
         check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False, held=held)
         settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
         settings.check()
@@ -113,7 +113,11 @@ class GraphClusterer(PredictingClusterer):
         self._publish(ensemble, read, survey.unlabeled, out, engine)
 
     def _check_graph_memory(self, ensemble: Ensemble, engine: Engine, n_bytes: int) -> None:
-        """Refuse a budget that cannot hold a graph of ``n_bytes``."""
+        """Refuse soft clusterings, and a budget that cannot hold a graph of ``n_bytes``."""
+        if ensemble.is_soft:
+            raise SoftEnsembleError(
+                f"a cut by {type(self).__name__}", f"{self._choice}={self._embedded!r}, which takes memberships"
+            )
         budget = GRAPH_MEMORY if self.memory is None else self.memory
         remedy = f" or use {self._choice}={self._embedded!r}"
         MemoryPlan(n_bytes).check(type(self).__name__, engine, ensemble, budget, remedy)

@@ -1,8 +1,9 @@
 """Products with the incidence matrix H (objects x base clusters) of an ensemble, which is never formed.
 
-One fold over row blocks sums the overlaps ``H^T W H`` of base clusters; in another, every observed label of
-an object votes by the row of its base cluster in a table, ``H T``. The methods that use this are these two,
-with a problem on the base clusters between them.
+A block is labels (rows, M), whose H has zeros and ones, or the memberships of soft clusterings (rows, B)
+float32, which are H itself; everything here takes both. One fold over row blocks sums the overlaps ``H^T W
+H`` of base clusters; in another, every observed label of an object votes by the row of its base cluster in a
+table, ``H T``. The methods that use this are these two, with a problem on the base clusters between them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
 
 # The most tables (B, B) float64 that a solve holds: overlaps, similarities, and those of eigenvectors or
 # linkage.
@@ -92,6 +94,11 @@ def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray 
 
     n_base_clusters = int(offsets[-1])
     table = np.zeros((n_base_clusters, n_base_clusters))
+    if labels.dtype.kind == "f":
+        from bigcons.kernels.soft import add_soft_overlaps
+
+        add_soft_overlaps(labels, np.ones(len(labels)) if weights is None else weights, table)
+        return table
     n_labels = np.count_nonzero(labels >= 0, axis=1)
     scale = 1.0 if weights is None else _common_value(weights[n_labels > 0])
     if scale is not None and n_base_clusters <= MOST_CLUSTERS_PACKED * n_labels.mean():
@@ -110,6 +117,8 @@ def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
     def sizes_of(block: Block) -> np.ndarray:
         labels = ensemble.read(block.start, block.stop)
         weights, sizes = weigh(labels), np.zeros(int(offsets[-1]))
+        if labels.dtype.kind == "f":
+            return np.einsum("i,ib->b", weights, labels)
         for u in range(labels.shape[1]):
             column = labels[:, u]
             seen = column >= 0
@@ -124,8 +133,14 @@ def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
 def votes_of(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the summed rows of ``table`` (B, K) that the labels of each object select, and their numbers.
 
-    (rows, K) float64 and (rows,) int64.
+    (rows, K) float64 and (rows,) int64. Memberships weigh the rows; the number is that of the partitions.
     """
+    if labels.dtype.kind == "f":
+        from bigcons.kernels.soft import sum_soft_votes
+
+        scores = np.empty((len(labels), table.shape[1]))
+        sum_soft_votes(labels, np.ascontiguousarray(table, np.float64), scores)
+        return scores, np.count_nonzero(observed(labels, offsets), axis=1)
     from bigcons.kernels.cluster_tables import sum_votes
 
     scores, n_labels = np.empty((len(labels), table.shape[1])), np.empty(len(labels), np.int64)
@@ -145,6 +160,17 @@ def observed_pairs(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     cluster add up to it: ``H^T o`` needs no pass of its own.
     """
     return np.add.reduceat(overlaps, offsets[:-1], axis=1)
+
+
+def cluster_sizes(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the number of objects, or the summed memberships, of each base cluster (B,) from the overlaps.
+
+    The memberships in the clusters of one partition sum to 1, so the overlaps of a base cluster with them
+    sum to its size.
+    """
+    return np.array(
+        [overlaps[b, first:last].sum() for first, last in pairwise(offsets) for b in range(first, last)]
+    )
 
 
 def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
@@ -177,7 +203,7 @@ def over_zero(sizes: np.ndarray) -> np.ndarray:
 def sum_of_weights(labels: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> np.ndarray:
     """Return ``m_i`` (rows,) float64, the summed weights of the partitions that label each object."""
     if weights is None:
-        return np.count_nonzero(labels >= 0, axis=1).astype(np.float64)
+        return np.count_nonzero(observed(labels, offsets), axis=1).astype(np.float64)
     return votes_of(labels, offsets, weights.base_clusters[:, None])[0][:, 0]
 
 
@@ -185,6 +211,8 @@ def without_absent(labels: np.ndarray, weights: Weights | None) -> np.ndarray:
     """Return labels with those of partitions of weight 0 missing."""
     if weights is None or (weights.partitions > 0).all():
         return labels
+    if labels.dtype.kind == "f":
+        return np.where(weights.base_clusters > 0, labels, np.float32(0))
     return np.where(weights.partitions > 0, labels, labels.dtype.type(-1))
 
 

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError, StoreExistsError
+from bigcons.errors import InvalidInputError, SoftEnsembleError, StoreExistsError
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
@@ -33,7 +33,8 @@ from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
 from bigcons.stores.consensus import Consensus, fit_results
 from bigcons.stores.display import facts_table
-from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
+from bigcons.stores.ensemble_store import observed
 from bigcons.validation import check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -51,6 +52,8 @@ class MethodInfo(NamedTuple):
     """Its treatment of missing labels: "native", "c/N", "c/N or c/M"."""
     out_of_core: bool = True
     distributed: bool = True
+    soft_input: bool = False
+    """Whether it takes soft clusterings: `Ensemble.from_memberships`."""
 
 
 class ConsensusClusterer(ClusterMixin, BaseEstimator):
@@ -106,7 +109,9 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         if path is not None and finished is None:
             refuse_existing(path, overwrite)
         with nullcontext() if path is None else logging_how_to_resume(path):
-            ensemble, output = as_ensemble(x), None
+            ensemble, output = as_ensemble(x, soft=True), None
+            if ensemble.is_soft and not self.info.soft_input:
+                raise SoftEnsembleError(type(self).__name__)
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # results of an earlier fit
@@ -274,7 +279,8 @@ class PredictingClusterer(ConsensusClusterer):
         """Return labels (n_objects,) int32 of objects given by their base labels, -1 where none is known.
 
         ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
-        labels that were not seen in ``fit`` count as missing.
+        labels that were not seen in ``fit`` count as missing. After a fit of soft clusterings, ``x`` may be
+        the list of their memberships, with the same clusters.
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self, "labels_")
@@ -308,10 +314,11 @@ class PredictingClusterer(ConsensusClusterer):
             )
         tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()
         soft, even = self.info.soft, np.float32(1.0 / self.n_clusters)
+        offsets = self._recoding.offsets
 
         def place_block(block: Block) -> Use:
             labels = recode(ensemble.read(block.start, block.stop), tables)
-            found, labeled = place(labels), labeled_objects(labels >= 0, weights)
+            found, labeled = place(labels), labeled_objects(observed(labels, offsets), weights)
             winners = np.where(labeled, found.argmax(axis=1) if soft else found, -1).astype(np.int32)
             return use(block, winners, np.where(labeled[:, None], found, even) if soft else None)
 
@@ -357,20 +364,25 @@ class ResumingClusterer(PredictingClusterer):
 class Recoding:
     """Maps the labels of new ensembles to the codes of the fitted one.
 
-    Labels that the fitted ensemble does not have become missing.
+    Labels that the fitted ensemble does not have become missing. Soft clusterings must have the clusters of
+    the fitted ones.
     """
 
     def __init__(self, fitted: Ensemble) -> None:
         self.values: list[np.ndarray] = original_values(fitted)
         self.names: list[str] = list(fitted.names)
         self.offsets: np.ndarray = fitted.offsets
+        self.is_soft: bool = fitted.is_soft
 
     def ensemble(self, x: Any) -> Ensemble:
         """Return new labels as an ensemble; a partition may be missing for all of the objects."""
-        return as_ensemble(x, self.values)
+        return as_soft_ensemble(x) if self.is_soft else as_ensemble(x, self.values)
 
     def tables(self, new: Ensemble) -> list[np.ndarray]:
-        """Return for each partition the fitted code of each code of ``new``, -1 where there is none."""
+        """Return for each partition the fitted code of each code of ``new``, -1 where there is none.
+
+        Of soft clusterings, an empty list.
+        """
         if new.n_partitions != len(self.values):
             raise InvalidInputError(
                 f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "
@@ -382,13 +394,22 @@ class Recoding:
                 f"the new labels have partition {new.names[u]!r} where {self.names[u]!r} was fitted; "
                 "give the same partitions in the same order."
             )
+        if self.is_soft:
+            if (new.offsets != self.offsets).any():
+                raise InvalidInputError(
+                    f"the new memberships are of {new.n_clusters.tolist()} clusters but those of "
+                    f"{np.diff(self.offsets).tolist()} were fitted; give the same clusters in the same order."
+                )
+            return []
         return [
             codes_in(known, values) for known, values in zip(self.values, original_values(new), strict=True)
         ]
 
 
 def recode(labels: np.ndarray, tables: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a block of labels (rows, M) in the fitted codes, int32."""
+    """Return a block of labels (rows, M) in the fitted codes, int32; memberships unchanged."""
+    if labels.dtype.kind == "f":
+        return labels
     recoded = np.empty(labels.shape, np.int32)
     for u, table in enumerate(tables):
         recoded[:, u] = table[labels[:, u]]  # code -1 takes the last entry of the table, which is -1

@@ -118,8 +118,7 @@ def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
     """Return the buffers that reading a stored ensemble leaves in the reading processes."""
     if ensemble.path is None:
         return 0
-    columns = min(ensemble.n_partitions, MAX_CHUNK_COLUMNS)
-    chunk = ensemble.chunk_rows * columns * ensemble.dtype.itemsize
+    chunk = ensemble.chunk_rows * min(ensemble.row_bytes, MAX_CHUNK_COLUMNS * ensemble.dtype.itemsize)
     n_readers = 1 if engine.shares_memory else engine.n_processes - 1  # the client reads nothing
     return n_readers * bytes_kept_by_decoding(chunk)
 
@@ -130,5 +129,5 @@ def block_label_bytes(ensemble: Ensemble) -> int:
 
 
 def label_bytes(ensemble: Ensemble, n_rows: int) -> int:
-    """Return the bytes of the labels of ``n_rows`` objects."""
-    return n_rows * ensemble.n_partitions * ensemble.dtype.itemsize
+    """Return the bytes of the labels, or memberships, of ``n_rows`` objects."""
+    return n_rows * ensemble.row_bytes

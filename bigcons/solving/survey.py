@@ -12,6 +12,7 @@ from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
 
 
 class Survey(NamedTuple):
@@ -23,7 +24,7 @@ class Survey(NamedTuple):
     unlabeled: np.ndarray
     """Indices of the objects without any label."""
     sample: np.ndarray
-    """(sample_size, M) labels of objects drawn uniformly without replacement, in data order."""
+    """(sample_size, M) labels, or memberships, of objects drawn uniformly without replacement, in order."""
 
     @property
     def mean_weight(self) -> float:
@@ -71,10 +72,10 @@ def take_survey(
 
     def survey_block(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
         labels = ensemble.read(block.start, block.stop)
-        observed = labels >= 0
+        seen = observed(labels, ensemble.offsets)
         first, last = np.searchsorted(chosen, (block.start, block.stop))
-        unlabeled = np.flatnonzero(~labeled_objects(observed, weights)) + block.start
-        return observed.sum(axis=0), [unlabeled], [labels[chosen[first:last] - block.start]]
+        unlabeled = np.flatnonzero(~labeled_objects(seen, weights)) + block.start
+        return seen.sum(axis=0), [unlabeled], [labels[chosen[first:last] - block.start]]
 
     with progress("survey", n) as listener:
         n_seen, unlabeled, sample = fold(

@@ -14,18 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import row_blocks
+from bigcons.memory import row_blocks, rows_within
 from bigcons.storage.interface import StorePath
 from bigcons.stores.ensemble_store import (
     MAX_CHUNK_COLUMNS,
     Appending,
+    ArrayWriter,
     Categories,
     Header,
-    LabelWriter,
     write_store,
 )
+from bigcons.stores.soft_sources import SoftSources
 from bigcons.tables.codes import Encoding
 from bigcons.tables.encode import (
+    BLOCK_ROWS,
     LabelScan,
     check_distinct,
     chunk_rows_within,
@@ -217,10 +219,10 @@ def append_objects_to_store(append: Appending, table: Table) -> None:
     table = _in_order_of(header, table)
     extended = _with_objects(header, stored.categories(), table)
     kept_rows = header.n_objects // rows if extended.dtype == stored.dtype else 0
-    writer = LabelWriter(
+    writer = ArrayWriter(
         append.folder,
         stored.generation + 1,
-        (extended.header.n_objects, len(header.names)),
+        extended.header,
         extended.dtype,
         (rows, stored.chunk_columns),
         kept=stored,
@@ -246,10 +248,10 @@ def append_partitions_to_store(append: Appending, table: Table, names: Sequence[
     n_partitions = len(extended.header.names)
     full = len(header.names) // MAX_CHUNK_COLUMNS if stored.chunk_columns == MAX_CHUNK_COLUMNS else 0
     kept_columns = full if extended.dtype == stored.dtype else 0
-    writer = LabelWriter(
+    writer = ArrayWriter(
         append.folder,
         stored.generation + 1,
-        (header.n_objects, n_partitions),
+        extended.header,
         extended.dtype,
         (header.chunk_rows, min(n_partitions, MAX_CHUNK_COLUMNS)),
         kept=stored,
@@ -262,3 +264,146 @@ def append_partitions_to_store(append: Appending, table: Table, names: Sequence[
         start += len(new)
     append.check_lock()
     writer.commit(stored.path, extended.header, extended.categories)
+
+
+# Soft clusterings
+
+
+def read_memberships(
+    tables: Sequence[Any], names: Sequence[str], *, may_be_empty: bool = False
+) -> tuple[np.ndarray, Header, Categories]:
+    """Read tables of memberships into memory: memberships, header, categories.
+
+    Partitions that label no object are refused unless they ``may_be_empty``.
+    """
+    sources = SoftSources(tables, names)
+    header = _soft_header(sources, sources.count_labeled(may_be_empty=may_be_empty))
+    return _read_all(sources), header, [None] * len(names)
+
+
+def store_memberships(
+    tables: Sequence[Any],
+    names: Sequence[str],
+    out: StorePath,
+    *,
+    budget: int,
+    overwrite: bool,
+    chunk_rows: int | None = None,
+) -> None:
+    """Store tables of memberships as a new ensemble at ``out`` within a ``budget`` of bytes."""
+    sources = SoftSources(tables, names)
+    rows = min(rows_within(budget // 4, sources.row_bytes, what="one row of memberships"), BLOCK_ROWS)
+    header = _soft_header(sources, sources.count_labeled(rows=rows))
+    if chunk_rows is None:
+        chunk_rows = chunk_rows_within(header.n_objects, 4 * header.n_columns, budget)
+    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    blocks = sources.blocks(rows)
+    write_store(out, blocks, header, [None] * len(names), np.dtype(np.float32), overwrite)
+
+
+def append_soft_objects(
+    memberships: np.ndarray, header: Header, sources: SoftSources
+) -> tuple[np.ndarray, Header]:
+    """Return memberships and header with the new objects."""
+    extended = _with_soft_objects(header, sources)
+    extended = extended._replace(chunk_rows=default_chunk_rows(extended.n_objects))
+    return np.concatenate([memberships, _read_all(sources)]), extended
+
+
+def append_soft_partitions(
+    memberships: np.ndarray, header: Header, sources: SoftSources
+) -> tuple[np.ndarray, Header]:
+    """Return memberships and header with the new partitions."""
+    extended = _with_soft_partitions(header, sources)
+    return np.hstack([memberships, _read_all(sources)]), extended
+
+
+def append_soft_objects_to_store(append: Appending, sources: SoftSources) -> None:
+    """Append objects to a store; full chunks are shared."""
+    stored = append.stored
+    rows, kept_rows = stored.header.chunk_rows, stored.header.n_objects // stored.header.chunk_rows
+    extended = _with_soft_objects(stored.header, sources)
+    writer = ArrayWriter(
+        append.folder,
+        stored.generation + 1,
+        extended,
+        stored.dtype,
+        (rows, stored.chunk_columns),
+        kept=stored,
+        kept_rows=kept_rows,
+    )
+    old = stored.read(kept_rows * rows, stored.header.n_objects)
+    for block in rechunk(chain([old], sources.blocks()), rows):
+        writer.write(block)
+    append.check_lock()
+    writer.commit(stored.path, extended, [None] * len(extended.names))
+
+
+def append_soft_partitions_to_store(append: Appending, sources: SoftSources) -> None:
+    """Append partitions to a store; full columns of chunks are shared."""
+    stored = append.stored
+    extended = _with_soft_partitions(stored.header, sources)
+    rows, n_columns = stored.header.chunk_rows, stored.header.n_columns
+    kept_columns = n_columns // MAX_CHUNK_COLUMNS if stored.chunk_columns == MAX_CHUNK_COLUMNS else 0
+    writer = ArrayWriter(
+        append.folder,
+        stored.generation + 1,
+        extended,
+        stored.dtype,
+        (rows, min(extended.n_columns, MAX_CHUNK_COLUMNS)),
+        kept=stored,
+        kept_columns=kept_columns,
+    )
+    start = 0
+    for new in sources.blocks(rows):
+        old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
+        writer.write(np.hstack([old, new]))
+        start += len(new)
+    append.check_lock()
+    writer.commit(stored.path, extended, [None] * len(extended.names))
+
+
+def _read_all(sources: SoftSources) -> np.ndarray:
+    memberships = np.empty((sources.n_objects, int(sources.offsets[-1])), np.float32)
+    start = 0
+    for block in sources.blocks():
+        memberships[start : start + len(block)] = block
+        start += len(block)
+    return memberships
+
+
+def _soft_header(sources: SoftSources, n_labeled: np.ndarray) -> Header:
+    provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
+    chunk_rows = default_chunk_rows(sources.n_objects)
+    return Header(
+        sources.n_objects, sources.names, sources.n_clusters, n_labeled, chunk_rows, provenance, is_soft=True
+    )
+
+
+def _with_soft_objects(header: Header, sources: SoftSources) -> Header:
+    if (sources.n_clusters != header.n_clusters).any():
+        u = int((sources.n_clusters != header.n_clusters).argmax())
+        raise InvalidInputError(
+            f"memberships of {header.names[u]!r} have {sources.n_clusters[u]} clusters but the ensemble has "
+            f"{header.n_clusters[u]}; give the same clusters, in the same order."
+        )
+    return header._replace(
+        n_objects=header.n_objects + sources.n_objects,
+        n_labeled=header.n_labeled + sources.count_labeled(may_be_empty=True),
+        provenance=_appended(header, objects=sources.n_objects),
+    )
+
+
+def _with_soft_partitions(header: Header, sources: SoftSources) -> Header:
+    check_distinct([*header.names, *sources.names])
+    if sources.n_objects != header.n_objects:
+        raise InvalidInputError(
+            f"memberships have {sources.n_objects} objects but the ensemble has {header.n_objects}; "
+            "give one row for each, NaN where it is missing."
+        )
+    return header._replace(
+        names=[*header.names, *sources.names],
+        n_clusters=np.append(header.n_clusters, sources.n_clusters),
+        n_labeled=np.append(header.n_labeled, sources.count_labeled()),
+        provenance=_appended(header, partitions=len(sources.names)),
+    )

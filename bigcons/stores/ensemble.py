@@ -1,4 +1,4 @@
-"""Ensemble: a matrix of labels, one column per partition, in memory or stored, read block by block."""
+"""Ensemble: the labels or memberships of objects in partitions, in memory or stored, read block by block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import FORMAT_VERSION
 from bigcons.storage.commit import is_store, refuse_existing
@@ -24,14 +24,16 @@ from bigcons.stores.ensemble_store import (
     Appending,
     Categories,
     Header,
-    StoredLabels,
+    StoredRows,
     appending,
     open_labels,
     tile_checksums,
     write_store,
 )
+from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.tables.encode import warn_of_suspects
 from bigcons.tables.intake import open_table
+from bigcons.tables.memory import HardenedTable
 from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int
 
@@ -41,10 +43,15 @@ class Ensemble:
 
     Created by ``from_labels``, ``open`` or ``import_labels``. The labels of partition ``u`` are
     ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
+
+    An ensemble of soft clusterings, from ``from_memberships`` or ``import_memberships``, has memberships
+    ``(n_objects, n_base_clusters)`` float32 in place of labels: the real incidence matrix of objects and base
+    clusters. The columns of partition ``u`` begin at ``offsets[u]``; they sum to 1 for an object, or are all
+    0 where it is missing. Methods that work on labels alone refuse it; ``harden`` gives them labels.
     """
 
     def __init__(
-        self, labels: np.ndarray | StoredLabels, header: Header, categories: Categories | None
+        self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None
     ) -> None:
         self._labels = labels
         self._header = header
@@ -63,6 +70,18 @@ class Ensemble:
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
         return _with_warnings(Ensemble(*building.read_labels(_table_of(x), provenance, names=names)))
+
+    @classmethod
+    def from_memberships(cls, memberships: Any, *, names: Sequence[str] | None = None) -> Ensemble:
+        """Read soft clusterings into memory, one table of memberships for each partition.
+
+        ``memberships`` is a list of tables ``(n_objects, k_u)`` as ``from_labels`` takes them, with a column
+        for each cluster, or consensuses with memberships, or paths to either. Rows are nonnegative and sum to
+        1 (within 0.001; they are divided by their sum), or are all NaN or all 0 where the object is missing.
+        A cluster may be empty. Raises InvalidInputError for any other row, for tables of different length and
+        for a partition without any object. Memory: 4 bytes for each object and base cluster.
+        """
+        return Ensemble(*building.read_memberships(*listed(memberships, names)))
 
     @classmethod
     def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
@@ -87,6 +106,11 @@ class Ensemble:
         return len(self._header.names)
 
     @property
+    def is_soft(self) -> bool:
+        """Whether the ensemble has memberships in place of labels."""
+        return self._header.is_soft
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Shape of the label matrix: ``(n_objects, n_partitions)``."""
         return self.n_objects, self.n_partitions
@@ -106,7 +130,7 @@ class Ensemble:
 
         The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
         """
-        return np.concatenate([[0], np.cumsum(self._header.n_clusters)])
+        return self._header.offsets
 
     @property
     def n_base_clusters(self) -> int:
@@ -120,8 +144,13 @@ class Ensemble:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the labels: the smallest signed integer that can represent them."""
+        """Type of the labels, the smallest signed integer that can represent them, or float32."""
         return self._labels.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the labels or memberships of one object."""
+        return self._header.n_columns * self.dtype.itemsize
 
     @property
     def chunk_rows(self) -> int:
@@ -131,7 +160,7 @@ class Ensemble:
     @property
     def path(self) -> str | None:
         """Path or URL of the store; None in memory."""
-        return str(self._labels.path) if isinstance(self._labels, StoredLabels) else None
+        return str(self._labels.path) if isinstance(self._labels, StoredRows) else None
 
     @property
     def names(self) -> list[str]:
@@ -147,7 +176,7 @@ class Ensemble:
     def categories(self) -> Categories:
         """Original value of each label, per partition; None where the values are 0 .. k-1."""
         if self._categories is None:
-            assert isinstance(self._labels, StoredLabels)  # noqa: S101 - in memory they are always set
+            assert isinstance(self._labels, StoredRows)  # noqa: S101 - in memory they are always set
             self._categories = self._labels.categories()
         return list(self._categories)
 
@@ -167,6 +196,7 @@ class Ensemble:
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of objects ``start`` to ``stop``: ``(stop - start, n_partitions)``, C order.
 
+        Of soft clusterings, the memberships ``(stop - start, n_base_clusters)`` float32.
         In memory, this is a view that must not be modified. Raises CorruptStoreError for damaged chunks.
         """
         if not 0 <= start <= stop <= self.n_objects:
@@ -181,11 +211,12 @@ class Ensemble:
     def read_rows(self, indices: Any) -> np.ndarray:
         """Return the labels of the objects ``indices``, in that order: ``(len(indices), n_partitions)``.
 
+        Of soft clusterings, the memberships ``(len(indices), n_base_clusters)``.
         Reads every chunk that contains one of them once.
         """
         indices = np.asarray(indices)
         if indices.size == 0:
-            return np.empty((0, self.n_partitions), self.dtype)
+            return np.empty((0, self._header.n_columns), self.dtype)
         if indices.ndim != 1 or indices.dtype.kind not in "iu":
             raise InvalidInputError(
                 f"indices has shape {indices.shape} and type {indices.dtype}; pass integers of shape (n,)."
@@ -198,7 +229,7 @@ class Ensemble:
             return self._labels[indices]
         order = np.argsort(indices, kind="stable")
         ascending = indices[order]
-        rows = np.empty((len(indices), self.n_partitions), self.dtype)
+        rows = np.empty((len(indices), self._header.n_columns), self.dtype)
         for chunk in np.unique(ascending // self.chunk_rows):
             start = int(chunk) * self.chunk_rows
             stop = min(start + self.chunk_rows, self.n_objects)
@@ -209,20 +240,33 @@ class Ensemble:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all labels ``(n_objects, n_partitions)``, so that ``np.asarray(ensemble)`` is the matrix.
 
+        Of soft clusterings, all memberships ``(n_objects, n_base_clusters)``.
         A stored ensemble is read into memory; use ``read`` and ``blocks`` if it does not fit. In memory, the
         result is a read-only view unless a copy is requested.
         """
-        if isinstance(self._labels, StoredLabels) and copy is False:
+        if isinstance(self._labels, StoredRows) and copy is False:
             raise ValueError(f"{self.path} is stored, so its labels are always copied; pass copy=None.")
         labels = self.read(0, self.n_objects).view()
-        labels.flags.writeable = isinstance(self._labels, StoredLabels)
+        labels.flags.writeable = isinstance(self._labels, StoredRows)
         return np.array(labels, dtype, copy=copy if self.path is None else None)
 
     def load(self) -> Ensemble:
         """Return the ensemble with its labels in memory and the same blocks."""
-        if not isinstance(self._labels, StoredLabels):
+        if not isinstance(self._labels, StoredRows):
             return self
         return Ensemble(self.read(0, self.n_objects), self._header, self.categories)
+
+    def harden(self, out: StorePath | None = None, *, overwrite: bool = False) -> Ensemble:
+        """Return the ensemble of the largest membership in each partition, the lowest cluster on a tie.
+
+        Labels whose clusters win no object do not occur; ``categories`` has the numbers of the others. With
+        ``out``, it is written to a store there, block by block. An ensemble of labels is returned as it is,
+        or saved.
+        """
+        if not self.is_soft:
+            return self if out is None else self.save(out, overwrite=overwrite)
+        provenance = {"made_by": "harden", "source": self.path or "in memory"}
+        return ensemble_of(HardenedTable(self), out, provenance=provenance, overwrite=overwrite)
 
     def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
         """Store the ensemble at ``path`` and return the stored ensemble.
@@ -239,9 +283,18 @@ class Ensemble:
     def append_objects(self, labels: Any) -> Ensemble:
         """Append objects, with columns in the order of the partitions or with their names; return ``self``.
 
-        New label values extend the categories. A stored ensemble must be open with mode "a" and keeps its
+        New label values extend the categories. Soft clusterings take a list of memberships, one table for
+        each partition, with the same clusters. A stored ensemble must be open with mode "a" and keeps its
         rows per chunk; other instances that have it open must open it again.
         """
+        if self.is_soft:
+            sources = SoftSources(*listed(labels, self.names))
+            if isinstance(self._labels, np.ndarray):
+                self._labels, self._header = building.append_soft_objects(self._labels, self._header, sources)
+            else:
+                with self._appending() as append:
+                    building.append_soft_objects_to_store(append, sources)
+            return self
         table = _table_of(labels)
         if isinstance(self._labels, np.ndarray):
             self._labels, self._header, self._categories = building.append_objects_in_memory(
@@ -255,9 +308,20 @@ class Ensemble:
     def append_partitions(self, labels: Any, names: Sequence[str] | None = None) -> Ensemble:
         """Append partitions of the same objects, in the same order; return ``self``.
 
-        ``labels`` is ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition. A stored ensemble must be
-        open with mode "a".
+        ``labels`` is ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a
+        list of memberships, one table for each new partition. A stored ensemble must be open with mode "a".
         """
+        if self.is_soft:
+            sources = SoftSources(*listed(labels, names, first=self.n_partitions))
+            if isinstance(self._labels, np.ndarray):
+                self._labels, self._header = building.append_soft_partitions(
+                    self._labels, self._header, sources
+                )
+                self._categories = [None] * self.n_partitions
+            else:
+                with self._appending() as append:
+                    building.append_soft_partitions_to_store(append, sources)
+            return self
         table = _table_of(_as_matrix(labels))
         if isinstance(self._labels, np.ndarray):
             self._labels, self._header, self._categories = building.append_partitions_in_memory(
@@ -286,7 +350,7 @@ class Ensemble:
         Returns ``{"ok", "path", "n_objects", "n_chunks"}``; raises CorruptStoreError at the first difference.
         An ensemble in memory has nothing to verify.
         """
-        n_chunks = self._labels.verify() if isinstance(self._labels, StoredLabels) else 0
+        n_chunks = self._labels.verify() if isinstance(self._labels, StoredRows) else 0
         return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
 
     def digest(self) -> str:
@@ -297,11 +361,12 @@ class Ensemble:
         labels = self._labels
         checksums = (
             labels.checksums
-            if isinstance(labels, StoredLabels)
+            if isinstance(labels, StoredRows)
             else [tile_checksums(labels[b.start : b.stop], MAX_CHUNK_COLUMNS) for b in self.blocks()]
         )
         crc = zlib.crc32(np.asarray(checksums, "<i8").tobytes())
-        return f"{self.n_objects} x {self.n_partitions}, chunks of {self.chunk_rows}, crc {crc:08x}"
+        soft = f" of {self.n_clusters.tolist()} clusters" if self.is_soft else ""
+        return f"{self.n_objects} x {self.n_partitions}{soft}, chunks of {self.chunk_rows}, crc {crc:08x}"
 
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading labels."""
@@ -312,6 +377,7 @@ class Ensemble:
             "format_version": FORMAT_VERSION,
             "n_objects": self.n_objects,
             "n_partitions": self.n_partitions,
+            "is_soft": self.is_soft,
             "n_base_clusters": self.n_base_clusters,
             "clusters_min": int(clusters.min()),
             "clusters_median": float(np.median(clusters)),
@@ -332,8 +398,9 @@ class Ensemble:
     def __repr__(self) -> str:
         low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
         where = f"{self.path!r}" if self.path else "in memory"
+        kind = "soft partitions" if self.is_soft else "partitions"
         return (
-            f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} partitions of "
+            f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} {kind} of "
             f"{low}-{high} clusters, {self.missing_share:.1%} missing, {format_size(self._n_bytes)} {where})"
         )
 
@@ -342,7 +409,7 @@ class Ensemble:
         where = "on disk" if self.path else "in memory"
         facts = {
             "objects": f"{self.n_objects:,}",
-            "partitions": f"{self.n_partitions:,}",
+            "soft partitions" if self.is_soft else "partitions": f"{self.n_partitions:,}",
             "missing labels": f"{self.missing_share:.1%}",
             "clusters per partition (min / median / max)": (
                 f"{info['clusters_min']} / {info['clusters_median']:g} / {info['clusters_max']}"
@@ -357,16 +424,18 @@ class Ensemble:
         return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
 
 
-def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
+def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool = False) -> Ensemble:
     """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory.
 
-    With ``known`` values for each partition, these keep their labels and other values come after them; a
-    partition may then have no labels.
+    Raises SoftEnsembleError for soft clusterings, unless ``soft``. With ``known`` values for each partition,
+    these keep their labels and other values come after them; a partition may then have no labels.
     """
-    if isinstance(x, Ensemble):
-        return x
     if isinstance(x, (str, os.PathLike)) and is_store(x):
-        return Ensemble.open(x)
+        x = Ensemble.open(x)
+    if isinstance(x, Ensemble):
+        if x.is_soft and not soft:
+            raise SoftEnsembleError()
+        return x
     if known is None:
         return Ensemble.from_labels(x)
     table = _table_of(x)
@@ -377,6 +446,18 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None) -> Ensemble:
         )
     provenance = {"made_by": "from_labels", "source": _describe(x)}
     return Ensemble(*building.read_labels(table, provenance, known=known))
+
+
+def as_soft_ensemble(x: Any) -> Ensemble:
+    """Return soft clusterings as an ensemble, as `as_ensemble`; a partition may have no memberships."""
+    if isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x)):
+        ensemble = as_ensemble(x, soft=True)
+        if not ensemble.is_soft:
+            raise InvalidInputError(
+                "the ensemble has labels but memberships were fitted; pass Ensemble.from_memberships(...)."
+            )
+        return ensemble
+    return Ensemble(*building.read_memberships(*listed(x, None), may_be_empty=True))
 
 
 def import_labels(
@@ -400,6 +481,28 @@ def import_labels(
         table, out, provenance=provenance, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows
     )
     return _with_warnings(ensemble)
+
+
+def import_memberships(
+    sources: Any,
+    out: StorePath,
+    *,
+    names: Sequence[str] | None = None,
+    overwrite: bool = False,
+    memory: int | str = "1GB",
+    chunk_rows: int | None = None,
+) -> Ensemble:
+    """Store soft clusterings as an ensemble at ``out``; ``sources`` as for `Ensemble.from_memberships`.
+
+    Reads the sources twice, once to check them and once to write them, in blocks that fit in ``memory``.
+    Raises MemoryBudgetError if the chunks of the store do not.
+    """
+    refuse_existing(out, overwrite)
+    tables, names = listed(sources, names)
+    building.store_memberships(
+        tables, names, out, budget=parse_size(memory), overwrite=overwrite, chunk_rows=chunk_rows
+    )
+    return Ensemble.open(out)
 
 
 def _with_warnings(ensemble: Ensemble) -> Ensemble:
@@ -430,8 +533,9 @@ def ensemble_of(
 
 
 def _table_of(x: Any) -> Table:
-    is_stored = isinstance(x, (str, os.PathLike)) and is_store(x)
-    return open_table(Ensemble.open(x) if is_stored else x, "labels")
+    if isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x)):
+        x = as_ensemble(x)
+    return open_table(x, "labels")
 
 
 def _describe(x: Any) -> str:

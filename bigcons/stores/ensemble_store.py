@@ -1,4 +1,4 @@
-"""Stored label matrices: generations of one Zarr array; the manifest names the valid one.
+"""Stored ensembles: generations of one Zarr array, labels or memberships; the manifest names the valid one.
 
 An append writes a new generation next to the old one. They share unchanged chunks, as hard links on a disk
 and by reference in a bucket, so that an append costs no more than writing the new labels. Committing the
@@ -14,6 +14,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,8 @@ from bigcons.validation import check_int
 
 KIND = "ensemble"
 MAX_CHUNK_COLUMNS = 128
+SUM_TOLERANCE = 1e-3
+"""How far from 1 memberships of an object in a partition may sum."""
 _RESTORE = "restore the store from a copy."
 _FOLD_ROWS = 256
 
@@ -65,12 +68,24 @@ class Header(NamedTuple):
     """``(n_partitions,)`` int64: number of objects labeled by each partition"""
     chunk_rows: int
     provenance: dict[str, Any]
+    is_soft: bool = False
+    """Whether the columns of the array are memberships in base clusters, rather than labels of partitions."""
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the array."""
+        return int(self.n_clusters.sum()) if self.is_soft else len(self.names)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """First base cluster of each partition: ``(n_partitions + 1,)`` int64."""
+        return np.concatenate([[0], np.cumsum(self.n_clusters)])
 
 
 # Reading
 
 
-class StoredLabels:
+class StoredRows:
     """One generation of a store, open for reading; thread-safe."""
 
     def __init__(self, path: Place) -> None:
@@ -81,7 +96,8 @@ class StoredLabels:
         try:
             self.header: Header = _read_header(body)
             self.generation: int = check_int("generation", body["generation"])
-            _require(body["dtype"] in ENSEMBLE["labels"].dtypes, f"dtype {body['dtype']!r}")
+            types = ENSEMBLE["memberships" if self.header.is_soft else "labels"].dtypes
+            _require(body["dtype"] in types, f"dtype {body['dtype']!r}")
             self.dtype: np.dtype = np.dtype(body["dtype"])
             self.chunk_columns: int = check_int("chunk_columns", body["chunk_columns"])
             self.checksums: np.ndarray = np.array(body["checksums"], np.int64)
@@ -89,11 +105,13 @@ class StoredLabels:
             self._categories_checksum = body["categories_checksum"]
             n, m, chunk_rows = self.header.n_objects, len(self.header.names), self.header.chunk_rows
             _require(body["n_partitions"] == m, "the number of names")
-            grid = (math.ceil(n / chunk_rows), math.ceil(m / self.chunk_columns))
+            n_columns = self.header.n_columns
+            grid = (math.ceil(n / chunk_rows), math.ceil(n_columns / self.chunk_columns))
             _require(self.checksums.shape == grid, "the number of chunks")
             chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
             _require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
-            _require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
+            if not self.header.is_soft:
+                _require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
             self.shared: SharedChunks = SharedChunks.from_manifest(
                 body.get("shared"), folders, self.checksums.shape
             )
@@ -101,13 +119,14 @@ class StoredLabels:
             raise CorruptStoreError(
                 f"{path} has an inconsistent manifest ({error}); {_RESTORE}", path=path
             ) from None
-        file = self.data / labels_name(self.generation)
+        file = self.data / array_name(self.header, self.generation)
         try:
-            self._array = open_array(file, self.shared.arrays(labels_name))
+            self._array = open_array(file, self.shared.arrays(partial(array_name, self.header)))
         except StoreNotFoundError:
             raise CorruptStoreError(f"{file} is missing; {_RESTORE}", path=file) from None
         shape, chunks = self._array.shape, self._array.chunks
-        if (shape, chunks, self._array.dtype) != ((n, m), (chunk_rows, self.chunk_columns), self.dtype):
+        wanted = ((n, n_columns), (chunk_rows, self.chunk_columns), self.dtype)
+        if (shape, chunks, self._array.dtype) != wanted:
             raise CorruptStoreError(
                 f"{file} does not have the shape and type in the manifest; {_RESTORE}", path=file
             )
@@ -120,7 +139,7 @@ class StoredLabels:
         Raises CorruptStoreError for a chunk that is damaged, missing or has an invalid label, and StoreError
         if the store has changed since it was opened.
         """
-        shape = (stop - start, len(self.header.names) - first_column)
+        shape = (stop - start, self.header.n_columns - first_column)
         if 0 in shape:
             return np.empty(shape, self.dtype)
         try:
@@ -130,6 +149,10 @@ class StoredLabels:
         except Exception as error:  # codecs raise errors of many types
             raise self._broken(start, stop, str(error) or type(error).__name__) from None
         self._check_unchanged()
+        if self.header.is_soft:
+            if not (block.min() >= 0 and block.max() <= 1):  # NaN fails too
+                raise self._broken(start, stop, "a chunk is missing, or a membership is not from 0 to 1")
+            return block
         if block.min() < MISSING:
             raise self._broken(start, stop, "a chunk is missing")
         if (_column_maxima(block) >= self.header.n_clusters[first_column:]).any():
@@ -165,10 +188,16 @@ class StoredLabels:
             block = self.read(start, min(start + header.chunk_rows, header.n_objects))
             if tile_checksums(block, self.chunk_columns) != self.checksums[row].tolist():
                 raise self._broken(start, start + len(block), "a chunk differs from its checksum")
+            if header.is_soft:
+                n_labeled += np.count_nonzero(observed(block, header.offsets), axis=0)
+                self._check_sums(start, block)
+                continue
             n_labeled += np.count_nonzero(block != MISSING, axis=0)
             for u, found in enumerate(present):
                 found[block[:, u][block[:, u] >= 0]] = True
-        if not np.array_equal(n_labeled, header.n_labeled) or not all(found.all() for found in present):
+        if not np.array_equal(n_labeled, header.n_labeled) or not (
+            header.is_soft or all(found.all() for found in present)
+        ):
             raise CorruptStoreError(
                 f"{self.path}: the labels do not match the counts in the manifest; {_RESTORE}", path=self.path
             )
@@ -177,6 +206,12 @@ class StoredLabels:
                 f"{link} is a link that may leave the store; replace it with the data.", path=link
             )
         return int(self.checksums.size)
+
+    def _check_sums(self, start: int, block: np.ndarray) -> None:
+        """Raise CorruptStoreError unless the memberships of every object sum to 1 or 0 in every partition."""
+        sums = np.add.reduceat(block, self.header.offsets[:-1], axis=1, dtype=np.float64)
+        if (np.minimum(np.abs(sums - 1.0), np.abs(sums)) > SUM_TOLERANCE).any():
+            raise self._broken(start, start + len(block), "memberships of a partition do not sum to 1")
 
     def _check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: rows read may be old or new."""
@@ -191,20 +226,20 @@ class StoredLabels:
         )
 
 
-def open_labels(path: Place) -> StoredLabels:
+def open_labels(path: Place) -> StoredRows:
     """Open the store at ``path``, even while another process appends to it."""
     while True:
         stamp = _stamp(path)
         try:
-            return StoredLabels(path)
+            return StoredRows(path)
         except CorruptStoreError:
             if _stamp(path) == stamp:
                 raise
 
 
-def labels_name(generation: int) -> str:
-    """Return the name of a generation's label array."""
-    return f"labels-{generation}"
+def array_name(header: Header, generation: int) -> str:
+    """Return the name of a generation's array."""
+    return f"{'memberships' if header.is_soft else 'labels'}-{generation}"
 
 
 def categories_name(generation: int) -> str:
@@ -212,8 +247,18 @@ def categories_name(generation: int) -> str:
     return f"categories-{generation}.json"
 
 
+def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return which partitions label each object (rows, M), given labels (rows, M) or memberships (rows, B).
+
+    Partition ``u`` has the columns of memberships from ``offsets[u]``, all 0 where it is missing.
+    """
+    if rows.dtype.kind != "f":
+        return rows >= 0
+    return np.maximum.reduceat(rows, offsets[:-1], axis=1) > 0
+
+
 def tile_checksums(block: np.ndarray, columns: int) -> list[int]:
-    """Return the CRC-32 of the labels of each chunk in a row of chunks."""
+    """Return the CRC-32 of the values of each chunk in a row of chunks."""
     tiles = (block[:, first : first + columns] for first in range(0, block.shape[1], columns))
     return [zlib.crc32(np.ascontiguousarray(tile).data) for tile in tiles]
 
@@ -243,7 +288,8 @@ def _read_header(body: dict[str, Any]) -> Header:
     _require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
     _require(bool((n_labeled <= n_objects).all()), "the number of labels")
     _require(isinstance(body["provenance"], dict), "the provenance")
-    return Header(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"])
+    is_soft = body["dtype"] in ENSEMBLE["memberships"].dtypes
+    return Header(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"], is_soft)
 
 
 def _require(condition: bool, what: str) -> None:
@@ -260,7 +306,7 @@ def _category_array(entry: list[Any]) -> np.ndarray:
 # Writing
 
 
-class LabelWriter:
+class ArrayWriter:
     """Writes one generation to ``folder``, one row of chunks at a time, and commits it.
 
     ``kept`` is the previous generation, whose first ``kept_rows`` rows of chunks (or, when partitions are
@@ -271,11 +317,11 @@ class LabelWriter:
         self,
         folder: Place,
         generation: int,
-        shape: tuple[int, int],
+        header: Header,
         dtype: np.dtype,
         chunks: tuple[int, int],
         *,
-        kept: StoredLabels | None = None,
+        kept: StoredRows | None = None,
         kept_rows: int = 0,
         kept_columns: int = 0,
     ) -> None:
@@ -285,8 +331,9 @@ class LabelWriter:
         self.chunk_rows: int = chunks[0]
         self.chunk_columns: int = chunks[1]
         self._first_column = kept_columns * self.chunk_columns
-        self._path = folder / labels_name(generation)
-        self._array = create_array(self._path, ENSEMBLE["labels"], shape, chunks, dtype)
+        self._path = folder / array_name(header, generation)
+        spec = ENSEMBLE["memberships" if header.is_soft else "labels"]
+        self._array = create_array(self._path, spec, (header.n_objects, header.n_columns), chunks, dtype)
         self._checksums: list[list[int]] = []
         self._kept_checksums: list[list[int]] = []
         self._next_row = 0
@@ -346,11 +393,11 @@ class LabelWriter:
         folders = [folder.name for folder in self._shared.folders]
         write_manifest(place, KIND, body, data=self.folder.name, shared=folders)
 
-    def _keep(self, kept: StoredLabels, kept_rows: int, kept_columns: int) -> None:
+    def _keep(self, kept: StoredRows, kept_rows: int, kept_columns: int) -> None:
         n_rows, n_columns = kept.checksums.shape
         n_rows, n_columns = (n_rows, kept_columns) if kept_columns else (kept_rows, n_columns)
         if isinstance(kept.data, DiskPlace):
-            before = kept.data / labels_name(kept.generation)
+            before = kept.data / array_name(kept.header, kept.generation)
             for row, column in np.ndindex(n_rows, n_columns):
                 _link(before / f"c/{row}/{column}", self._path / f"c/{row}/{column}")
         else:
@@ -385,11 +432,10 @@ def write_store(
     dtype: np.dtype,
     overwrite: bool,
 ) -> None:
-    """Store consecutive blocks of labels as a new ensemble at ``path``."""
-    shape = (header.n_objects, len(header.names))
-    chunks = (header.chunk_rows, min(shape[1], MAX_CHUNK_COLUMNS))
+    """Store consecutive blocks of labels or memberships as a new ensemble at ``path``."""
+    chunks = (header.chunk_rows, min(header.n_columns, MAX_CHUNK_COLUMNS))
     with new_store(path, overwrite) as folder:
-        writer = LabelWriter(folder, 1, shape, dtype, chunks)
+        writer = ArrayWriter(folder, 1, header, dtype, chunks)
         with progress("labels to the store", header.n_objects) as listener:
             for block in rechunk(blocks, header.chunk_rows):
                 writer.write(block)
@@ -400,7 +446,7 @@ def write_store(
 class Appending(NamedTuple):
     """A store locked for an append."""
 
-    stored: StoredLabels
+    stored: StoredRows
     folder: Place
     """Where to write the next generation."""
     check_lock: Callable[[], None]
@@ -434,7 +480,8 @@ def _sweep(place: Place) -> None:
         sweep_folders(place)
         return
     generation = load_manifest(place, KIND).body["generation"]
-    keep = {labels_name(generation), categories_name(generation)}
+    prefixes = ("labels-", "memberships-", "categories-")
+    keep = {f"{prefix}{generation}" for prefix in prefixes} | {categories_name(generation)}
     for name in place.names():
-        if name.endswith(".partial") or (name.startswith(("labels-", "categories-")) and name not in keep):
+        if name.endswith(".partial") or (name.startswith(prefixes) and name not in keep):
             (place / name).remove()

@@ -75,8 +75,9 @@ class Features:
         Name of the source in messages: its path, or "features".
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, *, may_be_missing: bool = False) -> None:
         self._table = table
+        self._may_be_missing = may_be_missing
         self.where: str = table.where
         self.n_features: int = table.n_columns
         if self.n_features == 0:
@@ -139,7 +140,7 @@ class Features:
                 filled += len(taken)
                 rest = rest[len(taken) :]
             finite = np.isfinite(values)
-            if not finite.all():
+            if not finite.all() and not self._may_be_missing:
                 row, column = np.unravel_index(int(finite.argmin()), finite.shape)
                 raise InvalidInputError(
                     f"{self.where} has {values[row, column]} at row {block.start + row} (from 0), column "

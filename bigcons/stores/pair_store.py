@@ -37,6 +37,7 @@ def open_pairs(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
         check_int("n_objects", body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
         check_int("n_pairs", body["n_pairs"], at_least=0)
         counts = check_choice("counts_dtype", body["counts_dtype"], PAIRS["n_seen"].dtypes)
+        agree = check_choice("agree_dtype", body.get("agree_dtype", counts), (counts, "float32"))
         chunk_entries = check_int("chunk_entries", body["chunk_entries"])
         if body.get("rows_per_block") is not None:
             check_int("rows_per_block", body["rows_per_block"])
@@ -51,7 +52,7 @@ def open_pairs(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
         raise CorruptStoreError(
             f"{place} has a manifest with missing or extra checksums; {RESTORE}", path=place
         )
-    dtypes = _dtypes(counts)
+    dtypes = _dtypes(counts, agree)
     return {name: open_declared(data / name, shapes[name], dtypes[name], RESTORE) for name in PAIRS}, body
 
 
@@ -59,6 +60,7 @@ def write_pairs(
     path: StorePath,
     parts: Iterable[Rows],
     counts_dtype: np.dtype,
+    agree_dtype: np.dtype,
     chunk_entries: int,
     facts: Mapping[str, Any],
     *,
@@ -67,7 +69,7 @@ def write_pairs(
     """Write consecutive blocks of rows, all or nothing, with ``facts`` in the manifest."""
     with new_store(path, overwrite) as folder:
         create_group(folder)
-        dtypes = _dtypes(counts_dtype)
+        dtypes = _dtypes(counts_dtype, agree_dtype)
         columns = {name: ColumnWriter(folder / name, name, dtypes[name], chunk_entries) for name in PAIRS}
         n_entries = 0
         columns["indptr"].append(np.zeros(1, np.int64))
@@ -84,14 +86,15 @@ def write_pairs(
             **facts,
             "n_pairs": n_entries // 2,
             "counts_dtype": str(np.dtype(counts_dtype)),
+            "agree_dtype": str(np.dtype(agree_dtype)),
             "chunk_entries": chunk_entries,
             "checksums": {name: column.checksums for name, column in columns.items()},
         }
         write_manifest(folder, KIND, body)
 
 
-def _dtypes(counts: np.dtype | str) -> dict[str, np.dtype]:
-    types = {"indptr": "int64", "indices": "int32", "n_agree": counts, "n_seen": counts}
+def _dtypes(counts: np.dtype | str, agree: np.dtype | str) -> dict[str, np.dtype]:
+    types = {"indptr": "int64", "indices": "int32", "n_agree": agree, "n_seen": counts}
     return {name: np.dtype(dtype) for name, dtype in types.items()}
 
 
@@ -176,10 +179,11 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
             schema, metadata = file.schema_arrow, file.schema_arrow.metadata or {}
             for name in Edges._fields:
                 places = schema.get_all_field_indices(name)
-                if len(places) != 1 or not pa.types.is_integer(schema.field(places[0]).type):
+                if len(places) != 1 or not _is_count(name, schema.field(places[0]).type):
                     got = ", ".join(f"{field.name}: {field.type}" for field in schema)
                     raise InvalidInputError(
-                        f"{path} has the columns {got}; it needs the integer columns i, j, n_agree, n_seen."
+                        f"{path} has the columns {got}; it needs the integer columns i, j, n_agree, n_seen "
+                        "(n_agree may be fractions)."
                     )
             table = file.read(columns=list(Edges._fields))
     except (pa.ArrowException, OSError) as error:
@@ -203,3 +207,9 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
     n_objects = check_int("n_objects", stated if n_objects is None else n_objects, at_least=0)
     columns = Edges(*(table[name].to_numpy() for name in Edges._fields))
     return columns, {"n_objects": n_objects, "provenance": provenance}
+
+
+def _is_count(name: str, kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or (name == "n_agree" and pa.types.is_floating(kind)))

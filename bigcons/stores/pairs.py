@@ -50,7 +50,8 @@ class PairTable:
     ascending order, with their counts at the same positions; every pair is in the rows of both of its
     objects. ``indptr`` ``(n_objects + 1,)`` int64; ``indices`` ``(2 n_pairs,)`` int32; ``n_agree`` and
     ``n_seen`` ``(2 n_pairs,)`` uint8 or, for counts above 254, uint16. Pairs that no partition
-    labels at both ends carry no information and are omitted.
+    labels at both ends carry no information and are omitted. Of soft clusterings, ``n_agree`` is the expected
+    number of partitions that put the pair together, ``sum_u p_iu . p_ju``, float32.
 
     A stored table is read on demand: ``read`` reads a range of rows, the four attributes read everything.
     ``provenance`` records the source of the table and how it was made. ``rows_per_block`` is set if the pairs
@@ -90,7 +91,8 @@ class PairTable:
         """Create a table from pairs ``(i[p], j[p])``, each given once, in any order and orientation.
 
         The four columns are ``(n_pairs,)`` integers with ``0 <= i, j < n_objects``, ``i != j`` and
-        ``0 <= n_agree <= n_seen``. Sorts the pairs unless they are sorted with i < j.
+        ``0 <= n_agree <= n_seen``; ``n_agree`` may be floats. Sorts the pairs unless they are sorted with
+        i < j.
         """
         low, high, order = ascending_pairs(i, j, n_objects)
         n_agree, n_seen = checked_counts(n_agree, n_seen, len(low))
@@ -117,6 +119,7 @@ class PairTable:
             (self.read(block.start, block.stop) for block in self.blocks()),
             n_objects=self.n_objects,
             counts_dtype=self._columns.n_seen.dtype,
+            agree_dtype=self._columns.n_agree.dtype,
             rows_per_block=self.rows_per_block,
             chunk_entries=self._stored["chunk_entries"],
             provenance=self.provenance,
@@ -131,6 +134,7 @@ class PairTable:
         *,
         n_objects: int,
         counts_dtype: np.dtype,
+        agree_dtype: np.dtype | None = None,
         rows_per_block: int | None = None,
         chunk_entries: int | None = None,
         provenance: Mapping[str, Any] | None = None,
@@ -146,7 +150,15 @@ class PairTable:
             "rows_per_block": rows_per_block,
             "provenance": dict(provenance or {}),
         }
-        write_pairs(path, parts, counts_dtype, chunk_entries or CHUNK_ENTRIES, facts, overwrite=overwrite)
+        write_pairs(
+            path,
+            parts,
+            counts_dtype,
+            counts_dtype if agree_dtype is None else agree_dtype,
+            chunk_entries or CHUNK_ENTRIES,
+            facts,
+            overwrite=overwrite,
+        )
         return cls.open(path)
 
     @cached_property
@@ -278,6 +290,9 @@ class PairTable:
         elif name == "indices":
             if part.min() < 0 or part.max() >= self.n_objects:
                 raise self._corrupt(name, f"has values outside 0 to {self.n_objects - 1}")
+        elif part.dtype.kind == "f":
+            if not part.min() >= 0:
+                raise self._corrupt(name, "is missing a chunk")
         elif part.max() == PAIRS[name].fill_value(part.dtype) or (name == "n_seen" and part.min() == 0):
             raise self._corrupt(name, "is missing a chunk")
         return part

@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -297,6 +298,38 @@ class EnsembleTable(SlicedTable):
         codes = np.ascontiguousarray(self._ensemble.read(start, stop).T)
         values = self._ensemble.categories
         return [values_of(codes[c], values[c]) for c in columns]
+
+
+class HardenedTable(Table):
+    """The largest membership in each partition of an ensemble of soft clusterings, -1 where missing."""
+
+    def __init__(self, ensemble: Any) -> None:
+        self.where = "memberships"
+        self.names: list[str] | None = list(ensemble.names)
+        self.n_rows: int | None = ensemble.n_objects
+        self.n_columns: int = ensemble.n_partitions
+        self.dtype: np.dtype | None = np.dtype(np.int64)
+        self.least_rows: int = ensemble.chunk_rows
+        self.row_bytes: float = 8.0 * self.n_columns + 2.0 * ensemble.row_bytes
+        self._ensemble = ensemble
+
+    def blocks(
+        self,
+        rows: int,
+        start: int = 0,
+        stop: int | None = None,
+        columns: Sequence[int] | None = None,  # noqa: ARG002 - a matrix ignores it
+    ) -> Iterator[Rows]:
+        """Yield matrices of labels."""
+        offsets = self._ensemble.offsets
+        rows = max(rows - rows % self.least_rows, self.least_rows)
+        for first, end in self.ranges(rows, start, stop):
+            memberships = self._ensemble.read(first, end)
+            labels = np.empty((end - first, self.n_columns), np.int64)
+            for u, (left, right) in enumerate(pairwise(offsets)):
+                own = memberships[:, left:right]
+                labels[:, u] = np.where(own.any(axis=1), own.argmax(axis=1), -1)
+            yield labels
 
 
 def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:

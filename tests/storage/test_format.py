@@ -23,6 +23,12 @@ def an_ensemble(path):
     Ensemble.open(path, "a").append_objects(labels[:9])
 
 
+def a_soft_ensemble(path):
+    tables = [RNG.dirichlet(np.ones(k), 70) for k in (2, 3)]
+    Ensemble.from_memberships(tables).save(path, chunk_rows=32)
+    Ensemble.open(path, "a").append_objects([table[:9] for table in tables])
+
+
 def a_table(path):
     i, j = (ends[::3] for ends in np.triu_indices(40, 1))
     n_seen = RNG.integers(1, 300, len(i))
@@ -36,7 +42,8 @@ def a_consensus(path):
 
 
 STORES = {
-    "ensemble": (an_ensemble, schema.ENSEMBLE),
+    "ensemble": (an_ensemble, {"labels": schema.ENSEMBLE["labels"]}),
+    "soft ensemble": (a_soft_ensemble, {"memberships": schema.ENSEMBLE["memberships"]}),
     "pairs": (a_table, schema.PAIRS),
     "consensus": (a_consensus, schema.CONSENSUS),
 }
@@ -48,11 +55,17 @@ def store(request, tmp_path):
     return request.param, tmp_path / "s.zarr"
 
 
+def stored_name(kind, name, body):
+    """Return the name under which an array is stored."""
+    return f"{name}-{body['generation']}" if kind.endswith("ensemble") else name
+
+
 def test_manifest__has_the_entries_of_the_schema_and_its_checksum(store):
     kind, path = store
     content = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     in_buckets_only = {"data", "shared"}
     assert set(content) == set(schema.MANIFEST) - in_buckets_only
+    kind = kind.removeprefix("soft ")
     assert set(content["body"]) == set(schema.BODIES[kind]) - in_buckets_only
     assert (content["kind"], content["format_version"]) == (kind, schema.FORMAT_VERSION)
     checksum = content.pop("checksum")
@@ -63,10 +76,10 @@ def test_arrays__are_those_of_the_schema(store):
     kind, path = store
     body = json.loads((path / "manifest.json").read_text(encoding="utf-8"))["body"]
     group = zarr.open_group(str(path), mode="r", zarr_format=3)
-    names = {f"labels-{body['generation']}" if kind == "ensemble" else name for name in STORES[kind][1]}
+    names = {stored_name(kind, name, body) for name in STORES[kind][1]}
     assert {file.parent.name for file in path.glob("*/zarr.json")} == names
     for name, spec in STORES[kind][1].items():
-        array = group[f"labels-{body['generation']}" if kind == "ensemble" else name]
+        array = group[stored_name(kind, name, body)]
         metadata = array.metadata.to_dict()
         assert array.shape == spec.shape_in(body)
         assert tuple(metadata["dimension_names"]) == spec.dims
@@ -95,10 +108,11 @@ def test_checksums__are_those_of_the_values(store):
             zlib.crc32(memberships[part].tobytes(), zlib.crc32(labels[part].tobytes())) for part in parts
         ]
     else:
-        labels = group[f"labels-{body['generation']}"][:]
-        assert body["chunk_columns"] == labels.shape[1]
-        found = [[zlib.crc32(labels[part].tobytes())] for part in parts]
-        metadata = (path / f"labels-{body['generation']}" / "zarr.json").read_bytes()
+        (name,) = (stored_name(kind, name, body) for name in STORES[kind][1])
+        rows = group[name][:]
+        assert body["chunk_columns"] == rows.shape[1]
+        found = [[zlib.crc32(rows[part].tobytes())] for part in parts]
+        metadata = (path / name / "zarr.json").read_bytes()
         assert zlib.crc32(metadata) == body["metadata_checksum"]
     assert found == body["checksums"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
+from bigcons.errors import ConvergenceWarning, InvalidInputError, SoftEnsembleError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
 from bigcons.methods.pcc.all_pairs import SUBSAMPLE, AllPairs, extend_subsample
@@ -41,7 +41,13 @@ from bigcons.methods.pcc.memberships import (
     checked_start,
     solution_at,
 )
-from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
+from bigcons.methods.pcc.placing import (
+    Placing,
+    isolated_objects,
+    place_isolated,
+    placing_of,
+    refuse_isolated,
+)
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
@@ -81,7 +87,8 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
         "all": every pair, in one pass over the labels per iteration, without forming any pair. A share such
         as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds.
-        "dense": every pair, one by one, for small data.
+        "dense": every pair, one by one, for small data. Soft clusterings need pairs other than "all", and
+        ``predict`` does not take them.
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
         "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1, with the pairs in memory) or
         "blocked" (the same within blocks of objects, with the pairs read from their store). "auto" chooses
@@ -179,7 +186,9 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
     using evidence accumulation*, Machine Learning 98.
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo("Lourenço et al. 2015", "labels, or sampled pairs", soft=True)
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "Lourenço et al. 2015", "labels, or sampled pairs", soft=True, soft_input=True
+    )
 
     def __init__(
         self,
@@ -220,7 +229,8 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
-        warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
+        if not ensemble.is_soft:
+            warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
         with open_workspace(out, engine, self.n_clusters) as workspace:
             passes = DEFAULT_PASSES if self.max_iter in (None, PAPER) else int(self.max_iter)
             run = Run(labels, engine, seed, passes, self.tol, survey.sample)
@@ -238,7 +248,9 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             else:
                 solution = self._solve_pairs(run, choices)
             self._keep(solution, ensemble.n_partitions)
-            self._placing = placing_of(labels, solution, self.divergence, seed, engine)
+            self._placing: Placing | None = None
+            if not ensemble.is_soft:
+                self._placing = placing_of(labels, solution, self.divergence, seed, engine)
             # rows held in memory need no workers
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             self._publish(ensemble, solution.read, survey.unlabeled, out, engine if share else None)
@@ -247,6 +259,8 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         """Solve listed pairs; objects that are in none are placed over all pairs."""
         ensemble, divergence, n_clusters = run.data, resolve_divergence(self.divergence), self.n_clusters
         pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
+        if ensemble.is_soft:
+            refuse_isolated(ensemble, pairs)
         by_blocks = choices.solver == BLOCKED
         logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
         if by_blocks:
@@ -282,7 +296,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
                 seed=run.seed,
             )
         isolated = isolated_objects(pairs)
-        if not isolated.size:
+        if ensemble.is_soft or not isolated.size:
             return solution
         logger.info("%d objects are in no sampled pair; placing them over all pairs", isolated.size)
         return place_isolated(ensemble, isolated, solution, self.divergence, run.seed, run.arrays, run.engine)
@@ -296,7 +310,13 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             raise InvalidInputError(f"max_iter='paper' with solver={solver!r}; it requires solver='heap'.")
         if self.max_iter not in (None, PAPER):
             check_int("max_iter", self.max_iter)
+        if ensemble.is_soft and solver not in (HEAP, BLOCKED):
+            raise SoftEnsembleError(f"PCC with pairs={self.pairs!r}", "sampled pairs such as pairs=0.001")
         init = choose_init(self.init, solver)
+        if ensemble.is_soft and isinstance(init, str) and init == "subsample":
+            if self.init == "subsample":
+                raise SoftEnsembleError("PCC with init='subsample'", "init='uniform'")
+            init = "uniform"
         n_init = choose_n_init(self.n_init, init, solver, pairs, self.weights)
         n_prototypes = choose_n_prototypes(self.n_prototypes, solver, self.n_clusters, pairs, divergence)
         weights = choose_weights(self.weights, ensemble.offsets, solver, pairs, divergence)
@@ -326,7 +346,9 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             self.weights_: np.ndarray = np.ones(n_partitions) if given is None else given
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        if self._placing is None:
+            raise SoftEnsembleError("predict of PCC")
         return self._placing
 
     def _partition_weights(self) -> np.ndarray | None:
-        return self._placing.weights
+        return None if self._placing is None else self._placing.weights

@@ -10,6 +10,7 @@ import numpy as np
 from bigcons.coassociation.factorized import AgreementSums, add_sums, agreement_sums
 from bigcons.coassociation.grouped import add_tables, choose_centers, tables_of_block
 from bigcons.divergences import Divergence, resolve_divergence
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
@@ -20,6 +21,7 @@ from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
 from bigcons.seeding import generator
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pairs import PairTable
 
 NOBODY = np.empty(0, np.int64)
@@ -158,6 +160,18 @@ def isolated_objects(pairs: PairTable) -> np.ndarray:
         block.start + np.flatnonzero(pairs.degrees(block.start, block.stop) == 0) for block in pairs.blocks()
     ]
     return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def refuse_isolated(ensemble: Ensemble, pairs: PairTable) -> None:
+    """Refuse pairs that lack objects with memberships, which cannot be placed over all pairs."""
+    lost = isolated_objects(pairs)
+    n_lost = int(observed(ensemble.read_rows(lost), ensemble.offsets).any(axis=1).sum())
+    if n_lost:
+        raise InvalidInputError(
+            f"{n_lost} objects are in none of the {pairs.n_pairs} pairs, and PCC cannot place objects by "
+            "memberships; use more pairs.",
+            parameter="pairs",
+        )
 
 
 def place_isolated(

@@ -1,0 +1,143 @@
+"""Membership tables that users hold, one for each partition of the same objects, read side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import EmptyPartitionError, InvalidInputError
+from bigcons.memory import Block, row_blocks
+from bigcons.storage.commit import is_store
+from bigcons.stores.consensus import Consensus
+from bigcons.stores.ensemble_store import SUM_TOLERANCE, observed
+from bigcons.stores.features import Features
+from bigcons.tables.encode import check_distinct
+from bigcons.tables.intake import open_table
+
+ROWS_PER_READ = 4096
+
+
+class SoftSources:
+    """The memberships ``(n_objects, k_u)`` of M partitions.
+
+    Each source is a table as for `Ensemble.from_labels` but with one column for each cluster, or the path of
+    a Consensus with memberships, or such a Consensus.
+    """
+
+    def __init__(self, sources: Any, names: Sequence[str]) -> None:
+        self.names: list[str] = list(names)
+        self._sources = [_open(source, name) for source, name in zip(sources, names, strict=True)]
+        first = self._sources[0]
+        self.n_objects: int = first.n_objects
+        for name, source in zip(names, self._sources, strict=True):
+            if source.n_objects != self.n_objects:
+                raise InvalidInputError(
+                    f"memberships of {name!r} have {source.n_objects} objects but those of {names[0]!r} have "
+                    f"{self.n_objects}; give one row per object, in the same order, NaN where it is missing."
+                )
+        self.n_clusters: np.ndarray = np.array([source.n_clusters for source in self._sources], np.int64)
+        self.offsets: np.ndarray = np.concatenate([[0], np.cumsum(self.n_clusters)])
+
+    @property
+    def row_bytes(self) -> int:
+        """About the bytes that reading one object takes."""
+        return 32 * int(self.n_clusters.sum())
+
+    def blocks(self, rows: int = ROWS_PER_READ) -> Iterator[np.ndarray]:
+        """Yield the memberships ``(rows, n_base_clusters)`` float32: rows of a partition sum to 1, or are 0.
+
+        Raises InvalidInputError, with object and partition, for rows that are not on the simplex.
+        """
+        readers = [source.iterate(rows) for source in self._sources]
+        for block in row_blocks(self.n_objects, rows):
+            found = np.empty((block.n_rows, int(self.offsets[-1])), np.float32)
+            for name, (first, last), reader in zip(self.names, pairwise(self.offsets), readers, strict=True):
+                found[:, first:last] = _on_the_simplex(next(reader)[1], block, name)
+            yield found
+
+    def count_labeled(self, *, rows: int = ROWS_PER_READ, may_be_empty: bool = False) -> np.ndarray:
+        """Read everything once and return how many objects each partition labels, ``(M,)`` int64.
+
+        Raises EmptyPartitionError for a partition that labels none, unless it ``may_be_empty``.
+        """
+        n_labeled = np.zeros(len(self.names), np.int64)
+        for block in self.blocks(rows):
+            n_labeled += np.count_nonzero(observed(block, self.offsets), axis=0)
+        if not may_be_empty and not n_labeled.all():
+            raise EmptyPartitionError(self.names[int(n_labeled.argmin())])
+        return n_labeled
+
+
+def listed(sources: Any, names: Sequence[str] | None, first: int = 0) -> tuple[list[Any], list[str]]:
+    """Return membership tables as a list, with the names of their partitions.
+
+    Names are by default ``p0, p1, ...``, numbered from ``first``.
+    """
+    is_one = isinstance(sources, (str, os.PathLike, Consensus)) or getattr(sources, "ndim", 3) != 3
+    if is_one or not isinstance(sources, (Sequence, np.ndarray)) or len(sources) == 0:
+        raise InvalidInputError(
+            f"memberships has type {type(sources).__name__}; pass a list of tables (n_objects, n_clusters), "
+            "one for each partition."
+        )
+    sources = list(sources)
+    if names is None:
+        return sources, [f"p{first + u}" for u in range(len(sources))]
+    if len(names) != len(sources):
+        raise InvalidInputError(
+            f"names has {len(names)} entries but there are {len(sources)} tables; pass one for each."
+        )
+    check_distinct([str(name) for name in names])
+    return sources, [str(name) for name in names]
+
+
+class _Source(NamedTuple):
+    """The memberships of one partition, missing rows as NaN or 0."""
+
+    n_objects: int
+    n_clusters: int
+    table: Features | Consensus
+
+    def iterate(self, rows: int) -> Iterator[tuple[Block, np.ndarray]]:
+        if isinstance(self.table, Features):
+            yield from self.table.iterate(rows)
+            return
+        for block in row_blocks(self.n_objects, rows):
+            memberships = self.table.read_memberships(block.start, block.stop)
+            missing = self.table.read_labels(block.start, block.stop) < 0
+            yield block, np.where(missing[:, None], np.float32(0), memberships)
+
+
+def _open(source: Any, name: str) -> _Source:
+    if isinstance(source, (str, os.PathLike)) and is_store(source):
+        source = Consensus.open(source)
+    if isinstance(source, Consensus):
+        source.read_memberships(0, 0)  # raises if there are only labels
+        return _Source(source.n_objects, source.n_clusters, source)
+    if isinstance(source, (list, tuple)):
+        source = np.asarray(source)
+    table = Features(open_table(source, "memberships"), may_be_missing=True)
+    if table.categories:
+        raise InvalidInputError(
+            f"memberships of {name!r} have text in column {next(iter(table.categories))!r}; pass numbers."
+        )
+    return _Source(table.n_objects, table.n_features, table)
+
+
+def _on_the_simplex(rows: np.ndarray, block: Block, name: str) -> np.ndarray:
+    """Return memberships divided by their sum, float64, missing rows as 0; refuse any other."""
+    rows = rows.astype(np.float64)
+    missing = np.isnan(rows).all(axis=1) | ~rows.any(axis=1)
+    rows[missing] = 0.0
+    sums = rows.sum(axis=1)
+    bad = ~missing & ~((np.abs(sums - 1.0) <= SUM_TOLERANCE) & (rows >= 0).all(axis=1))
+    if bad.any():
+        i = int(bad.argmax())
+        raise InvalidInputError(
+            f"memberships of object {block.start + i} in {name!r} have sum {sums[i]:g} and minimum "
+            f"{rows[i].min():g}; give probabilities, or NaN in all columns where it is missing."
+        )
+    return rows / np.where(missing, 1.0, sums)[:, None]
