@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option
@@ -9,22 +11,45 @@ from bigcons.cli.output import emit_ensemble, reporting
 
 
 @click.command("import")
-@click.argument("labels", type=PATH)
+@click.argument("tables", nargs=-1, required=True, type=PATH)
 @output_option("Store for the ensemble (.zarr).")
+@click.option(
+    "--memberships",
+    is_flag=True,
+    help="TABLES are memberships, one for each partition, with a column for each cluster.",
+)
 @click.option(
     "--chunk-rows", type=click.IntRange(min=1), help="Rows per chunk of the store.  [default: chosen by size]"
 )
 @memory_option
 @overwrite_option
 @reporting
-def import_(labels: str, out: str, chunk_rows: int | None, memory: str, overwrite: bool) -> None:
-    """Store a table of LABELS as an ensemble.
+def import_(
+    tables: tuple[str, ...],
+    out: str,
+    memberships: bool,
+    chunk_rows: int | None,
+    memory: str,
+    overwrite: bool,
+) -> None:
+    """Store a table of labels, or TABLES of memberships, as an ensemble.
 
-    LABELS is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with one row per object and one column per
+    The table is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with one row per object and one column per
     partition; missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it
     contains a number; then it is the first object. The table is streamed and need not fit in memory.
-    """
-    from bigcons.stores.ensemble import import_labels
 
-    ensemble = import_labels(labels, out, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows)
+    With --memberships, each of the TABLES, in these forms or a consensus with memberships, is a soft
+    clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
+    """
+    from bigcons.stores.ensemble import import_labels, import_memberships
+
+    settings: dict[str, Any] = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
+    if memberships:
+        ensemble = import_memberships(tables, out, **settings)
+    elif len(tables) == 1:
+        ensemble = import_labels(tables[0], out, **settings)
+    else:
+        raise click.UsageError(
+            f"Got {len(tables)} tables of labels; pass one, with a column for each partition."
+        )
     emit_ensemble(ensemble, out)

@@ -253,6 +253,7 @@ def _table(described: dict[str, dict[str, Any]]) -> str:
         {
             "method": name,
             "soft": "yes" if entry["soft"] else "-",
+            "soft input": "yes" if entry["soft_input"] else "-",
             "predict": "yes" if entry["predicts"] else "-",
             "missing labels": entry["missing"],
             "out of core": "yes" if entry["out_of_core"] else "-",

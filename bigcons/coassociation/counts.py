@@ -164,15 +164,18 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
             needed=needed,
             budget=budget,
         )
-    agree = np.float32 if ensemble.is_soft else np.int32
-    n_agree, n_seen = np.empty((n, n), dtype=agree), np.empty((n, n), dtype=np.int32)
+    is_soft = ensemble.is_soft
+    n_agree, n_seen = (
+        np.empty((n, n), dtype=np.float32 if is_soft else np.int32),
+        np.empty((n, n), dtype=np.int32),
+    )
     blocks = row_blocks(n, TILE_ROWS)
     tiles = [(rows, columns) for rows in blocks for columns in blocks[rows.index :]]
     labels, offsets = ensemble.read(0, n), ensemble.offsets
 
     def count_tile(tile: tuple[Block, Block]) -> Counts:
         left, right = (labels[block.start : block.stop] for block in tile)
-        return _count_all(left, right) if agree is np.int32 else _count_all_soft(left, right, offsets)
+        return _count_all_soft(left, right, offsets) if is_soft else _count_all(left, right)
 
     with open_engine(client) as engine, progress("count all pairs", len(tiles), "tiles") as listener:
         counts = engine.map(count_tile, tiles)

@@ -58,14 +58,14 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
 
 
 def checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of ``n_pairs`` pairs as integers, those of agreement perhaps as float32.
+    """Return the counts of ``n_pairs`` pairs: integers, or float32 for the expected number that agree.
 
     Raises InvalidInputError if they are invalid.
     """
     n_seen = _integers("n_seen", n_seen)
     n_agree = np.asarray(n_agree)
-    is_expected = n_agree.ndim == 1 and n_agree.dtype.kind == "f" and n_agree.size > 0
-    n_agree = n_agree.astype(np.float32, copy=False) if is_expected else _integers("n_agree", n_agree)
+    if n_agree.ndim != 1 or n_agree.dtype != np.float32:
+        n_agree = _integers("n_agree", n_agree)
     _refuse_unequal_lengths(i=range(n_pairs), n_agree=n_agree, n_seen=n_seen)
     bad = ~((n_agree >= 0) & (n_agree <= n_seen)) | (n_seen > MAX_SEEN)  # NaN is bad
     _refuse(bad, f"0 <= n_agree <= n_seen <= {MAX_SEEN} must hold", n_agree=n_agree, n_seen=n_seen)

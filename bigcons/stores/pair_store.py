@@ -183,7 +183,7 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
                     got = ", ".join(f"{field.name}: {field.type}" for field in schema)
                     raise InvalidInputError(
                         f"{path} has the columns {got}; it needs the integer columns i, j, n_agree, n_seen "
-                        "(n_agree may be fractions)."
+                        "(n_agree may be float32)."
                     )
             table = file.read(columns=list(Edges._fields))
     except (pa.ArrowException, OSError) as error:
@@ -212,4 +212,4 @@ def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[E
 def _is_count(name: str, kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind) or (name == "n_agree" and pa.types.is_floating(kind)))
+    return bool(pa.types.is_integer(kind) or (name == "n_agree" and pa.types.is_float32(kind)))

@@ -91,7 +91,7 @@ class PairTable:
         """Create a table from pairs ``(i[p], j[p])``, each given once, in any order and orientation.
 
         The four columns are ``(n_pairs,)`` integers with ``0 <= i, j < n_objects``, ``i != j`` and
-        ``0 <= n_agree <= n_seen``; ``n_agree`` may be floats. Sorts the pairs unless they are sorted with
+        ``0 <= n_agree <= n_seen``; ``n_agree`` may be float32. Sorts the pairs unless they are sorted with
         i < j.
         """
         low, high, order = ascending_pairs(i, j, n_objects)

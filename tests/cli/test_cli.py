@@ -116,6 +116,21 @@ def test_import__stores_a_table(labels, ran):
     assert bigcons.Ensemble.open("ensemble.zarr").n_objects == N_OBJECTS
 
 
+def test_import__stores_tables_of_memberships(ran, run, tmp_path):
+    tables = [np.random.default_rng(k).dirichlet(np.ones(k), 30) for k in (2, 3)]
+    for table in tables:
+        np.save(tmp_path / f"{table.shape[1]}.npy", table)
+    paths = f"{tmp_path / '2.npy'} {tmp_path / '3.npy'}"
+    result = ran(f"import {paths} --memberships -o soft.zarr")
+    assert (result["n_partitions"], result["is_soft"]) == (2, True)
+    np.testing.assert_allclose(np.asarray(bigcons.Ensemble.open("soft.zarr")), np.hstack(tables), atol=1e-7)
+    assert run(f"import {paths} -o hard.zarr").exit_code == 2
+    ran("solve soft.zarr -m hbgf -k 2 -o consensus.zarr")
+    refused = run("solve soft.zarr -m mixture -k 2 -o other.zarr")
+    assert refused.exit_code == 1
+    assert "harden" in refused.stderr
+
+
 def test_amounts__of_one_are_in_the_singular(labels, run):
     Path("one.csv").write_text("a\n0\n0\n")
     assert "2 objects in 1 partition with 1 cluster in total." in run("import one.csv -o one.zarr").stdout
