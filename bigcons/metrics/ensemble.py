@@ -13,30 +13,37 @@ from bigcons.execution.engine import fold, open_engine
 from bigcons.memory import Block
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion, LabelColumn, check_size
 from bigcons.progress import progress
-from bigcons.validation import check_choice
+from bigcons.validation import check_choice, check_partition_weights
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
 
-def anmi(x: Any, labels: Any, *, client: object = None) -> float:
+def anmi(x: Any, labels: Any, *, weights: Any = None, client: object = None) -> float:
     """Return the average NMI of ``labels`` with the partitions of ``x``, in [0, 1].
 
     Each NMI is that of the objects labeled in both, and has their number as its weight (Strehl and Ghosh
     2002, for missing labels). In the paper a consensus labels every object. Here the labels of an object that
     it leaves out count with NMI 0, so that leaving out objects in doubt earns nothing; `average_criterion`
-    with ``weighted=True`` leaves them out too. Cost and errors as in `average_criterion`.
+    with ``weighted=True`` leaves them out too. With ``weights`` (n_partitions,), numbers >= 0, each partition
+    counts as if it occurred that many times. Cost and errors as in `average_criterion`.
     """
-    return anmi_of_tables(*partition_tables(x, labels, client=client))
+    return anmi_of_tables(*partition_tables(x, labels, weights=weights, client=client), weights)
 
 
-def anmi_of_tables(tables: Sequence[np.ndarray], covered: float) -> float:
+def anmi_of_tables(tables: Sequence[np.ndarray], covered: float, weights: Any = None) -> float:
     """Return `anmi` from what `partition_tables` returns."""
-    return covered * average_of_tables(OF_TWO_CLUSTERINGS["nmi"], tables, weighted=True)
+    return covered * average_of_tables(OF_TWO_CLUSTERINGS["nmi"], tables, weighted=True, weights=weights)
 
 
 def average_criterion(
-    criterion: str | Criterion, x: Any, labels: Any, *, weighted: bool = False, client: object = None
+    criterion: str | Criterion,
+    x: Any,
+    labels: Any,
+    *,
+    weighted: bool = False,
+    weights: Any = None,
+    client: object = None,
 ) -> float:
     """Return the mean of a criterion of ``labels`` with each partition of ``x``.
 
@@ -55,6 +62,9 @@ def average_criterion(
     weighted
         Weight partitions by their number of compared objects instead of equally. `anmi` also counts the
         objects that ``labels`` leaves out.
+    weights
+        ``(n_partitions,)`` numbers >= 0 by which each partition counts, as if it occurred that many times;
+        None: all count the same.
     client
         Engine.
 
@@ -72,15 +82,20 @@ def average_criterion(
             f"criterion has type {type(criterion).__name__}; pass a name such as 'nmi' or a function of a "
             "contingency table."
         )
-    return average_of_tables(of_table, partition_tables(x, labels, client=client)[0], weighted=weighted)
+    tables, _ = partition_tables(x, labels, weights=weights, client=client)
+    return average_of_tables(of_table, tables, weighted=weighted, weights=weights)
 
 
-def average_of_tables(criterion: Criterion, tables: Sequence[np.ndarray], *, weighted: bool) -> float:
+def average_of_tables(
+    criterion: Criterion, tables: Sequence[np.ndarray], *, weighted: bool, weights: Any = None
+) -> float:
     """Return `average_criterion` from the contingency tables of labels with every partition.
 
     ``criterion`` takes stacks of tables, as those of `OF_TWO_CLUSTERINGS` do.
     """
-    shared = [table for table in tables if table.any()]
+    given = np.ones(len(tables)) if weights is None else np.asarray(weights, np.float64)
+    counted = [u for u, table in enumerate(tables) if given[u] > 0 and table.any()]
+    shared = [tables[u] for u in counted]
     if not shared:
         raise InvalidInputError(
             "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
@@ -91,7 +106,9 @@ def average_of_tables(criterion: Criterion, tables: Sequence[np.ndarray], *, wei
         alike = np.flatnonzero(widths == width)
         stack = np.stack([shared[u] for u in alike])
         values[alike], sizes[alike] = criterion(stack), stack.sum(axis=(-2, -1))
-    return float(np.average(values, weights=sizes if weighted else None))
+    if weighted:
+        return float(np.average(values, weights=given[counted] * sizes))
+    return float(np.average(values, weights=None if weights is None else given[counted]))
 
 
 def _one_by_one(criterion: Criterion) -> Criterion:
@@ -103,13 +120,20 @@ def _one_by_one(criterion: Criterion) -> Criterion:
     return of_stack
 
 
-def partition_tables(x: Any, labels: Any, *, client: object = None) -> tuple[list[np.ndarray], float]:
+def partition_tables(
+    x: Any, labels: Any, *, weights: Any = None, client: object = None
+) -> tuple[list[np.ndarray], float]:
     """Return the contingency of ``labels`` with every partition, ``(n_clusters, k)`` int64 each, and the
     share of all labels of the partitions that is in them: those of objects that ``labels`` labels.
+
+    The share counts partitions by their ``weights``, which are checked.
     """
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble, column = as_ensemble(x), LabelColumn("labels", labels)
+    times: Any = 1
+    if weights is not None:
+        times = np.repeat(check_partition_weights(weights, ensemble.n_partitions), ensemble.n_clusters)
     if column.n_objects != ensemble.n_objects:
         raise InvalidInputError(
             f"labels has {column.n_objects} objects but the ensemble has {ensemble.n_objects}; "
@@ -120,7 +144,7 @@ def partition_tables(x: Any, labels: Any, *, client: object = None) -> tuple[lis
         count_block = partial(_block_table, ensemble, column)
         table = fold(engine, ensemble.blocks(), count_block, np.add, progress=listener)
     left_out, of_clusters = table[0], table[1:]
-    covered = 1.0 - left_out.sum() / table.sum()
+    covered = 1.0 - (times * left_out).sum() / (times * table).sum()
     return np.split(of_clusters, ensemble.offsets[1:-1], axis=1), float(covered)
 
 

@@ -116,7 +116,8 @@ class GraphClusterer(PredictingClusterer):
         """Refuse soft clusterings, and a budget that cannot hold a graph of ``n_bytes``."""
         if ensemble.is_soft:
             raise SoftEnsembleError(
-                f"a cut by {type(self).__name__}", f"{self._choice}={self._embedded!r}, which takes memberships"
+                f"a cut by {type(self).__name__}",
+                f"{self._choice}={self._embedded!r}, which takes memberships",
             )
         budget = GRAPH_MEMORY if self.memory is None else self.memory
         remedy = f" or use {self._choice}={self._embedded!r}"

@@ -8,7 +8,7 @@ from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.methods.cspa import CSPA
 from bigcons.methods.hbgf import HBGF
 from bigcons.methods.mcla import MCLA
-from bigcons.metrics import adjusted_rand
+from bigcons.metrics import adjusted_rand, anmi, average_criterion
 from tests.naive import hypergraph as naive
 
 K = 4
@@ -121,6 +121,21 @@ def test_weights__that_are_not_one_number_for_each_partition_are_refused(labels,
         METHODS[name](K, weights=weights, random_state=0).fit(labels)
     assert "\n" not in str(refusal.value)
     assert "weights" in str(refusal.value)
+
+
+def test_weights__in_the_anmi_are_numbers_of_copies(labels):
+    found = METHODS["ivc"](K, random_state=0).fit(labels).labels_
+    found[3:9] = -1  # left out
+    copies = np.repeat(labels, WEIGHTS, axis=1)
+    assert anmi(labels, found, weights=WEIGHTS) == pytest.approx(anmi(copies, found), rel=1e-12)
+    assert anmi(labels, found, weights=np.ones(8)) == pytest.approx(anmi(labels, found), rel=1e-15)
+    for weighted in (False, True):
+        average = average_criterion("rand_index", labels, found, weighted=weighted, weights=WEIGHTS)
+        expected = average_criterion("rand_index", copies, found, weighted=weighted)
+        assert average == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(InvalidInputError) as refusal:
+        anmi(labels, found, weights=np.ones(7))
+    assert refusal.value.parameter == "weights"
 
 
 @pytest.mark.parametrize("cls", [CSPA, HBGF, MCLA])
