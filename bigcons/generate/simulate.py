@@ -241,7 +241,7 @@ def noisy_copies(
     Raises InvalidInputError, StoreExistsError, MemoryBudgetError. Cost: two passes with
     ``n_objects * n_partitions`` draws each.
     """
-    from bigcons.stores.ensemble import ensemble_of
+    from bigcons.stores.ensemble import Ensemble, ensemble_of
 
     check_int("n_partitions", n_partitions)
     check_number("noise", noise, at_least=0, at_most=1)
@@ -254,7 +254,11 @@ def noisy_copies(
         "seed": None if random_state is None else seed,
     }
     finished = find_finished(out, asked, overwrite=overwrite)
-    codes, found = _dense(labels)
+    column = np.asarray(labels)
+    if column.ndim != 1:
+        raise InvalidInputError(f"labels has shape {column.shape}; pass one clustering, shape (n_objects,).")
+    clustering = Ensemble.from_labels(column[:, None])
+    codes, found = clustering.read(0, clustering.n_objects)[:, 0], clustering.n_base_clusters
     k = found if n_clusters is None else check_int("n_clusters", n_clusters)
     if k < found:
         raise InvalidInputError(f"n_clusters={k} but labels has {found} clusters; use at least that many.")
@@ -393,14 +397,3 @@ def _open(memberships: object) -> _Memberships:
     return _Memberships(
         where, features.n_features, held_bytes, lambda: (values for _, values in features.iterate())
     )
-
-
-def _dense(labels: Any) -> tuple[np.ndarray, int]:
-    """Return the codes ``(n_objects,)`` of one clustering and the number of its clusters."""
-    from bigcons.stores.ensemble import Ensemble
-
-    column = np.asarray(labels)
-    if column.ndim != 1:
-        raise InvalidInputError(f"labels has shape {column.shape}; pass one clustering, shape (n_objects,).")
-    clustering = Ensemble.from_labels(column[:, None])
-    return clustering.read(0, clustering.n_objects)[:, 0], clustering.n_base_clusters

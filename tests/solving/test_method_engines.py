@@ -91,7 +91,8 @@ def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path
     expected = bits(model)
     assert model.n_clusters_ > 1
     assert np.flatnonzero(model.labels_ < 0).tolist() == UNLABELED
-    assert getattr(model, "n_passes_", 2) > 1  # beyond the start
+    if "tol" in model.get_params():  # passes over all objects until they change little
+        assert model.n_passes_ > 1
     assert bits(fit(solve, stored, ThreadsEngine(2))) == expected
     on_cluster = fit(solve, stored, cluster)
     assert bits(on_cluster) == expected
