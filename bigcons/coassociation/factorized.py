@@ -128,6 +128,23 @@ def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
     return a._replace(squares=a.squares + b.squares, quartics=a.quartics + b.quartics)
 
 
+def select_clusters(sums: AgreementSums, kept: np.ndarray) -> AgreementSums:
+    """Return the sums of the memberships in the clusters ``kept``, in that order, all others left out.
+
+    ``quartics`` is that of all clusters: the sums do not tell what is left of it.
+    """
+    n = kept.size
+    S, T = np.zeros((sums.S.shape[0], padded(n))), np.zeros((sums.T.shape[0], padded(kernel.triangle(n))))
+    first, second = (kept[index] for index in np.tril_indices(n))
+    larger, smaller = np.maximum(first, second), np.minimum(first, second)
+    S[:, :n] = sums.S[:, kept]
+    T[:, : larger.size] = sums.T[:, larger * (larger + 1) // 2 + smaller]
+    k = np.arange(n)
+    squares = T[:, k * (k + 3) // 2].sum(axis=1)
+    by_partition = np.ones(len(T)) if sums.weights is None else sums.weights.partitions
+    return sums._replace(n_clusters=n, S=S, T=T, squares=float(np.einsum("u,u->", squares, by_partition)))
+
+
 def sizes_of(offsets: np.ndarray, labels: np.ndarray, memberships: np.ndarray) -> tuple[int, int, int]:
     """Return the numbers of base clusters, partitions and clusters."""
     return int(offsets[-1]), labels.shape[1], memberships.shape[1]

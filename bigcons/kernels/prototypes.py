@@ -20,6 +20,9 @@ from bigcons.kernels._jit import jit
 from bigcons.kernels.cluster_tables import find_rows, sum_rows
 from bigcons.kernels.newton import Cost, cost_for, kkt_gap, minimize, newton_model, set_gradient
 
+# Memberships above the floor by less than this share of it are rounding residue.
+ABOVE_FLOOR = 0.01
+
 # Slots of `totals`.
 OBJECTIVE, MAX_GAP, N_MOVED = 0, 1, 2
 N_TOTALS = 3
@@ -63,19 +66,20 @@ def scratch_for(tables, M):
 
 @jit
 def sweep(
-    labels, offsets, tables, y_old, y_new, threshold, fresh, totals,
+    labels, offsets, tables, y_old, y_new, floor, threshold, fresh, totals,
     convex, slope, curvature, search, parameter
 ):  # fmt: skip
     """Update every object of a block in turn, given all others; keep ``tables`` current after every move.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; y_old, y_new (rows, K) float32; totals (N_TOTALS,)
     float64: the largest KKT gap found, and the number of objects that moved. An object whose gap is at
-    most ``threshold`` stays as it is. With ``fresh`` the objects are not in ``tables``, which do not change;
-    ``y_old`` is not read. ``convex``: whether the divergence is, in its second argument. O(m G) to gather an
-    object with m labels, O(G K^2) a Newton step.
+    most ``threshold`` stays as it is. ``floor``: the least membership, see `lift`. With ``fresh`` the objects
+    are not in ``tables``, which do not change; ``y_old`` is not read. ``convex``: whether the divergence is,
+    in its second argument. O(m G) to gather an object with m labels, O(G K^2) a Newton step.
     """
     s = scratch_for(tables, labels.shape[1])
     y = s.cost.y
+    rest = 1.0 - y.shape[0] * floor
     for i in range(labels.shape[0]):
         m = gather_object(labels, i, offsets, tables, s)
         y[:] = 1.0 / y.shape[0]
@@ -87,13 +91,15 @@ def sweep(
             read_row(y_old, i, y)
             own = nearest(tables.centers, y)
         n_terms = list_terms(tables, own, m, s)
+        lift(s.cost, n_terms, floor)
         gap = newton_model(s.cost, n_terms, slope, curvature, parameter)
-        totals[MAX_GAP] = max(totals[MAX_GAP], gap)
-        if gap <= threshold and not fresh:
+        totals[MAX_GAP] = max(totals[MAX_GAP], gap / rest)
+        if gap / rest <= threshold and not fresh:
             for k in range(y.shape[0]):
                 y_new[i, k] = y_old[i, k]
             continue
         minimize(s.cost, n_terms, gap, convex, slope, curvature, search, parameter)
+        lower(y, floor)
         round_into(y, y_new, i)
         moved = False
         for k in range(y.shape[0]):
@@ -119,7 +125,7 @@ def accumulate(labels, offsets, tables, memberships):
 
 
 @jit
-def evaluate(labels, offsets, tables, memberships, totals, value, slope, parameter):
+def evaluate(labels, offsets, tables, memberships, floor, totals, value, slope, parameter):
     """Add half the cost of every object of a block to ``totals``, and find the largest KKT gap.
 
     The cost is ``sum_a c_ja d(1, y_j.q_a) + (N_ja - c_ja) d(0, y_j.q_a)``: ``sum_a N_ja d(c_ja / N_ja,
@@ -137,23 +143,43 @@ def evaluate(labels, offsets, tables, memberships, totals, value, slope, paramet
             p, x, w = s.cost.terms[0, e], s.cost.terms[2, e], s.cost.terms[3, e]
             cost += w * (x * value(1.0, p, parameter) + (1.0 - x) * value(0.0, p, parameter))
         totals[OBJECTIVE] += 0.5 * cost
+        lift(s.cost, n_terms, floor)
         set_gradient(s.cost, n_terms, slope, parameter)
-        totals[MAX_GAP] = max(totals[MAX_GAP], kkt_gap(s.cost.gradient, s.cost.y))
+        gap = kkt_gap(s.cost.gradient, s.cost.y) / (1.0 - s.cost.y.shape[0] * floor)
+        totals[MAX_GAP] = max(totals[MAX_GAP], gap)
 
 
 @jit
-def contradicted(labels, offsets, tables, memberships, edge, found):
-    """Set ``found (rows,)`` where a probability within ``edge`` of 0 or 1 contradicts an observed share."""
-    s = scratch_for(tables, labels.shape[1])
-    for i in range(labels.shape[0]):
-        m = gather_object(labels, i, offsets, tables, s)
-        if m == 0:
-            continue
-        read_row(memberships, i, s.cost.y)
-        for e in range(list_terms(tables, nearest(tables.centers, s.cost.y), m, s)):
-            p, x = s.cost.terms[0, e], s.cost.terms[2, e]
-            if (p <= edge and x > 0.0) or (p >= 1.0 - edge and x < 1.0):
-                found[i] = True
+def lift(cost, n_terms, floor):
+    """Turn the membership ``y`` of one object into ``z`` on the simplex, ``y = (1 - K floor) z + floor``.
+
+    The prototypes change with it, so that the probabilities ``y.q`` stay what they are, and the gradient is
+    ``1 - K floor`` times that of ``y``. Every membership is at least ``floor`` where a divergence is infinite
+    for a pair of objects whose memberships are disjoint: prototypes, which are means, do not see such pairs.
+    """
+    if floor == 0.0:
+        return
+    K = cost.y.shape[0]
+    rest = 1.0 - K * floor
+    total = 0.0
+    for k in range(K):
+        above = cost.y[k] - floor
+        cost.y[k] = above if above > ABOVE_FLOOR * floor else 0.0
+        total += cost.y[k]
+    for k in range(K):
+        cost.y[k] /= total
+    for e in range(n_terms):
+        for k in range(K):
+            cost.prototypes[e, k] = rest * cost.prototypes[e, k] + floor
+
+
+@jit
+def lower(y, floor):
+    """Undo `lift` of a membership."""
+    if floor == 0.0:
+        return
+    for k in range(y.shape[0]):
+        y[k] = (1.0 - y.shape[0] * floor) * y[k] + floor
 
 
 @jit

@@ -181,8 +181,9 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         items is returned. ``unlabeled`` are the sorted indices of the objects that get label -1 and uniform
         memberships. Labels are below ``n_clusters``, by default the parameter of that name.
         """
+        self._n_columns: int = n_clusters or self.n_clusters
         results = Results(
-            ensemble, unlabeled, n_clusters or self.n_clusters, self.info.soft, read, engine or SerialEngine()
+            ensemble, unlabeled, self._n_columns, self.info.soft, read, engine or SerialEngine()
         )
         if out is None:
             self.labels_, self._memberships = results.hold()
@@ -290,7 +291,7 @@ class PredictingClusterer(ConsensusClusterer):
         with Consensus.create(
             out,
             n_objects=ensemble.n_objects,
-            n_clusters=self.n_clusters,
+            n_clusters=self._n_columns,
             chunk_rows=ensemble.chunk_rows,
             memberships=self.info.soft,
         ) as writer:
@@ -313,8 +314,8 @@ class PredictingClusterer(ConsensusClusterer):
                 "fit with overwrite=True, or without out."
             )
         tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()
-        soft, even = self.info.soft, np.float32(1.0 / self.n_clusters)
         offsets = self._recoding.offsets
+        soft, even = self.info.soft, np.float32(1.0 / self._n_columns)
 
         def place_block(block: Block) -> Use:
             labels = recode(ensemble.read(block.start, block.stop), tables)

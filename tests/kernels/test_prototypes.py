@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bigcons.coassociation.grouped import add_tables, choose_centers, tables_of_block
 from bigcons.datasets import planted_ensemble
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.errors import InvalidInputError
+from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.objective import over_votes
 from bigcons.methods import PCC
@@ -300,12 +300,16 @@ def test_pairs_objective__is_the_naive_one():
 
 def test_fit__solves_all_pairs_with_any_divergence(planted):
     ensemble, truth = planted
-    model = PCC(3, divergence="kl", n_init=2, random_state=0).fit(ensemble)
-    assert model.converged_
+    asked = {"divergence": "kl", "n_init": 2, "random_state": 0}
+    with pytest.warns(ConvergenceWarning, match="16 prototypes leave a KKT gap"):
+        model = PCC(3, **asked).fit(ensemble)
+    assert model.grouped_gap_ < model.gap_
     assert 0 < model.approximation_error_ < 0.05
     assert adjusted_rand(truth, model.labels_) > 0.7
-    finer = PCC(3, divergence="kl", n_prototypes=64, n_init=2, random_state=0).fit(ensemble)
+    with pytest.warns(ConvergenceWarning, match="64 prototypes leave a KKT gap"):
+        finer = PCC(3, n_prototypes=64, **asked).fit(ensemble)
     assert finer.approximation_error_ < model.approximation_error_
+    assert finer.gap_ < model.gap_
 
 
 @pytest.mark.parametrize("asked", [{"divergence": "l2"}, {"divergence": "kl", "pairs": "dense"}], ids=str)

@@ -267,7 +267,9 @@ def test_start_objectives__of_a_single_start_are_its_end():
 # Oracles
 
 
-@pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
+@pytest.mark.parametrize(
+    ("pairs", "divergence"), [("all", "l2"), ("all", "kl"), ("dense", "l2"), ("dense", "kl")]
+)
 @pytest.mark.parametrize("n_clusters", [2, 3])
 def test_fit__solves_the_four_objects(pairs, divergence, n_clusters):
     model = PCC(n_clusters, pairs=pairs, divergence=divergence, tol=1e-7, random_state=0, max_iter=5000).fit(

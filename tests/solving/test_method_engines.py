@@ -36,6 +36,8 @@ SOLVES = {
     "mcla random ties": ("mcla", {"ties": "random"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "supra": ("supra", {"members": "cspa, mcla, best"}),
+    "pcc kl by pairs": ("pcc", {"divergence": "kl", "n_prototypes": N_OBJECTS, "max_iter": 2}),
+    "pcc pruned": ("pcc", {"prune": 0.2}),
 }
 
 

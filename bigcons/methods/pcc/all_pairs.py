@@ -131,12 +131,13 @@ class AllPairs:
         arrays = {"S": state.S, "T": state.T}
         if state.weights is not None:
             arrays |= state.weights._asdict()
-        return arrays, {"squares": state.squares, "quartics": state.quartics}
+        facts = {"n_clusters": state.n_clusters, "squares": state.squares, "quartics": state.quartics}
+        return arrays, facts
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> AgreementSums:
         """Return the sums of a snapshot."""
         S, T = arrays.pop("S"), arrays.pop("T")
-        return AgreementSums(self.n_clusters, S, T, **facts, weights=Weights(**arrays) if arrays else None)
+        return AgreementSums(S=S, T=T, **facts, weights=Weights(**arrays) if arrays else None)
 
     def _threshold(self, run: Run, at: Iterate[AgreementSums]) -> float:
         """Return the relative gap up to which objects do not move in the next pass."""
@@ -213,6 +214,7 @@ def update_block(
     Objects whose KKT gap is at most ``threshold`` do not move; the others take ``relaxation`` times the step
     to their optimum, within the simplex. Cost: see ``kernels.all_pairs.sweep``.
     """
+    given, memberships = memberships, in_use(sums, memberships)
     order = _heaviest_first(sums)
     before = clusters_in_order(sums.S, order), triangles_in_order(sums.T, order)
     S, T = aligned_copy(before[0]), aligned_copy(before[1])
@@ -225,7 +227,14 @@ def update_block(
     change = Change(
         clusters_in_order(S - before[0], back), triangles_in_order(T - before[1], back), totals, 0.0
     )
+    if updated.shape != given.shape:
+        updated = np.pad(updated, ((0, 0), (0, given.shape[1] - updated.shape[1])))
     return change._replace(predicted=objective_change(sums, change)), updated
+
+
+def in_use(sums: AgreementSums, memberships: np.ndarray) -> np.ndarray:
+    """Return the columns of the clusters in use, the first ones, contiguous."""
+    return np.ascontiguousarray(memberships[:, : sums.n_clusters])
 
 
 def place_block(
@@ -302,6 +311,7 @@ def measure_block(
 ) -> StepSums:
     """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
     found = StepSums(np.zeros_like(sums.T), np.zeros(kernel.N_STEP_SUMS))
+    before, after = in_use(sums, before), in_use(sums, after)
     kernel.measure_step(labels, offsets, sums.partition_weights, before, after, *found)
     return found
 

@@ -17,16 +17,17 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
 from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, entropy_weights
 from bigcons.methods.pcc.memberships import Init
+from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
-from bigcons.validation import check_choice, check_int
+from bigcons.validation import check_choice, check_int, check_number
 
-# Solvers: all pairs with the squared divergence, or any other by prototypes (both solver="all" to a user);
-# Algorithm 1 on listed pairs, in memory or block by block.
-ALL, PROTOTYPES, HEAP, BLOCKED = "all", "prototypes", "heap", "blocked"
+# Solvers: all pairs with the squared divergence, or any other by prototypes or, for few objects, pair by pair
+# (all solver="all" to a user); Algorithm 1 on listed pairs, in memory or block by block.
+ALL, PROTOTYPES, PAIRWISE, HEAP, BLOCKED = "all", "prototypes", "pairwise", "heap", "blocked"
 
 DEFAULT_STARTS = 8
 """On the subsample, where starts are cheap."""
@@ -36,7 +37,7 @@ class Choices(NamedTuple):
     """Parameters without "auto"."""
 
     solver: str
-    """`ALL`, `PROTOTYPES`, `HEAP` or `BLOCKED`."""
+    """`ALL`, `PROTOTYPES`, `PAIRWISE`, `HEAP` or `BLOCKED`."""
     init: Init
     """"subsample", "uniform", "dirichlet" or memberships (n_objects, n_clusters)."""
     n_init: int
@@ -120,11 +121,13 @@ def choose_n_init(asked: int | str, init: Init, solver: str, pairs: Any, weights
 
 
 def choose_n_prototypes(
-    asked: int | str, solver: str, n_clusters: int, pairs: Any, divergence: Divergence
+    asked: int | str, solver: str, n_objects: int, n_clusters: int, pairs: Any, divergence: Divergence
 ) -> int:
-    """Return the number of prototypes; refuse one if the solver uses none."""
+    """Return the number of prototypes, few objects each its own; refuse a number the solver does not use."""
     if asked == "auto":
-        return default_prototypes(n_clusters) if solver == PROTOTYPES else 0
+        if solver != PROTOTYPES:
+            return 0
+        return n_objects if n_objects <= FEW_OBJECTS else default_prototypes(n_clusters)
     n_prototypes = check_int("n_prototypes", asked)
     if solver != PROTOTYPES:
         raise InvalidInputError(
@@ -150,6 +153,18 @@ def choose_weights(
             f"weights={asked!r} is unknown; use 'entropy', 'information', numbers or None."
         )
     return Weights.given(asked, offsets)
+
+
+def check_prune(prune: Any, solver: str, pairs: Any, divergence: Divergence) -> None:
+    """Check the share below which clusters are pruned; refuse one if the solver does not prune."""
+    if prune is None:
+        return
+    if solver != ALL:
+        raise InvalidInputError(
+            f"prune with pairs={pairs!r}, divergence={divergence.label!r}; "
+            "it requires pairs='all' and divergence='l2'."
+        )
+    check_number("prune", prune, at_least=0.0, at_most=1.0)
 
 
 # Pairs
@@ -209,6 +224,7 @@ def plan_memory(
     pairs: Any,
     *,
     in_memory: bool,
+    prunes: bool = False,
 ) -> MemoryPlan:
     """Return the memory plan of a solve; ``in_memory``: whether memberships are held rather than stored.
 
@@ -216,8 +232,11 @@ def plan_memory(
     """
     n, K, rows, M = ensemble.n_objects, n_clusters, ensemble.chunk_rows, ensemble.n_partitions
     B, G = ensemble.n_base_clusters, n_prototypes
+    everything = 0
+    if solver == PAIRWISE:  # labels and memberships of all objects, and the terms of one of them
+        everything, G = label_bytes(ensemble, n) + 20 * n * K + 32 * n, default_prototypes(K)
     statistics = 8 * (G + 8) * (B + M) if G else 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
-    generations = 3 if G else 2  # a third if a pass is shortened
+    generations = 3 if G or prunes else 2  # a third if a pass is shortened or a cluster is removed
     ends = 0 if solver == BLOCKED else n_pair_ends(pairs, n)
     held = 4 * n + (4 * generations * n * K if in_memory else 0)
     held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
@@ -225,7 +244,7 @@ def plan_memory(
     return MemoryPlan(
         held=held,
         # including the memberships before and after
-        per_block=block_label_bytes(ensemble) + 12 * rows * K + 3 * statistics,
+        per_block=block_label_bytes(ensemble) + 12 * rows * K + 3 * statistics + everything,
         per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
     )
 
@@ -239,10 +258,11 @@ def check_memory(
     memory: str | float | None,
     *,
     in_memory: bool,
+    prunes: bool,
 ) -> None:
     """Log the memory plan of the solve; raise MemoryBudgetError if it exceeds the budget."""
     solver, G = choices.solver, choices.n_prototypes
-    plan = plan_memory(ensemble, engine, solver, G, n_clusters, pairs, in_memory=in_memory)
+    plan = plan_memory(ensemble, engine, solver, G, n_clusters, pairs, in_memory=in_memory, prunes=prunes)
     is_dense = isinstance(pairs, str) and pairs == "dense"
     if memory is None and is_dense:
         memory = DENSE_MEMORY

@@ -20,9 +20,11 @@ from bigcons.methods.pcc.choices import (
     ALL,
     BLOCKED,
     HEAP,
+    PAIRWISE,
     PROTOTYPES,
     Choices,
     check_memory,
+    check_prune,
     choose_init,
     choose_n_init,
     choose_n_prototypes,
@@ -41,6 +43,7 @@ from bigcons.methods.pcc.memberships import (
     checked_start,
     solution_at,
 )
+from bigcons.methods.pcc.pairwise import Pairwise, sampled_gap
 from bigcons.methods.pcc.placing import (
     Placing,
     isolated_objects,
@@ -49,6 +52,7 @@ from bigcons.methods.pcc.placing import (
     refuse_isolated,
 )
 from bigcons.methods.pcc.prototypes import Prototypes
+from bigcons.methods.pcc.pruning import PrunedPairs, numbered
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
@@ -81,7 +85,8 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
     ----------
     n_clusters : int, default=8
         Maximum number of clusters. Superfluous clusters can end up empty, but in noisy ensembles often keep
-        some objects: with 8 clusters for 3 planted classes, the extra ones had 3 to 60 objects each.
+        some objects: with 8 clusters for 3 planted classes, the extra ones had 3 to 60 objects each. See
+        ``prune``.
     divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
         Bregman divergence ``d``. Over all pairs "l2" is solved exactly and the others by prototypes.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
@@ -100,8 +105,8 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         which in our measurements left the objective 6 % ("l2") to 12.5 % ("kl") above the optimum.
     tol : float, default=3e-5
         Largest KKT gap at convergence, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
-        ``max_iter``. With prototypes a solve also stops when a pass lowers the objective by less than
-        ``tol / 1000`` of it.
+        ``max_iter``. With prototypes, passes end when the gap of the grouped problem is below it or a pass
+        lowers the objective by less than ``tol / 1000`` of it.
     n_init : int or "auto", default="auto"
         Number of starts, of which the one with the lowest objective is kept. "auto": 8 on the subsample,
         else 1.
@@ -110,17 +115,27 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         perturbed uniform. "dirichlet": random. An array: memberships (n_objects, n_clusters). If all its rows
         are 1 / n_clusters, a saddle point, it is perturbed as in "uniform". For a divergence such as "kl"
         that is infinite where objects with disjoint memberships are joined, or objects surely together are
-        separated, the rows of such pairs are mixed with a millionth of the uniform membership. "auto":
+        separated, the rows of such pairs (with prototypes, all rows) are mixed with a millionth of the
+        uniform membership. "auto":
         "subsample" for pairs="all" and "blocked", "uniform" for the heap.
     n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
-        grouped by similar memberships. Time is proportional to it. "auto": four per cluster, at least 16,
-        which kept Kullback-Leibler within 0.4 % of the pair-by-pair optimum in our measurements.
+        grouped by similar memberships. Time is proportional to it. "auto": as many as objects up to 2,048 of
+        them; for more, four per cluster, at least 16, which kept Kullback-Leibler within 0.4 % of the
+        pair-by-pair optimum in our measurements. With as many prototypes as objects the solve is exact, and
+        its time quadratic.
     weights : {"entropy", "information"}, array of shape (n_partitions,) or None, default=None
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
         entropy of the labels of each partition. "information": its mutual information with an unweighted
         consensus. Both are estimated on the subsample and have mean 1. See Notes.
+    prune : float or None, default=None
+        For pairs="all" and "l2": no cluster wins less than this share of the objects. Smaller clusters are
+        removed where that raises the objective by at most 1e-4 of its magnitude. Others carry the noise in
+        the labels: many objects have a part in them, and without them the fit is far worse. Such clusters
+        remain in ``memberships_``, as its last columns, but the objects they would win get their best
+        membership among the other clusters, which are numbered from 0 by falling size. 0 removes empty
+        clusters and numbers the others; None does neither.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
@@ -142,22 +157,25 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
     start_objectives_ : the objective of every start when the best was chosen. On the subsample this is "l2"
         over its pairs (weighted, if there are weights), whatever the divergence; of a single start from
         random or given memberships, and of every start of the heap, it is the final objective
-    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds
+    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds. With prototypes it is exact
+        too, over all pairs of 128 random objects (of all objects, up to 2,048)
+    grouped_gap_ : with prototypes, largest gap of the grouped problem, which the passes reduce
     approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
     n_clusters_ : number of clusters with at least one object in ``labels_``
     n_passes_ : number of passes; for the heap, of stretches of steps
-    converged_ : whether ``gap_ <= tol``; with prototypes also whether the last pass lowered the objective by
-        less than ``tol / 1000`` of it, when ``gap_`` may still be tens of times ``tol``
+    converged_ : whether ``gap_ <= tol``. Fewer prototypes than objects do not reach the default ``tol``
     history_ : one list per quantity, with one entry per pass
 
     Notes
     -----
     Cost for pairs="all": O(n M K + n K^2 M) time per pass and 8 n K bytes for memberships. The starts make up
     to 50 n_init + 200 passes over 2,048 objects before that, which take most of the time if there are few
-    objects and many clusters. With G prototypes: O(n G (M + K^2)) time per pass and up to 12 n K bytes. Heap:
-    O(l (K + log n)) time per step for l pairs per object, 24 bytes per pair and 24 n K bytes. The divergence
-    generated by ``|x|^2`` is twice "l2".
+    objects and many clusters. With G prototypes: O(n G (M + K^2)) time per pass and up to 12 n K bytes; if
+    the divergence can be infinite, as "kl", every membership is at least 1e-6 / K, so that no pair costs
+    infinity. As many prototypes as objects: O(n^2 (M + K^2)) time per pass. Heap: O(l (K + log n)) time per
+    step for l pairs per object, 24 bytes per pair and 24 n K bytes. The divergence generated by ``|x|^2`` is
+    twice "l2".
 
     ``predict`` and ``predict_proba`` give each new object its best membership given all fitted objects, over
     all pairs and by the same divergence: "l2" exactly, others by prototypes. Objects that occur in no sampled
@@ -203,6 +221,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         init: Init = "auto",
         n_prototypes: int | str = "auto",
         weights: Any = None,
+        prune: float | None = None,
         resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
@@ -221,11 +240,13 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         self.init = init
         self.n_prototypes = n_prototypes
         self.weights = weights
+        self.prune = prune
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         choices = self._choose(ensemble, engine)
         in_memory = out is None and engine.shares_memory
-        check_memory(ensemble, engine, choices, self.n_clusters, self.pairs, self.memory, in_memory=in_memory)
+        held = {"in_memory": in_memory, "prunes": self.prune is not None}
+        check_memory(ensemble, engine, choices, self.n_clusters, self.pairs, self.memory, **held)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
@@ -237,14 +258,25 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             run.n_init, run.init = choices.n_init, choices.init
             run.arrays, run.snapshots = workspace
             if choices.solver == ALL:
-                method = AllPairs(self.n_clusters, survey.n_seen, choices.weights)
+                asked = self.n_clusters, survey.n_seen, choices.weights
+                least_won = (self.prune or 0.0) * (ensemble.n_objects - survey.unlabeled.size)
+                method = AllPairs(*asked) if self.prune is None else PrunedPairs(*asked, least_won)
                 at = run_passes(run, method)
                 solution = solution_at(run, at, sums=at.state)
+                if self.prune is not None:
+                    solution = numbered(run, solution, least_won)
             elif choices.solver == PROTOTYPES:
                 divergence = resolve_divergence(self.divergence)
                 size = choices.n_prototypes, survey.mean_weight
                 grouped = run_passes(run, Prototypes(self.n_clusters, divergence, *size))
+                gap = sampled_gap(run, grouped.generation, divergence) / survey.mean_weight
                 solution = solution_at(run, grouped, tables=grouped.state.tables)
+                solution = solution._replace(gap=gap, converged=gap <= self.tol)
+            elif choices.solver == PAIRWISE:
+                divergence = resolve_divergence(self.divergence)
+                exact = run_passes(run, Pairwise(self.n_clusters, divergence, survey.mean_weight))
+                solution = solution_at(run, exact)
+                solution = solution._replace(converged=solution.gap <= self.tol)
             else:
                 solution = self._solve_pairs(run, choices)
             self._keep(solution, ensemble.n_partitions)
@@ -253,7 +285,9 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
                 self._placing = placing_of(labels, solution, self.divergence, seed, engine)
             # rows held in memory need no workers
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
-            self._publish(ensemble, solution.read, survey.unlabeled, out, engine if share else None)
+            by = engine if share else None
+            width = None if self.prune is None or solution.sums is None else solution.sums.n_clusters
+            self._publish(ensemble, solution.read, survey.unlabeled, out, by, width)
 
     def _solve_pairs(self, run: Run, choices: Choices) -> Solution:
         """Solve listed pairs; objects that are in none are placed over all pairs."""
@@ -318,7 +352,11 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
                 raise SoftEnsembleError("PCC with init='subsample'", "init='uniform'")
             init = "uniform"
         n_init = choose_n_init(self.n_init, init, solver, pairs, self.weights)
-        n_prototypes = choose_n_prototypes(self.n_prototypes, solver, self.n_clusters, pairs, divergence)
+        size = ensemble.n_objects, self.n_clusters
+        n_prototypes = choose_n_prototypes(self.n_prototypes, solver, *size, pairs, divergence)
+        if solver == PROTOTYPES and n_prototypes >= ensemble.n_objects:
+            solver = PAIRWISE
+        check_prune(self.prune, solver, pairs, divergence)
         weights = choose_weights(self.weights, ensemble.offsets, solver, pairs, divergence)
         if not isinstance(init, str):
             given = checked_start(init, ensemble.n_objects, self.n_clusters)
@@ -328,11 +366,19 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
     def _keep(self, solution: Solution, n_partitions: int) -> None:
         """Set the attributes besides labels and memberships, and warn if the solve has not converged."""
         if self.tol > 0 and not solution.converged:
-            warn_user(
-                f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g} > tol={self.tol:g}; "
-                "raise max_iter or tol if the labels still change.",
-                ConvergenceWarning,
-            )
+            gap = f"a KKT gap of {solution.gap:.2g} > tol={self.tol:g}"
+            if not solution.settled:
+                told = (
+                    f"PCC stopped at max_iter with {gap}; raise max_iter or tol if the labels still change."
+                )
+            elif solution.tables is not None:
+                told = (
+                    f"{len(solution.tables.centers)} prototypes leave {gap} over all pairs; "
+                    "raise n_prototypes, or tol to accept it."
+                )
+            else:
+                told = f"no step lowers the objective of PCC any more, with {gap}; raise tol."
+            warn_user(told, ConvergenceWarning)
         self.objective_: float = solution.objective
         self.gap_: float = solution.gap
         self.n_passes_: int = solution.n_passes
@@ -341,6 +387,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         self.start_objectives_: list[float] = solution.start_objectives
         if solution.tables is not None:
             self.approximation_error_: float = solution.history["error"][-1]
+            self.grouped_gap_: float = solution.history["gap"][-1]
         if solution.sums is not None:
             given = solution.sums.partition_weights
             self.weights_: np.ndarray = np.ones(n_partitions) if given is None else given

@@ -135,9 +135,13 @@ class BlockMemberships(NamedTuple):
     generation: int
     blocks: list[Block] | None = None
     """The blocks they were written in, if those may differ from the blocks that are read."""
+    columns: int | None = None
+    """Number of columns to read; None for all."""
 
     def read(self, block: Block) -> np.ndarray:
         """Return the memberships of a block, read-only."""
+        if self.columns is not None:
+            return self._replace(columns=None).read(block)[:, : self.columns]
         if self.blocks is None:
             return self.arrays.read(self.generation, block)
         parts = [
@@ -164,6 +168,10 @@ class Solution(NamedTuple):
     """The all-pairs sums of the memberships, if the solver computes them."""
     tables: Tables | None = None
     """The prototype tables of the memberships, if the solver uses prototypes."""
+    n_large: int | None = None
+    """Number of clusters, the first, that may win objects; None for all."""
+    settled: bool = False
+    """Whether passes ended by their own rule, which need not bound the gap, rather than by max_iter."""
 
     def read(self, block: Block) -> np.ndarray:
         """Return the memberships of a block, read-only."""
@@ -192,4 +200,5 @@ def solution_at(
         at.start_objectives or [last["objective"]],
         sums,
         tables,
+        settled=at.is_settled,
     )

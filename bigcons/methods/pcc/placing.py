@@ -18,6 +18,7 @@ from bigcons.methods.pcc import prototypes
 from bigcons.methods.pcc.all_pairs import place_block
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
+from bigcons.methods.pcc.pruning import Large
 from bigcons.seeding import generator
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
@@ -33,6 +34,8 @@ class BySquares:
 
     sums: AgreementSums
     offsets: np.ndarray
+    large: Large | None = None
+    """If only some clusters may win objects."""
 
     @property
     def weights(self) -> np.ndarray | None:
@@ -43,7 +46,7 @@ class BySquares:
         """Return the best memberships (rows, K) float32 of new objects."""
         placed = np.empty((labels.shape[0], self.sums.n_clusters), np.float32)
         place_block(self.sums, labels, self.offsets, placed)
-        return placed
+        return placed if self.large is None else self.large.settle(labels, self.offsets, placed)
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ def placing_of(
     if solution.tables is not None:
         return ByPrototypes(solution.tables, offsets, divergence)
     if solution.sums is not None:
-        return BySquares(solution.sums, offsets)
+        n = solution.n_large
+        return BySquares(solution.sums, offsets, None if n is None else Large.of(solution.sums, n))
     known = Known(ensemble, solution, left_out)
     if resolve_divergence(divergence).label == "l2":
         return BySquares(fold(engine, blocks, SumKnown(known), add_sums), offsets)

@@ -27,7 +27,6 @@ from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import solve_subsample
 from bigcons.methods.pcc.heap import general_search
 from bigcons.methods.pcc.memberships import (
-    EDGE,
     LEAST_PART,
     MOVE_ALL,
     Init,
@@ -79,10 +78,10 @@ class Grouped(NamedTuple):
 class Prototypes:
     """The passes of PCC over all pairs with any divergence; objects carry memberships (rows, K) float32.
 
-    A solve has converged if its largest gap, in units of the mean weight ``sum_j N_ij`` of an object, is at
-    most ``tol``, or if its last pass lowered the objective by less than ``tol / 1000`` of it: far less than
-    the error of the prototypes (`approximation_error`, in every record), although gaps may still be tens of
-    times ``tol``. A pass reads the labels twice, to update and to evaluate.
+    Passes have settled if the largest gap of the grouped problem, in units of the mean weight ``sum_j N_ij``
+    of an object, is at most ``tol``, or if the last one lowered the objective by less than ``tol / 1000`` of
+    it: far less than the error of the prototypes (`approximation_error`, in every record). The gap over all
+    pairs is larger (`pairwise.sampled_gap`). A pass reads the labels twice, to update and to evaluate.
     """
 
     name = "all-pairs PCC"
@@ -97,30 +96,13 @@ class Prototypes:
 
     def start(self, run: Run) -> tuple[Grouped, list[float]]:
         """Write and group the first memberships; from a subsample, by solving and refining it first."""
-        ensemble, init, estimate, objectives = run.data, run.init, None, []
-        if not isinstance(init, str):
-            init = checked_start(init, ensemble.n_objects, self.n_clusters)
-        elif init == "subsample":
-            solved = solve_subsample(
-                run.sample, ensemble.offsets, self.n_clusters, run.n_init, run.seed, run.engine
-            )
-            init, objectives = softened(solved.memberships), solved.start_objectives
-            if run.sample.shape[0] < ensemble.n_objects:
-                estimate = self._refined(run.sample, ensemble.offsets, init)
-        first = FirstBlock(ensemble, run.arrays, self.n_clusters, run.seed, init, estimate, self.divergence)
-        with progress("start of PCC", ensemble.n_objects) as listener:
-            for block, _ in zip(run.blocks, run.engine.map(first, run.blocks), strict=True):
-                listener.advance(block.n_rows)
+        floor = least_membership(self.divergence, self.n_clusters)
+        estimate, objectives = write_start(run, self.n_clusters, self.divergence, self.n_prototypes, floor)
         if estimate is None:
             centers = choose_centers(self._sampled_memberships(run), self.n_prototypes)
         else:
             centers = estimate.centers
         tables = self._group(run, centers, 0)
-        if isinstance(init, np.ndarray) and estimate is None and diverges_at_edges(self.divergence):
-            for _ in run.engine.map(SoftenBlock(ensemble, run.arrays, tables), run.blocks):
-                pass
-            centers = choose_centers(self._sampled_memberships(run), self.n_prototypes)
-            tables = self._group(run, centers, 0)
         found = self._evaluate(run, tables, 0)
         return Grouped(tables, found.objective, found.gap), objectives
 
@@ -183,15 +165,6 @@ class Prototypes:
         gain = before - record["objective"]
         return record["gap"] <= tol or gain <= tol * LEAST_DECREASE * abs(record["objective"])
 
-    def _refined(self, labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray) -> Tables:
-        """Return the tables of a subsample after a few passes with renewed centers."""
-        for _ in range(REFINING_PASSES):
-            centers = choose_centers(memberships, self.n_prototypes)
-            tables = tables_of_block(centers, labels, offsets, memberships)
-            _, memberships = update_block(tables, offsets, 0.0, self.divergence, labels, memberships)
-        centers = choose_centers(memberships, self.n_prototypes)
-        return tables_of_block(centers, labels, offsets, memberships)
-
     def _group(self, run: Run, centers: np.ndarray, generation: int) -> Tables:
         """Return the tables of a generation for given centers."""
         return run.fold(run.visit(group_block, centers, run.data.offsets, reads=[generation]), add_tables)
@@ -219,6 +192,55 @@ def _sampled(run: Run) -> np.ndarray:
     return np.arange(n) if n <= SAMPLE else np.sort(draw.choice(n, SAMPLE, replace=False))
 
 
+# The start
+
+
+def write_start(
+    run: Run, n_clusters: int, divergence: Divergence, n_prototypes: int, floor: float = 0.0
+) -> tuple[Tables | None, list[float]]:
+    """Write the first memberships; return the objectives of all starts on the subsample, if it is solved.
+
+    If it is not all objects, also return its tables, refined, by which all others are placed. Given
+    memberships are raised to ``floor``.
+    """
+    ensemble, init, estimate, objectives = run.data, run.init, None, []
+    if not isinstance(init, str):
+        init = checked_start(init, ensemble.n_objects, n_clusters)
+        below = init.min(axis=1) < 0.5 * floor
+        init[below] = softened(init[below], LEAST_PART)
+    elif init == "subsample":
+        solved = solve_subsample(run.sample, ensemble.offsets, n_clusters, run.n_init, run.seed, run.engine)
+        init, objectives = softened(solved.memberships), solved.start_objectives
+        if run.sample.shape[0] < ensemble.n_objects:
+            estimate, _ = refined(run.sample, ensemble.offsets, init, divergence, n_prototypes)
+    first = FirstBlock(ensemble, run.arrays, n_clusters, run.seed, init, estimate, divergence)
+    with progress("start of PCC", ensemble.n_objects) as listener:
+        for block, _ in zip(run.blocks, run.engine.map(first, run.blocks), strict=True):
+            listener.advance(block.n_rows)
+    return estimate, objectives
+
+
+def refined(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    memberships: np.ndarray,
+    divergence: Divergence,
+    n_prototypes: int,
+) -> tuple[Tables, np.ndarray]:
+    """Return tables and memberships of a subsample after a few passes with renewed centers."""
+    for _ in range(REFINING_PASSES):
+        centers = choose_centers(memberships, n_prototypes)
+        tables = tables_of_block(centers, labels, offsets, memberships)
+        _, memberships = update_block(tables, offsets, 0.0, divergence, labels, memberships)
+    centers = choose_centers(memberships, n_prototypes)
+    return tables_of_block(centers, labels, offsets, memberships), memberships
+
+
+def least_membership(divergence: Divergence, n_clusters: int) -> float:
+    """Return the least membership that prototypes may give: not zero if a pair could then cost infinity."""
+    return LEAST_PART / n_clusters if diverges_at_edges(divergence) else 0.0
+
+
 @dataclass(frozen=True)
 class FirstBlock:
     """A task: write the first memberships of a block."""
@@ -239,23 +261,6 @@ class FirstBlock:
             memberships = place_block(self.estimate, labels, self.ensemble.offsets, self.divergence)
         else:
             memberships = start_of_block(self.init, block, self.n_clusters, self.seed)
-        self.arrays.write(0, block, memberships)
-
-
-@dataclass(frozen=True)
-class SoftenBlock:
-    """A task: soften the first memberships of a block where they rule out observed pairs."""
-
-    ensemble: Ensemble
-    arrays: BlockArrays
-    tables: Tables
-
-    def __call__(self, block: Block) -> None:
-        """Soften a block."""
-        labels, memberships = self.ensemble.read(block.start, block.stop), self.arrays.read(0, block).copy()
-        rows = np.zeros(block.n_rows, np.bool_)
-        kernel.contradicted(labels, self.ensemble.offsets, self.tables, memberships, EDGE, rows)
-        memberships[rows] = softened(memberships[rows], LEAST_PART)
         self.arrays.write(0, block, memberships)
 
 
@@ -285,7 +290,10 @@ def update_block(
     Objects whose KKT gap is at most ``threshold`` do not move. Cost: see ``kernels.prototypes.sweep``.
     """
     now, updated, totals = copy_tables(tables), np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
-    kernel.sweep(labels, offsets, now, memberships, updated, threshold, False, totals, *_moving(divergence))
+    floor = least_membership(divergence, memberships.shape[1])
+    kernel.sweep(
+        labels, offsets, now, memberships, updated, floor, threshold, False, totals, *_moving(divergence)
+    )
     for changed, before in zip(now[1:], tables[1:], strict=True):
         np.subtract(changed, before, out=changed)
     return Change(now, float(totals[kernel.MAX_GAP]), int(totals[kernel.N_MOVED])), updated
@@ -310,7 +318,8 @@ def place_block(
     """Return the best memberships (rows, K) float32 of objects that are not in ``tables``."""
     placed = np.empty((labels.shape[0], tables.centers.shape[1]), np.float32)
     totals = np.zeros(kernel.N_TOTALS)
-    kernel.sweep(labels, offsets, tables, placed, placed, 0.0, True, totals, *_moving(divergence))
+    floor = least_membership(divergence, placed.shape[1])
+    kernel.sweep(labels, offsets, tables, placed, placed, floor, 0.0, True, totals, *_moving(divergence))
     return placed
 
 
@@ -368,7 +377,8 @@ def evaluate_block(
     """Return a block's part of the objective, its largest gap, and its rows ``sampled`` (indices)."""
     totals = np.zeros(kernel.N_TOTALS)
     value, slope, _, parameter = divergence.compiled
-    kernel.evaluate(labels, offsets, tables, memberships, totals, value, slope, parameter)
+    floor = least_membership(divergence, memberships.shape[1])
+    kernel.evaluate(labels, offsets, tables, memberships, floor, totals, value, slope, parameter)
     objective, gap = float(totals[kernel.OBJECTIVE]), float(totals[kernel.MAX_GAP])
     return Evaluation(objective, gap, labels[sampled], memberships[sampled])
 

@@ -1,0 +1,256 @@
+"""PCC over all pairs with any Bregman divergence, pair by pair; and the exact gap of solves by prototypes.
+
+Up to a few thousand objects every object can meet every other: a pass costs O(n^2 (M + K^2)) and no prototype
+stands for anything, so objective and gap are exact. For more objects the same sums, over a fixed sample of
+objects, tell how far a solve by prototypes is from the optimum over all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.divergences import Divergence
+from bigcons.kernels import pairwise as kernel
+from bigcons.kernels.prototypes import ABOVE_FLOOR
+from bigcons.memory import Block
+from bigcons.methods.pcc.heap import general_search
+from bigcons.methods.pcc.memberships import (
+    EDGE,
+    LEAST_PART,
+    MOVE_ALL,
+    diverges_at_edges,
+    softened,
+    threshold_after,
+)
+from bigcons.methods.pcc.prototypes import (
+    STEPS,
+    default_prototypes,
+    least_membership,
+    refined,
+    write_start,
+)
+from bigcons.seeding import generator
+from bigcons.solving.passes import Iterate, Record, Run, Step
+from bigcons.storage.checkpoint import BlockArrays
+from bigcons.stores.ensemble import Ensemble
+
+# Up to this many objects, those of the subsample, every object is its own prototype unless asked otherwise.
+FEW_OBJECTS = 2048
+
+# Number of objects whose exact gaps are measured after a solve by prototypes.
+GAP_SAMPLE = 128
+
+
+class Exact(NamedTuple):
+    """Objective and gap of the memberships, over all pairs."""
+
+    objective: float
+    """``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)``."""
+    gap: float
+    """The largest KKT gap."""
+
+
+class Pairwise:
+    """The passes of PCC over all pairs, one by one; objects carry memberships (rows, K) float32.
+
+    Blocks update their objects in turn, given those of other blocks as the pass began; a pass that would
+    raise the objective is shortened. A solve has settled when the largest gap, in units of the mean weight
+    ``sum_j N_ij`` of an object, is at most ``tol``, or when no step lowers the objective any more.
+    """
+
+    name = "all-pairs PCC"
+
+    def __init__(self, n_clusters: int, divergence: Divergence, mean_weight: float) -> None:
+        self.n_clusters = n_clusters
+        self.divergence = divergence
+        self.mean_weight = mean_weight
+
+    def start(self, run: Run) -> tuple[Exact, list[float]]:
+        """Write the first memberships; from a subsample, by solving and refining it first."""
+        offsets, n_prototypes = run.data.offsets, default_prototypes(self.n_clusters)
+        estimate, objectives = write_start(run, self.n_clusters, self.divergence, n_prototypes)
+        if estimate is None and not (isinstance(run.init, str) and run.init != "subsample"):
+            labels, rows = self._everything(run, 0).read()
+            memberships = rows.astype(np.float32)
+            if isinstance(run.init, str):
+                _, memberships = refined(labels, offsets, memberships, self.divergence, n_prototypes)
+            elif diverges_at_edges(self.divergence):
+                ruled_out = np.zeros(len(rows), np.bool_)
+                kernel.contradicted(labels, rows, ruled_out, EDGE)
+                memberships[ruled_out] = softened(memberships[ruled_out], LEAST_PART)
+            for block in run.blocks:
+                run.arrays.write(0, block, memberships[block.start : block.stop])
+        return self._evaluate(run, 0), objectives
+
+    def visit(self, run: Run, at: Iterate[Exact]) -> UpdateBlock:
+        """Return the task that updates every object of a block given all others."""
+        threshold = threshold_after(at.state.gap / self.mean_weight, run.tol)
+        if not at.records and isinstance(run.init, str) and run.init != "subsample":
+            threshold = MOVE_ALL
+        everything = self._everything(run, at.generation)
+        return UpdateBlock(everything, threshold * self.mean_weight, self.divergence)
+
+    def add(self, total: int, part: int) -> int:
+        """Add up how many objects moved."""
+        return total + part
+
+    def step(self, run: Run, at: Iterate[Exact], total: int) -> Step[Exact]:
+        """Take the first step length that lowers the objective, if any."""
+        found, n_generations, length = at.state, 0, 0.0
+        for length in STEPS if total else ():
+            n_generations = 1 if length == 1.0 else 2
+            if n_generations == 2:
+                run.shorten(at.generation, length)
+            found = self._evaluate(run, at.generation + n_generations)
+            if found.objective < at.state.objective:
+                break
+        else:
+            found, n_generations, length = at.state, 0, 0.0
+            run.arrays.drop(at.generation + 1)
+            run.arrays.drop(at.generation + 2)
+        record: Record = {
+            "objective": found.objective,
+            "moved": total,
+            "step_length": length,
+            "gap": found.gap / self.mean_weight,
+        }
+        return Step(found, record, length == 0.0 or record["gap"] <= run.tol, n_generations)
+
+    def pack(self, state: Exact) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return objective and gap as facts."""
+        return {}, state._asdict()
+
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Exact:  # noqa: ARG002
+        """Return the state of a snapshot."""
+        return Exact(**facts)
+
+    def _evaluate(self, run: Run, generation: int) -> Exact:
+        task = EvaluateBlock(self._everything(run, generation), self.divergence)
+        return run.fold(task, lambda a, b: Exact(a.objective + b.objective, max(a.gap, b.gap)))
+
+    def _everything(self, run: Run, generation: int) -> Everything:
+        return Everything(run.data, run.arrays, run.blocks, generation)
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Labels and memberships of all objects, read by every task."""
+
+    ensemble: Ensemble
+    arrays: BlockArrays
+    blocks: Sequence[Block]
+    generation: int
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return labels (n, M) and memberships (n, K) float64, of sum one."""
+        labels = self.ensemble.read(0, self.ensemble.n_objects)
+        rows = [self.arrays.read(self.generation, block) for block in self.blocks]
+        return labels, exactly(np.concatenate(rows))
+
+
+@dataclass(frozen=True)
+class UpdateBlock:
+    """A task: update the objects of a block in turn, and write them to the next generation."""
+
+    everything: Everything
+    threshold: float
+    divergence: Divergence
+
+    def __call__(self, block: Block) -> int:
+        """Update a block; return how many of its objects moved."""
+        labels, rows = self.everything.read()
+        arrays, generation = self.everything.arrays, self.everything.generation
+        updated, totals = np.array(arrays.read(generation, block)), np.zeros(kernel.N_TOTALS)
+        _, slope, curvature, parameter = self.divergence.compiled
+        kernel.sweep(
+            *(labels, rows, block.start, updated, self.threshold, totals, self.divergence.is_double_convex),
+            *(slope, curvature, general_search(self.divergence), parameter),
+        )
+        arrays.write(generation + 1, block, updated)
+        return int(totals[kernel.N_MOVED])
+
+
+@dataclass(frozen=True)
+class EvaluateBlock:
+    """A task: sum the objective over the objects of a block, and find their largest gap."""
+
+    everything: Everything
+    divergence: Divergence
+
+    def __call__(self, block: Block) -> Exact:
+        """Evaluate a block."""
+        totals = np.zeros(kernel.N_TOTALS)
+        value, slope, _, parameter = self.divergence.compiled
+        kernel.evaluate(*self.everything.read(), block.start, block.stop, totals, value, slope, parameter)
+        return Exact(float(totals[kernel.OBJECTIVE]), float(totals[kernel.MAX_GAP]))
+
+
+def exactly(memberships: np.ndarray) -> np.ndarray:
+    """Return rows of sum one in float64: float32 does not resolve the distance to a vertex."""
+    rows = memberships.astype(np.float64)
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+# The exact gap of memberships found by prototypes
+
+
+def sampled_gap(run: Run, generation: int, divergence: Divergence) -> float:
+    """Return the largest KKT gap over all pairs of a fixed sample of objects, found by prototypes.
+
+    All objects if there are few. Two passes over the labels, O(n (M + K)) time for each object of the sample.
+    """
+    n = run.data.n_objects
+    draw = generator(run.seed, "pcc.gap.sample")
+    sampled = np.arange(n) if n <= FEW_OBJECTS else np.sort(draw.choice(n, GAP_SAMPLE, replace=False))
+    parts = run.engine.map(SampledRows(run.data, run.arrays, generation, sampled), run.blocks)
+    labels, rows = (np.concatenate(part) for part in zip(*parts, strict=True))
+    task = GradientsOf(run.data, run.arrays, generation, sampled, labels, exactly(rows), divergence)
+    gradients = run.fold(task, lambda a, b: a + b)
+    least = (1.0 + ABOVE_FLOOR) * least_membership(divergence, rows.shape[1])
+    highest = np.where(rows > least, gradients, -np.inf).max(axis=1)
+    return float((highest - gradients.min(axis=1)).max())
+
+
+@dataclass(frozen=True)
+class SampledRows:
+    """A task: read labels and memberships of the sampled objects of a block."""
+
+    ensemble: Ensemble
+    arrays: BlockArrays
+    generation: int
+    sampled: np.ndarray
+
+    def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Read them in a block."""
+        first, last = np.searchsorted(self.sampled, (block.start, block.stop))
+        rows = self.sampled[first:last] - block.start
+        labels = self.ensemble.read(block.start, block.stop)[rows]
+        return labels, self.arrays.read(self.generation, block)[rows]
+
+
+@dataclass(frozen=True)
+class GradientsOf:
+    """A task: sum what the objects of a block contribute to the gradients of the sampled objects."""
+
+    ensemble: Ensemble
+    arrays: BlockArrays
+    generation: int
+    sampled: np.ndarray
+    x_labels: np.ndarray
+    x_rows: np.ndarray
+    divergence: Divergence
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """Sum over a block; gradients (sampled objects, K)."""
+        labels, rows = self.ensemble.read(block.start, block.stop), self.arrays.read(self.generation, block)
+        gradients = np.zeros_like(self.x_rows)
+        _, slope, _, parameter = self.divergence.compiled
+        kernel.add_gradients(
+            *(labels, exactly(rows), self.x_labels, self.x_rows, self.sampled - block.start, gradients),
+            *(slope, parameter),
+        )
+        return gradients

@@ -1,0 +1,227 @@
+"""PCC over all pairs, one by one, against its definition; and the exact gap of solves by prototypes."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import PCC, Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.divergences import resolve_divergence
+from bigcons.errors import ConvergenceWarning
+from bigcons.kernels import pairwise as kernel
+from bigcons.methods.pcc import pairwise
+from bigcons.methods.pcc.heap import general_search
+from bigcons.methods.pcc.memberships import LEAST_PART
+from bigcons.methods.pcc.prototypes import least_membership
+from bigcons.seeding import generator
+from tests.naive import divergences as naive_divergences
+from tests.naive import pcc as naive
+from tests.naive import prototypes as naive_votes
+from tests.support.strategies import label_matrices
+
+FAMILIES = {
+    "l2": naive_divergences.squared(),
+    "kl": naive_divergences.entropy(),
+    "power:1.5": naive_divergences.power(1.5),
+}
+DIVERGENCES = ["l2", "kl"]
+
+
+def value_of(name):
+    return lambda x, p: naive_divergences.value(FAMILIES[name], x, inside(p))
+
+
+def slope_of(name):
+    return lambda x, p: naive_divergences.slope(FAMILIES[name], x, inside(p))
+
+
+def inside(p):
+    return min(max(p, 1e-12), 1 - 1e-12)
+
+
+@st.composite
+def problems(draw):
+    """Draw labels and memberships inside the simplex."""
+    labels = draw(label_matrices(min_objects=2, max_objects=8, max_clusters=3))
+    seed, n_clusters = draw(st.integers(0, 2**16)), draw(st.integers(2, 4))
+    rows = np.random.default_rng(seed).dirichlet(np.ones(n_clusters), len(labels))
+    return labels, pairwise.exactly((0.95 * rows + 0.05 / n_clusters).astype(np.float32))
+
+
+def noisy(n_objects, n_partitions=20, seed=0, noise=0.3):
+    """Return noisy labels of three classes, a third of them missing."""
+    rng = np.random.default_rng(seed)
+    labels = np.tile(rng.integers(3, size=(n_objects, 1)), n_partitions)
+    wrong = rng.random(labels.shape) < noise
+    labels[wrong] = rng.integers(3, size=wrong.sum())
+    labels[rng.random(labels.shape) < 0.3] = -1
+    labels[(labels < 0).all(axis=1), 0] = 0
+    return labels
+
+
+def quiet(model, x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(x)
+
+
+@given(problems(), st.sampled_from(DIVERGENCES))
+@settings(max_examples=20)
+def test_evaluate__is_the_objective_and_the_largest_gap(problem, name):
+    labels, rows = problem
+    totals = np.zeros(kernel.N_TOTALS)
+    value, slope, _, parameter = resolve_divergence(name).compiled
+    for start, stop in ((0, 1), (1, len(rows))):
+        kernel.evaluate(labels, rows, start, stop, totals, value, slope, parameter)
+    pairs = naive.all_pairs(labels)
+    expected = naive_votes.exact_objective(pairs, rows, value_of(name))
+    np.testing.assert_allclose(totals[kernel.OBJECTIVE], expected, rtol=1e-10, atol=1e-10)
+    gap = naive.kkt_gaps(pairs, rows, slope_of(name)).max()
+    np.testing.assert_allclose(totals[kernel.MAX_GAP], gap, rtol=1e-8, atol=1e-8)
+
+
+@given(problems(), st.sampled_from(DIVERGENCES))
+@settings(max_examples=20)
+def test_sweep__leaves_each_object_at_its_optimum(problem, name):
+    labels, rows = problem
+    pairs, divergence = naive.all_pairs(labels), resolve_divergence(name)
+    _, slope, curvature, parameter = divergence.compiled
+    for j in range(len(rows)):
+        moved, updated = rows.copy(), rows[j : j + 1].astype(np.float32)
+        kernel.sweep(
+            *(labels, moved, j, updated, -1.0, np.zeros(kernel.N_TOTALS), divergence.is_double_convex),
+            *(slope, curvature, general_search(divergence), parameter),
+        )
+        np.testing.assert_allclose(moved[j], pairwise.exactly(updated)[0], rtol=1e-12)
+        own = [pair for pair in pairs if j in pair[:2]]
+        weight = sum(n_seen for *_, n_seen in own)
+        after = naive.objective(own, moved, value_of(name))
+        assert after <= naive.objective(own, rows, value_of(name)) + 1e-6 * weight
+        for k in range(rows.shape[1]):  # no other membership is better, toward any vertex
+            for share in (0.01, 0.3):
+                other = moved.copy()
+                other[j] = (1 - share) * moved[j] + share * np.eye(rows.shape[1])[k]
+                assert naive.objective(own, other, value_of(name)) >= after - 1e-5 * weight
+
+
+@given(problems(), st.sampled_from(DIVERGENCES))
+@settings(max_examples=20)
+def test_add_gradients__sums_over_blocks_to_the_gradient(problem, name):
+    labels, rows = problem
+    _, slope, _, parameter = resolve_divergence(name).compiled
+    few = np.arange(0, len(rows), 2)
+    found = np.zeros((few.size, rows.shape[1]))
+    for start, stop in ((0, 1), (1, len(rows))):
+        of_block = labels[start:stop], rows[start:stop]
+        kernel.add_gradients(*of_block, labels[few], rows[few], few - start, found, slope, parameter)
+    expected = naive.gradient(naive.all_pairs(labels), rows, slope_of(name))[few]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_contradicted__are_objects_that_rule_out_what_was_observed():
+    labels = np.array([[0, 0], [0, 0], [0, 1], [1, 1]])
+    rows = np.array([[1.0, 0], [1, 0], [0, 1], [0.5, 0.5]])
+    found = np.zeros(4, np.bool_)
+    kernel.contradicted(labels, rows, found, 1e-9)
+    assert found.tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("divergence", ["kl", "power:1.5"])
+@pytest.mark.parametrize("n_prototypes", ["auto", 8])
+def test_fit__reports_the_exact_gap(divergence, n_prototypes):
+    labels = noisy(60)
+    asked = {"divergence": divergence, "n_prototypes": n_prototypes, "random_state": 0}
+    model = quiet(PCC(3, **asked), labels)
+    pairs, Y = naive.all_pairs(labels), pairwise.exactly(model.memberships_)
+    gradients = naive.gradient(pairs, Y, slope_of(divergence))
+    least = 0.0 if n_prototypes == "auto" else 1.01 * least_membership(resolve_divergence(divergence), 3)
+    gaps = np.where(least < Y, gradients, -np.inf).max(axis=1) - gradients.min(axis=1)
+    assert model.gap_ == pytest.approx(gaps.max() / naive.mean_weight(pairs, 60), abs=1e-7)
+    assert model.converged_ == (model.gap_ <= model.tol) == (n_prototypes == "auto")
+    assert hasattr(model, "grouped_gap_") == (n_prototypes != "auto")
+
+
+def test_fit__by_prototypes_says_that_they_are_too_few():
+    labels = noisy(60)
+    asked = {"divergence": "kl", "n_prototypes": 4, "random_state": 0}
+    with pytest.warns(ConvergenceWarning, match=r"4 prototypes leave a KKT gap of .* raise n_prototypes"):
+        model = PCC(3, **asked).fit(labels)
+    assert PCC(3, **asked, tol=2 * model.gap_).fit(labels).converged_
+
+
+def test_fit__of_few_objects_is_no_worse_than_the_heap():
+    labels = noisy(120)
+    asked = {"divergence": "kl", "random_state": 0}
+    model, heap = PCC(3, **asked).fit(labels), PCC(3, pairs="dense", **asked).fit(labels)
+    assert model.converged_
+    pairs = naive.all_pairs(labels)
+    found, expected = (
+        naive_votes.exact_objective(pairs, pairwise.exactly(m.memberships_), value_of("kl"))
+        for m in (model, heap)
+    )
+    assert model.objective_ == pytest.approx(found, rel=1e-6)
+    assert found <= expected * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("n_prototypes", ["auto", 8])
+def test_fit__of_kl_rules_out_no_observed_pair(n_prototypes):
+    labels = noisy(300, noise=0.1)
+    model = quiet(PCC(4, divergence="kl", n_prototypes=n_prototypes, random_state=0), labels)
+    Y = pairwise.exactly(model.memberships_)
+    for i, j, n_agree, n_seen in naive.all_pairs(labels):
+        assert n_agree == 0 or Y[i] @ Y[j] > 0.1 * LEAST_PART / 4
+        assert n_agree == n_seen or Y[i] @ Y[j] < 1 - 0.1 * LEAST_PART / 4
+
+
+def test_fit__of_many_objects_measures_the_gap_of_a_fixed_sample():
+    ensemble, _ = planted_ensemble(2300, 20, missing=0.4, random_state=3)
+    model = quiet(PCC(3, divergence="kl", n_init=1, max_iter=3, random_state=5), ensemble)
+    sampled = np.sort(generator(5, "pcc.gap.sample").choice(2300, 128, replace=False))
+    labels, Y = ensemble.read(0, 2300), pairwise.exactly(model.memberships_)
+    gaps, seen, total = [], (labels >= 0).astype(np.float64), 0.0
+    for i in range(2300):
+        n_seen = seen @ seen[i]
+        n_seen[i] = 0.0
+        total += n_seen.sum()
+        if i in sampled:
+            x = ((labels == labels[i]) & (labels >= 0)).sum(axis=1) / np.maximum(n_seen, 1.0)
+            p = Y @ Y[i]
+            g = (n_seen * (p - x) / (p * (1 - p))) @ Y
+            gaps.append(g[Y[i] > 1.01 * LEAST_PART / 3].max() - g.min())
+    assert model.gap_ == pytest.approx(max(gaps) / (total / 2300), rel=1e-5)
+
+
+def test_fit__with_as_many_prototypes_as_objects_is_exact(monkeypatch):
+    labels = noisy(150)
+    expected = PCC(3, divergence="kl", random_state=0).fit(labels)
+    monkeypatch.setattr(pairwise, "FEW_OBJECTS", 10)
+    monkeypatch.setattr("bigcons.methods.pcc.choices.FEW_OBJECTS", 10)
+    model = PCC(3, divergence="kl", n_prototypes=150, random_state=0).fit(labels)
+    np.testing.assert_array_equal(model.memberships_, expected.memberships_)
+
+
+def test_fit__of_few_objects_has_the_same_bits_on_any_engine_and_after_a_kill(tmp_path, monkeypatch):
+    Ensemble.from_labels(noisy(200)).save(tmp_path / "e.zarr", chunk_rows=64)
+    asked = {"divergence": "kl", "n_init": 2, "random_state": 0, "client": "serial"}
+    expected = PCC(4, **asked).fit(tmp_path / "e.zarr")
+    assert expected.n_passes_ > 3
+    threads = PCC(4, **{**asked, "client": "threads"}).fit(tmp_path / "e.zarr")
+    np.testing.assert_array_equal(threads.memberships_, expected.memberships_)
+
+    def stop(self, run, at, total, step=pairwise.Pairwise.step):
+        if len(at.records) == 2:
+            raise KeyboardInterrupt
+        return step(self, run, at, total)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pairwise.Pairwise, "step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            PCC(4, **asked).fit(tmp_path / "e.zarr", out=tmp_path / "c.zarr")
+    resumed = PCC(4, **asked).fit(tmp_path / "e.zarr", out=tmp_path / "c.zarr")
+    np.testing.assert_array_equal(np.asarray(resumed.memberships_), expected.memberships_)
+    assert resumed.history_["objective"] == expected.history_["objective"]
