@@ -24,7 +24,7 @@ from bigcons.storage.commit import load_manifest, new_store, write_manifest
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.display import facts_table
-from bigcons.stores.export import Columns, export_columns
+from bigcons.stores.export import export_to
 from bigcons.validation import check_int
 
 KIND = "consensus"
@@ -224,16 +224,12 @@ class Consensus:
         if memberships:
             self.read_memberships(0, 0)  # raises if there are none
         clusters = range(self.n_clusters if memberships else 0)
-        dtypes = {"label": np.dtype(np.int32)} | {f"cluster_{k}": np.dtype(np.float32) for k in clusters}
-        columns = Columns(self.n_objects, dtypes, self._columns(memberships=memberships))
-        export_columns(columns, path, overwrite=overwrite)
-
-    def _columns(self, *, memberships: bool) -> Iterator[list[np.ndarray]]:
-        """Yield the labels ``(rows,)`` of each block and, if asked for, the memberships by cluster."""
-        for block in self.blocks():
-            labels = self.read_labels(block.start, block.stop)
-            soft = self.read_memberships(block.start, block.stop).T if memberships else ()
-            yield [labels, *map(np.ascontiguousarray, soft)]
+        types = {"label": np.dtype(np.int32)} | {f"cluster_{k}": np.dtype(np.float32) for k in clusters}
+        with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
+            for block in self.blocks():
+                labels = self.read_labels(block.start, block.stop)
+                soft = self.read_memberships(block.start, block.stop).T if memberships else ()
+                write([labels, *map(np.ascontiguousarray, soft)])
 
     def dask_memberships(self) -> Any:
         """Return the memberships as a dask array ``(n_objects, n_clusters)``, one chunk per block."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
 
 import numpy as np
 
@@ -13,88 +14,79 @@ from bigcons.storage.commit import new_file
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import local_path
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Types = Mapping[str, np.dtype]
+"""The type of each column, by name."""
+
+Write = Callable[[Sequence[np.ndarray]], Any]
+"""Writes the columns ``(rows,)`` of the next block."""
 
 
-class Columns(NamedTuple):
-    """The columns to write, block by block."""
-
-    n_rows: int
-    dtypes: dict[str, np.dtype]
-    """Type of each column, by name."""
-    blocks: Iterable[Sequence[np.ndarray]]
-    """The columns ``(rows,)`` of each block; iterated once."""
-
-    def read(self) -> Iterator[Sequence[np.ndarray]]:
-        """Yield the columns of each block, with progress."""
-        with progress("export", self.n_rows) as listener:
-            for block in self.blocks:
-                yield block
-                listener.advance(len(block[0]))
-
-
-def export_columns(columns: Columns, path: StorePath, *, overwrite: bool) -> None:
-    """Write columns to a .parquet, .csv or .npy file; see `Consensus.export`."""
+@contextmanager
+def export_to(path: StorePath, n_rows: int, types: Types, *, overwrite: bool) -> Iterator[Write]:
+    """Yield the function that writes blocks to a .parquet, .csv or .npy file; see `Consensus.export`."""
     suffix = local_path(path).suffix
     if suffix.lower() not in _WRITERS:
         raise InvalidInputError(f"{path} has suffix {suffix!r}; use one of {', '.join(_WRITERS)}.")
-    with new_file(path, overwrite=overwrite) as file:
-        _WRITERS[suffix.lower()](file, columns)
+    writer = _WRITERS[suffix.lower()]
+    with (
+        new_file(path, overwrite=overwrite) as file,
+        writer(file, n_rows, types) as write,
+        progress("export", n_rows) as listener,
+    ):
+
+        def write_block(columns: Sequence[np.ndarray]) -> None:
+            write(columns)
+            listener.advance(len(columns[0]))
+
+        yield write_block
 
 
-def _write_parquet(file: IO[bytes], columns: Columns) -> None:
+@contextmanager
+def _parquet(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
+    import pyarrow as pa
     from pyarrow import parquet
 
-    whole_numbers = [name for name, dtype in columns.dtypes.items() if dtype.kind == "i"]
+    whole_numbers = [name for name, dtype in types.items() if dtype.kind == "i"]
+    schema = _schema(types)
     with parquet.ParquetWriter(
-        file, _schema(columns), compression="zstd", use_dictionary=whole_numbers, write_page_checksum=True
+        file, schema, compression="zstd", use_dictionary=whole_numbers, write_page_checksum=True
     ) as writer:
-        _write_batches(writer, columns)
+        yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-def _write_csv(file: IO[bytes], columns: Columns) -> None:
+@contextmanager
+def _csv(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
+    import pyarrow as pa
     from pyarrow import csv
 
-    file.write(f"{','.join(columns.dtypes)}\n".encode())  # pyarrow would quote the names
-    rows_only = csv.WriteOptions(include_header=False)
-    with csv.CSVWriter(file, _schema(columns), write_options=rows_only) as writer:
-        _write_batches(writer, columns)
+    file.write(f"{','.join(types)}\n".encode())  # pyarrow would quote the names
+    schema = _schema(types)
+    with csv.CSVWriter(file, schema, write_options=csv.WriteOptions(include_header=False)) as writer:
+        yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-def _write_npy(file: IO[bytes], columns: Columns) -> None:
+def _schema(types: Types) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in types.items()])
+
+
+@contextmanager
+def _npy(file: IO[bytes], n_rows: int, types: Types) -> Iterator[Write]:
     """Write one number per row or, with several columns, a structured array."""
-    record = np.dtype(list(columns.dtypes.items()))
-    header = {
-        "descr": np.lib.format.dtype_to_descr(record if len(columns.dtypes) > 1 else record[0]),
-        "fortran_order": False,
-        "shape": (columns.n_rows,),
-    }
+    record = np.dtype(list(types.items()))
+    descr = np.lib.format.dtype_to_descr(record if len(types) > 1 else record[0])
+    header = {"descr": descr, "fortran_order": False, "shape": (n_rows,)}
     np.lib.format.write_array_header_2_0(file, header)
-    for block in columns.read():
-        records = np.empty(len(block[0]), record)
-        for name, values in zip(columns.dtypes, block, strict=True):
+
+    def write(columns: Sequence[np.ndarray]) -> None:
+        records = np.empty(len(columns[0]), record)
+        for name, values in zip(types, columns, strict=True):
             records[name] = values
         file.write(records.tobytes())
 
-
-def _write_batches(writer: Any, columns: Columns) -> None:
-    import pyarrow as pa
-
-    schema = _schema(columns)
-    for block in columns.read():
-        writer.write_batch(pa.record_batch(block, schema=schema))
+    yield write
 
 
-def _schema(columns: Columns) -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in columns.dtypes.items()])
-
-
-_WRITERS: dict[str, Callable[[IO[bytes], Columns], None]] = {
-    ".parquet": _write_parquet,
-    ".csv": _write_csv,
-    ".npy": _write_npy,
-}
+_WRITERS = {".parquet": _parquet, ".csv": _csv, ".npy": _npy}
 """By file suffix."""
