@@ -113,11 +113,11 @@ def cluster_graph(
     n_clusters: int = 12,
     client: object = None,
 ) -> Figure:
-    """Draw the clusters as a graph: an arrow from a to b for the share of cluster a that lies in b too.
+    """Draw the clusters as a graph: an arrow from a to b for the share of cluster a that also lies in b.
 
-    The weights of the arrows, which are as wide as they are heavy, are those of
-    `bigcons.metrics.cluster_overlap` (Lourenço et al. 2015, Figure 8), and colored as the cluster they leave.
-    Clusters that overlap much are neighbors on the circle.
+    Arrows are as wide as their weights, those of `bigcons.metrics.cluster_overlap` (Lourenço et al. 2015,
+    Figure 8), and have the color of the cluster they leave. Clusters that overlap much are neighbors on the
+    circle.
 
     Parameters
     ----------
@@ -126,17 +126,17 @@ def cluster_graph(
     centroids
         ``(n_clusters, n_features)``, as from `bigcons.metrics.cluster_centroids`, one drawn in each node.
     glyph
-        How a centroid is drawn. "profile": its features as a curve. "strokes": as the path of a pen, features
-        ``x_1, y_1, x_2, y_2, ...``, which begins at the dot. Or a function that draws a centroid
-        ``(n_features,)`` in the ``Axes`` it is given.
+        How a centroid is drawn. "profile": its features as a curve. "strokes": its features ``x_1, y_1, x_2,
+        y_2, ...`` as the path of a pen, which starts at the dot. Or a function that draws a centroid
+        ``(n_features,)`` in the given ``Axes``.
     names
         A name for each cluster, by default its number.
     threshold
         Memberships below it are set to zero and the others normalized again.
     min_overlap
-        The least weight of an arrow; raise it where there are too many arrows to read.
+        The least weight of an arrow; raise it if there are too many arrows to read.
     n_clusters
-        The most clusters drawn: the largest. Clusters without objects are left out.
+        Maximum number of clusters to draw, the largest. Clusters without objects are left out.
     client
         Engine.
     """

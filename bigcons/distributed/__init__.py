@@ -7,22 +7,22 @@ answer a coordinator: the caller of `fit_rows`, `fit_rows_in_turn` or `fit_colum
 
 A site is an object with one method, ``answer(message)``. Messages and answers are dicts of text, numbers,
 arrays, and lists and dicts of these, so that any transport can carry them: `RowSite` and `ColumnSite` answer
-where they are, `at_worker` makes one on a Dask worker, and a class of your own whose ``answer`` sends the
-message elsewhere serves as well. What is in no answer stays at the site:
+in this process, `at_worker` makes one on a Dask worker, and your own class may send the message elsewhere.
+Whatever is not in an answer stays at the site:
 
 By rows, `fit_rows`, with M partitions of B base clusters in all, and K clusters:
 
-* A site sends at first the distinct labels of each partition, unless the sites were given ``values``.
-* For each start it sends how many of its objects each combination of labels has in one or a few partitions,
-  and for the K most frequent combinations how many of these objects are in each base cluster.
+* A site first sends the distinct labels of each partition, unless the sites were given ``values``.
+* For each start it sends how many of its objects have each combination of labels in one or a few partitions
+  and, for the K most frequent combinations, how many of these objects are in each base cluster.
 * In every iteration it sends expected label counts (B, K), summed expectations of log theta (K,), the number
   of objects with a label, and its part of the bound.
 * It receives the parameters (B, K) and (K,), which follow from the sums over all sites.
 * Labels, gamma and memberships stay. No message has an entry for an object or grows with their number.
 
-With `fit_rows_in_turn` a site sends the parameters that follow from its own objects, and its part of the
-bound, and no sums. Sums are exact, without noise: one over a single object tells of that object, and each of
-two sites can subtract its own part from the whole.
+With `fit_rows_in_turn` a site sends the parameters estimated from its own objects and its part of the bound,
+but no sums. Sums are exact, without noise: a sum over a single object reveals it, and each of two sites can
+subtract its own part from the total.
 
 By columns, `fit_columns`, with n objects and M_own partitions at a site:
 

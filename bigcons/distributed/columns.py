@@ -30,11 +30,11 @@ from bigcons.validation import check_int, check_number
 
 
 class ColumnSite:
-    """A site that holds partitions of its own of the objects that all sites share (a client, in the paper).
+    """A site with its own partitions of the objects that all sites share (a client, in the paper).
 
     Parameters
     ----------
-    labels : Ensemble or whatever ``Ensemble.from_labels`` reads
+    labels : Ensemble or anything that ``Ensemble.from_labels`` takes
         Labels (n_objects, n_own) of all objects in the partitions of this site, -1 missing. All sites list
         the objects in the same order.
 
@@ -157,7 +157,7 @@ def fit_columns(
 
     Notes
     -----
-    One exchange with every site an iteration; O(n M K) memory here, which the messages of one iteration take.
+    One exchange with every site an iteration; O(n M K) memory here, for the messages of one iteration.
     """
     check_model(method, n_clusters, update_alpha)
     check_int("max_iter", max_iter)

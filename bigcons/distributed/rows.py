@@ -31,16 +31,16 @@ from bigcons.validation import check_int, check_number
 
 
 class RowSite:
-    """A site that holds objects of its own, labeled by the partitions that all sites share.
+    """A site with its own objects, labeled by the partitions that all sites share.
 
     Parameters
     ----------
-    labels : Ensemble or whatever ``Ensemble.from_labels`` reads
+    labels : Ensemble or anything that ``Ensemble.from_labels`` takes
         Labels (n_own, n_partitions) of the objects of this site, -1 missing; a stored ensemble is read block
-        by block. Sites name the clusters of a partition alike, by numbers or by text.
+        by block. All sites use the same names, numbers or text, for the clusters of a partition.
     values : sequence of arrays or None, default=None
-        The possible labels of each partition, if the sites have agreed on them. Then none has to send those
-        it has, and a partition may be without labels here. None to send them.
+        The possible labels of each partition, if the sites have agreed on them: then no site sends those it
+        has, and a partition may have no labels here. None to send them.
 
     Notes
     -----
@@ -78,7 +78,7 @@ class RowSite:
     def memberships(self) -> np.ndarray:
         """Return memberships (n_own, K) float32 of the objects of this site under the final parameters.
 
-        Objects without labels belong to all clusters alike. Raises InvalidInputError before the end of a fit.
+        Objects without labels have uniform memberships. Raises InvalidInputError before the end of a fit.
         """
         if self._final is None:
             raise InvalidInputError("no fit has ended at this site; call fit_rows or fit_rows_in_turn first.")
@@ -241,7 +241,7 @@ def fit_rows(
     update_alpha : bool, default=True
         Whether alpha of "bce" is estimated; "mixture" has none.
     n_init : int, default=10
-        Number of starts. All make up to 20 iterations in shared messages; the best quarter goes on.
+        Number of starts. All make up to 20 iterations in shared messages; the best quarter continues.
     max_iter : int, default=500
         Maximum number of iterations.
     tol : float, default=1e-6
@@ -259,8 +259,8 @@ def fit_rows(
     One exchange with every site an iteration. Wang, Shan and Banerjee (2009) exchange messages in every step
     of Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums
     above. Starts are those of `BCE` with the same seed on all the labels, and so are the iterations: the
-    result is that of all objects at one place up to the order of summation, and bit for bit where each site
-    is one of its blocks.
+    result is that of all objects at one place up to the order of summation, and bit for bit if each site is
+    one of its blocks.
     """
     with Team(sites) as team:
         problem, values = _begin(team, method, n_clusters, update_alpha)
@@ -294,8 +294,8 @@ def fit_rows_in_turn(
 ) -> RowFit:
     """Fit a model by passing its parameters from site to site: the heuristic of the paper's experiments.
 
-    Each site takes one EM step on its own objects alone and hands its parameters on. That takes fewer
-    messages than `fit_rows` and shares no sums, but neither converges for sure nor reaches the same optimum.
+    Each site takes one EM step on its own objects alone and passes its parameters on. This takes fewer
+    messages than `fit_rows` and shares no sums, but need not converge, nor reach the same optimum.
 
     Parameters
     ----------

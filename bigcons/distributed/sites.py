@@ -163,7 +163,7 @@ def at_worker(
     make : callable
         Called on the worker; returns the site: `RowSite`, `ColumnSite`, or a function that reads the labels.
     *args, **kwargs
-        Its arguments, which are sent to the worker: the path of labels that the worker reads, say.
+        Its arguments, which are sent to the worker, such as the path of labels that the worker reads.
 
     Returns
     -------
@@ -173,8 +173,8 @@ def at_worker(
 
     Notes
     -----
-    Messages pass through the scheduler. This bounds what is sent, not what could be: whoever holds a client
-    of a Dask cluster can run any code on its workers.
+    Messages pass through the scheduler. This limits what is sent, not what could be: whoever has a client of
+    a Dask cluster can run any code on its workers.
     """
     from bigcons.execution.dask_pinned import Pinned
 

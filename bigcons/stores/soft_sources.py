@@ -44,7 +44,7 @@ class SoftSources:
 
     @property
     def row_bytes(self) -> int:
-        """About the bytes that reading one object takes."""
+        """Approximate bytes to read one object."""
         return 32 * int(self.n_clusters.sum())
 
     def blocks(self, rows: int = ROWS_PER_READ) -> Iterator[np.ndarray]:
