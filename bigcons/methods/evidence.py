@@ -114,7 +114,7 @@ class EAC(ConsensusClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
-        "Fred and Jain 2005", "co-association", missing="c/N", out_of_core=False, distributed=False
+        "Fred and Jain 2005", "co-association", missing="c/N", out_of_core=False
     )
 
     n_clusters: int | None  # type: ignore[assignment]
@@ -311,6 +311,8 @@ class EACSingle(EAC):
     ----------
     Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*.
     """
+
+    info: ClassVar[MethodInfo] = EAC.info._replace(distributed=False)
 
     def __init__(
         self,

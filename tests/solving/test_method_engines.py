@@ -22,6 +22,7 @@ UNLABELED = [5, 1500]
 SOLVES = {
     **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
     "bce finalists": ("bce", {"n_finalists": 2}),
+    "eac average": ("eac-average", {}),
     "cumulative adaptive": ("cumulative", {"variant": "acv"}),
     "furthest": ("furthest", {"init": "sampled"}),
     "furthest exact": ("furthest", {}),
@@ -102,3 +103,14 @@ def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path
         assert on_cluster.predict(stored).tobytes() == expected[0]
     assert bits(fit(solve, stored, cluster, out=tmp_path / "consensus.zarr")) == expected
     assert Consensus.open(tmp_path / "consensus.zarr").labels.tobytes() == expected[0]
+
+
+def test_fit__of_increments_has_the_same_bits_on_every_engine(cluster, monkeypatch):
+    monkeypatch.setattr("bigcons.coassociation.increments.PAIRS_PER_TASK", 5000)
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(200, 2)), rng.integers(-1, 4, (200, 6))
+    found = [
+        METHODS["did"](K, features=features, client=client).fit(labels)
+        for client in ("serial", ThreadsEngine(2), cluster)
+    ]
+    assert len({(model.linkage_.tobytes(), model.objective_) for model in found}) == 1
