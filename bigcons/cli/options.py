@@ -35,6 +35,13 @@ random_state_option: Decorator = click.option(
     help="Random seed; the result is the same on any number of cores.",
 )
 
+scheduler_option: Decorator = click.option(
+    "--scheduler",
+    "client",
+    metavar="ADDRESS",
+    help="Dask scheduler, such as tcp://host:8786; or threads or serial.",
+)
+
 
 def option_name(parameter: str) -> str:
     """Return the option that sets a parameter."""

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from bigcons.cli.options import option_name, output_option, overwrite_option, random_state_option
+from bigcons.cli.options import (
+    option_name,
+    output_option,
+    overwrite_option,
+    random_state_option,
+    scheduler_option,
+)
 from bigcons.cli.output import did_you_mean, emit, facts, reporting, table
 
 if TYPE_CHECKING:
@@ -68,12 +74,7 @@ def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> 
     default=None,
     help="Resume an interrupted solve of this output (the default), or start over.",
 )
-@click.option(
-    "--scheduler",
-    "client",
-    metavar="ADDRESS",
-    help="Dask scheduler, such as tcp://host:8786; or threads or serial.",
-)
+@scheduler_option
 @random_state_option
 @overwrite_option
 @reporting

@@ -207,6 +207,56 @@ def total_value(rows, indptr, indices, observed, weight, others, value, paramete
     return total
 
 
+@jit
+def values_along(
+    before, after, indptr, indices, observed, weight, others_before, others_after, lengths, totals, value,
+    parameter
+):  # fmt: skip
+    """Add the objective at steps of ``lengths (m,)`` from ``before`` to ``after`` to ``totals (m,)``.
+
+    Memberships are float32, (n, K) and those of others; each pair is counted once, and those with a negative
+    index are left out. O((K + m) n_pairs).
+    """
+    n, K = before.shape
+    for i in range(n):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if j <= i:
+                continue
+            start, linear, square = 0.0, 0.0, 0.0
+            for k in range(K):
+                a = np.float64(before[i, k])
+                d = np.float64(after[i, k]) - a
+                if j < n:
+                    b = np.float64(before[j, k])
+                    c = np.float64(after[j, k]) - b
+                else:
+                    b = np.float64(others_before[j - n, k])
+                    c = np.float64(others_after[j - n, k]) - b
+                start += a * b
+                linear += a * c + b * d
+                square += c * d
+            x, w = np.float64(observed[e]), np.float64(weight[e])
+            for m in range(lengths.shape[0]):
+                p = start + lengths[m] * (linear + lengths[m] * square)
+                totals[m] += w * value(x, p, parameter)
+
+
+@jit
+def renumber(indices, starts, shifts, numbers):
+    """Write each index plus the shift of its block to ``numbers``; blocks begin at ``starts``, ascending."""
+    for e in range(indices.shape[0]):
+        low = 0
+        high = starts.shape[0]
+        while high - low > 1:
+            middle = (low + high) >> 1
+            if starts[middle] <= indices[e]:
+                low = middle
+            else:
+                high = middle
+        numbers[e] = indices[e] + shifts[low]
+
+
 # The queue is an indexed binary max-heap, so that any key can change. ``keys (n,)`` float64 and ``items
 # (n,)`` int32 are in heap order, so that sifting reads contiguous memory; ``position (n,)`` int32 inverts
 # ``items``.

@@ -22,7 +22,7 @@ from bigcons.storage.places import disk_errors, place_of
 
 _CHECKSUM_BYTES = 4
 
-SNAPSHOT_FORMAT = 4
+SNAPSHOT_FORMAT = 5
 """Incremented whenever the content of snapshots changes."""
 
 

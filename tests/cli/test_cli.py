@@ -181,6 +181,24 @@ def test_sample__draws_in_tiles_for_parquet_too_where_memory_asks_for_it(ensembl
     assert "pairs.parquet exists" in run(f"sample {ensemble} -o pairs.parquet {options}").stderr
 
 
+@pytest.mark.parametrize(
+    ("tiles", "sampled"), [("3", {"sampled": "tiles", "tiles": 3}), ("none", {"sampled": "uniform"})]
+)
+def test_sample__draws_in_the_tiles_asked_for(ensemble, ran, tiles, sampled):
+    ran(f"sample {ensemble} -o pairs.zarr --n-pairs 2000 --tiles {tiles} --scheduler serial")
+    assert sampled.items() <= PairTable.open("pairs.zarr").provenance.items()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [("--tiles 1", "--tiles"), ("--scheduler mpi", "client='mpi'")]
+)
+def test_sample__refuses_tiles_and_schedulers_that_are_none(ensemble, run, options, named):
+    result = run(f"sample {ensemble} -o pairs.zarr {options}")
+    assert result.exit_code
+    assert named in result.stderr
+    assert not Path("pairs.zarr").exists()
+
+
 def test_sample__wants_one_size(ensemble, run):
     result = run(f"sample {ensemble} -o pairs.zarr --share 0.1 --n-pairs 5")
     assert result.exit_code == 2

@@ -31,6 +31,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
+from bigcons.methods.pcc import blocked
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import Snapshots
 from bigcons.storage.places import DiskPlace
@@ -96,7 +97,8 @@ def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, 
     expected = PCC(**asked).fit(ensemble)
     n_passes, n_blocks = expected.n_passes_, len(Ensemble.open(ensemble).blocks())
     if "pairs" in asked:
-        n_blocks = len(PairTable.open(asked["pairs"]).blocks())
+        is_stored = isinstance(asked["pairs"], str)
+        n_blocks = len(PairTable.open(asked["pairs"]).blocks()) if is_stored else blocked.N_BLOCKS
     # in the middle of the start and of every pass, and when these are committed
     moments = {f"in {p}": ("block", p * n_blocks + 3) for p in range(n_passes + 1)}
     moments |= {f"after {p}": ("snapshot", p + 1) for p in range(n_passes + 1)}

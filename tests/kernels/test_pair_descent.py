@@ -6,7 +6,14 @@ import pytest
 from bigcons import PairTable
 from bigcons.kernels import divergences as family
 from bigcons.kernels.line_search import newton_search
-from bigcons.kernels.pair_descent import descend, prepare, quadratic_search, total_value
+from bigcons.kernels.pair_descent import (
+    descend,
+    prepare,
+    quadratic_search,
+    renumber,
+    total_value,
+    values_along,
+)
 from tests.naive import pcc as naive
 
 KINDS = {
@@ -178,3 +185,28 @@ def test_descend__moves_its_own_objects_only_and_keeps_their_gradients(kind):
     gradient = naive.gradient(run.pairs, run.everyone, run.slope)[:9]
     np.testing.assert_allclose(run.rows[:, K:], gradient, rtol=1e-4, atol=1e-4)
     assert gap == pytest.approx(naive.kkt_gaps(run.pairs, run.everyone, run.slope)[:9].max(), abs=1e-4)
+
+
+def test_values_along__equal_naive_at_every_length(kind):
+    run = Run(kind, n_fixed=5)
+    rng = np.random.default_rng(1)
+    ends = [rng.dirichlet(np.ones(K), 14).astype(np.float32) for _ in range(2)]
+    indptr, indices, observed, weight, _ = run.graph
+    left_out = 11
+    numbers = np.where(indices == left_out, -1, indices).astype(np.int32)
+    counted = [pair for pair in run.pairs if pair[0] < 9 and left_out not in pair]
+    lengths, totals = np.array([0.0, 0.3, 1.0]), np.zeros(3)
+    own, others = [end[:9] for end in ends], [end[9:] for end in ends]
+    graph = (indptr, numbers, observed, weight)
+    values_along(*own, *graph, *others, lengths, totals, run._value, 0.0)
+    along = [ends[0].astype(float) + length * (ends[1].astype(float) - ends[0]) for length in lengths]
+    expected = [naive.objective(counted, Y, run.value) for Y in along]
+    np.testing.assert_allclose(totals, expected, rtol=1e-5)
+
+
+def test_renumber__adds_the_shift_of_the_block_of_each():
+    starts, shifts = np.array([0, 3, 4, 9], np.int32), np.array([10, -3, -100, 5], np.int32)
+    indices = np.arange(12, dtype=np.int32)
+    numbers = np.empty_like(indices)
+    renumber(indices, starts, shifts, numbers)
+    assert numbers.tolist() == [i + shifts[np.flatnonzero(starts <= i)[-1]] for i in range(12)]

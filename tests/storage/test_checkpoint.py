@@ -63,8 +63,8 @@ def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path, mon
     with pytest.raises(InvalidInputError, match="with k=3, not 4"):
         Snapshots(tmp_path, {"k": 4, "seed": 0}).load()
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "SNAPSHOT_FORMAT", 5)
-        with pytest.raises(InvalidInputError, match="in format 4 of another version"):
+        patch.setattr(checkpoint, "SNAPSHOT_FORMAT", 6)
+        with pytest.raises(InvalidInputError, match="in format 5 of another version"):
             snapshots.load()
     file = tmp_path / "snapshot.npz"
     file.write_bytes(file.read_bytes()[:-20])

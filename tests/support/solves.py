@@ -1,4 +1,4 @@
-"""Solves of PCC that must end with the same bits however they are run: all pairs, prototypes, tiles."""
+"""Solves of PCC that must end with the same bits however run: all pairs, prototypes, tiles, drawn pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bigcons.coassociation import sample
 
 N_OBJECTS, N_PARTITIONS, CHUNK_ROWS = 3000, 12, 256
 
-SOLVES = ["l2", "kl", "kl of tiles"]
+SOLVES = ["l2", "kl", "kl of tiles", "l2 of drawn pairs"]
 
 WEIGHTED = ["by entropy", "by information", "by weights"]
 
@@ -39,6 +39,7 @@ def parameters(solve: str, folder: Path) -> dict[str, Any]:
         "l2": {},
         "kl": {"divergence": "kl"},
         "kl of tiles": {"divergence": "kl", "pairs": str(folder / "pairs.zarr"), "n_init": 1},
+        "l2 of drawn pairs": {"pairs": 0.14, "solver": "blocked", "init": "uniform", "n_init": 1},
         "by entropy": {"weights": "entropy"},
         "by information": {"weights": "information"},
         "by weights": {"weights": np.linspace(0.0, 2.0, N_PARTITIONS)},

@@ -10,7 +10,7 @@ objective along it, a quartic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -396,10 +396,11 @@ class SubsampleStart:
     n_clusters: int
     seed: int
     weights: Weights | None
+    draw: Callable[..., np.ndarray] = dirichlet
 
     def __call__(self, number: int) -> Subsample:
         """Run start ``number`` until it can be ranked."""
-        memberships = dirichlet(self.labels.shape[0], self.n_clusters, self.seed, number)
+        memberships = self.draw(self.labels.shape[0], self.n_clusters, self.seed, number)
         sums = agreement_sums(self.labels, self.offsets, memberships, self.weights)
         first = self.resume(Subsample(sums, memberships, []), 1, MOVE_ALL)
         return self.resume(first, SHORT_PASSES - 1, SHORT_TOL)
@@ -428,13 +429,14 @@ def solve_subsample(
     seed: int,
     engine: Engine,
     weights: Weights | None = None,
+    draw: Callable[..., np.ndarray] = dirichlet,
 ) -> Subsample:
-    """Solve a few thousand objects from ``n_init`` random starts.
+    """Solve a few thousand objects from ``n_init`` starts, of which ``draw`` returns the memberships.
 
-    Random (Dirichlet) starts, because over all pairs near-uniform starts all reach the same optimum, which is
-    not always the lowest.
+    The default is random (Dirichlet) starts, because over all pairs near-uniform starts all reach the same
+    optimum, which is not always the lowest.
     """
-    task = SubsampleStart(labels, offsets, n_clusters, seed, weights)
+    task = SubsampleStart(labels, offsets, n_clusters, seed, weights, draw)
     with progress("starts of PCC", n_init, "starts") as listener:
         starts = _counted(engine.map(task, range(n_init)), listener)
         best, objectives = best_start(starts, lambda found: found.sums.objective)
@@ -465,10 +467,16 @@ class Extension:
 
 
 def extend_subsample(
-    ensemble: Ensemble, sample: np.ndarray, n_clusters: int, n_init: int, seed: int, engine: Engine
+    ensemble: Ensemble,
+    sample: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    seed: int,
+    engine: Engine,
+    draw: Callable[..., np.ndarray] = dirichlet,
 ) -> Extension:
     """Solve the rows ``sample`` of labels from ``n_init`` starts; return the placement of all objects."""
-    found = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine)
+    found = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine, draw=draw)
     estimate = found.sums.scaled(ensemble.n_objects / sample.shape[0])
     return Extension(ensemble, estimate, found.start_objectives)
 

@@ -1,20 +1,22 @@
 """PCC on a pair table of any size: Algorithm 1 of Lourenço et al. 2015 inside blocks of objects.
 
 Block coordinate descent: a task reads the pairs of one block and the memberships of its neighbor blocks, and
-takes a stretch of steps with its own objects while all others are fixed. Blocks that share a pair never move
-in the same round (the blocks are colored, one round per color), so every task lowers the objective and no
-step length is needed. Pairs sampled in tiles need few colors with many blocks each; uniformly drawn pairs
-connect all blocks, so a round is then a single block.
+takes a stretch of steps with its own objects while all others are fixed. A pass visits the blocks in a few
+rounds, and the blocks of a round move at once. If they share no pairs, as with pairs sampled in tiles and
+enough blocks, each lowers the objective as if it were alone. Uniformly drawn pairs connect all blocks, and
+those of a round share some. Together they nearly always lower the objective too; a fold over the pairs they
+share measures it, and a line search shortens a pass that does not.
 
-A pass reads one generation of memberships and writes the next, so tasks and interrupted passes can be
-repeated.
+Blocks and rounds depend on the pairs alone, never on the number of workers. A pass reads one generation of
+memberships and writes the next, so tasks and interrupted passes can be repeated.
 
-In a near-uniform start the clusters have no identity yet, and blocks moving independently would not agree on
-them. So one block starts, and every other block moves once a neighbor has moved.
+The start must give the clusters an identity: from random memberships every block would number them in its own
+way, and settling that takes hundreds of passes. PCC starts blocks from a solved subsample.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,18 +27,16 @@ import numpy as np
 from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
-from bigcons.memory import Block, format_size
+from bigcons.kernels.pair_descent import renumber, values_along
+from bigcons.memory import Block, format_size, row_blocks
 from bigcons.methods.pcc.all_pairs import Extension
 from bigcons.methods.pcc.heap import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
 from bigcons.methods.pcc.memberships import (
     LEAST_PART,
-    Init,
     Solution,
     checked_start,
     contradicted,
-    dirichlet,
     diverges_at_edges,
-    perturbed_uniform,
     softened,
     solution_at,
     threshold_after,
@@ -44,12 +44,29 @@ from bigcons.methods.pcc.memberships import (
 from bigcons.progress import progress
 from bigcons.solving.passes import Iterate, Run, Step, run_passes
 from bigcons.storage.checkpoint import BlockArrays, Snapshots
+from bigcons.stores.pair_rows import Rows
 from bigcons.stores.pairs import PairTable
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-AnyInit = Init | Callable[[Block], np.ndarray]
-"""A start by name, memberships of all objects, or a function that returns those of a block."""
+Start = np.ndarray | Callable[[Block], np.ndarray]
+"""Memberships of all objects, or a function that returns those of a block."""
+
+# A table is cut into blocks of equal cost: enough of them for a cluster, none too small to be worth a task or
+# too large for a small memory. An object costs as much as this many pair ends.
+N_BLOCKS = 16
+LEAST_ENTRIES, MOST_ENTRIES = 1 << 16, 1 << 22
+ENTRIES_PER_OBJECT = 8
+OBJECTS_AT_ONCE = 1 << 20
+
+# In two rounds, less than half of an object's pairs are with blocks that move at the same time: too few for
+# joint moves to overshoot often. There are more rounds if each still has this many blocks.
+N_ROUNDS = 2
+BLOCKS_PER_ROUND = 8
+
+# Lengths tried if a full pass raises the objective by more than rounding.
+LENGTHS = (0.75, 0.5, 0.25, 0.125)
+ROUNDING = 1e-7
 
 # Bytes of a task per pair end: counts, index, index in the task, share, weight, and temporaries.
 BYTES_PER_END = 28
@@ -72,14 +89,25 @@ class Neighborhoods(NamedTuple):
     blocks: list[Block]
     neighbors: list[list[int]]
     colors: list[int]
-    first_passes: list[int]
-    """For each block, the first pass in which it moves."""
     divergence: Divergence
 
-    def rounds(self) -> list[list[Block]]:
-        """Return the blocks of each color, which share no pairs and move at once."""
-        colors = self.colors
-        return [[b for b in self.blocks if colors[b.index] == color] for color in sorted(set(colors))]
+    def rounds(self, n_rounds: int) -> list[int]:
+        """Return the round of each block if a pass has ``n_rounds``."""
+        return [color % n_rounds for color in self.colors]
+
+    def in_rounds(self, n_rounds: int) -> list[list[Block]]:
+        """Return the blocks of each round."""
+        rounds = self.rounds(n_rounds)
+        return [[b for b in self.blocks if rounds[b.index] == number] for number in range(max(rounds) + 1)]
+
+
+class Pace(NamedTuple):
+    """What passes carry besides memberships."""
+
+    n_rounds: int
+    """In a pass: with one per color, blocks that move at the same time share no pairs."""
+    objective: float
+    """Of the memberships; not needed, and infinite, with one round per color."""
 
 
 class BlockedPairs:
@@ -97,36 +125,35 @@ class BlockedPairs:
         self.n_clusters = n_clusters
         self.scale = scale
         """The unit of the gap."""
-        self.is_alone: bool = len(set(near.colors)) == 1
-        """Whether no block has neighbors, so that the gap at the end of a pass is known."""
+        self.n_colors: int = max(near.colors) + 1
 
-    def start(self, run: Run) -> tuple[None, list[float]]:
+    def start(self, run: Run) -> tuple[Pace, list[float]]:
         """Write the first memberships."""
-        init = run.init
+        init, near = run.init, self.near
         if isinstance(init, np.ndarray):
             init = checked_start(init, run.data.n_objects, self.n_clusters)
-            if diverges_at_edges(self.near.divergence):
+            if diverges_at_edges(near.divergence):
                 rows = np.concatenate([self._contradicted(block, init) for block in run.blocks])
                 init[rows] = softened(init[rows], LEAST_PART)
-        for _ in run.engine.map(
-            FirstBlock(self.near, run.arrays, self.n_clusters, run.seed, init), run.blocks
-        ):
+        for _ in run.engine.map(FirstBlock(near, run.arrays, init), run.blocks):
             pass
-        return None, init.start_objectives if isinstance(init, Extension) else []
+        n_rounds = len(run.rounds)
+        objective = float(self._measure(run, (0, 0))[0]) if n_rounds < self.n_colors else np.inf
+        return Pace(n_rounds, objective), init.start_objectives if isinstance(init, Extension) else []
 
     def _contradicted(self, block: Block, init: np.ndarray) -> np.ndarray:
         graph = graph_of(self.near.pairs.read(block.start, block.stop))
         return contradicted(graph.indptr, graph.indices, graph.observed, init[block.start : block.stop], init)
 
-    def visit(self, run: Run, at: Iterate[None]) -> StretchOfBlock:
+    def visit(self, run: Run, at: Iterate[Pace]) -> StretchOfBlock:
         """Return the task that takes a stretch of steps with the objects of a block."""
-        if at.records:
-            gap = at.records[-1]["gap"]
-            threshold = run.tol if self.is_alone else threshold_after(gap, run.tol)
-        else:
-            # gaps at a near-uniform start, a saddle, are not meaningful until every object has moved
-            threshold = 0.0 if isinstance(run.init, str) else run.tol
-        return StretchOfBlock(self.near, run.arrays, at.generation + 1, threshold * self.scale)
+        run.rounds = self.near.in_rounds(at.state.n_rounds)
+        threshold = run.tol
+        if not at.records and callable(run.init):
+            threshold = 0.0  # a near-uniform start is a saddle, where gaps mean nothing until all have moved
+        elif at.records and self.n_colors > 1:
+            threshold = threshold_after(at.records[-1]["gap"], run.tol)
+        return StretchOfBlock(self.near, run.arrays, at.generation, at.state.n_rounds, threshold * self.scale)
 
     def add(self, total: Stretch, part: Stretch) -> Stretch:
         """Combine the reports of two stretches."""
@@ -137,19 +164,51 @@ class BlockedPairs:
             total.objective + part.objective,
         )
 
-    def step(self, run: Run, at: Iterate[None], total: Stretch) -> Step[None]:
-        """Record the pass; memberships are already written."""
-        gap = (total.gap if self.is_alone else total.gap_before) / self.scale
-        still = gap <= run.tol if self.is_alone else total.n_steps == 0
-        record = {"objective": total.objective, "gap": gap, "steps": total.n_steps}
-        return Step(None, record, still and at.generation + 1 >= max(self.near.first_passes))
+    def step(self, run: Run, at: Iterate[Pace], total: Stretch) -> Step[Pace]:
+        """Keep the pass, whose memberships are already written, or shorten it if the objective has risen."""
+        pace, length, is_alone = at.state, 1.0, self.n_colors == 1
+        gap = (total.gap if is_alone else total.gap_before) / self.scale
+        still = gap <= run.tol if is_alone else total.n_steps == 0
+        objective = total.objective
+        if pace.n_rounds < self.n_colors:
+            after = at.generation + 1
+            objective += float(self._measure(run, (after, after), n_rounds=pace.n_rounds)[0])
+            if objective > pace.objective + ROUNDING * abs(pace.objective):
+                length, objective, pace = self._shorten(run, at)
+            pace = pace._replace(objective=objective)
+        record = {"objective": objective, "gap": gap, "steps": total.n_steps, "step_length": length}
+        return Step(pace, record, still, 1 if length == 1.0 else 2)
 
-    def pack(self, _state: None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return nothing: the block arrays hold the whole state."""
-        return {}, {}
+    def _shorten(self, run: Run, at: Iterate[Pace]) -> tuple[float, float, Pace]:
+        """Shorten the pass to where the objective falls most; if nowhere, undo it and take more rounds."""
+        tried = self._measure(run, (at.generation, at.generation + 1), LENGTHS)
+        best, pace = int(np.argmin(tried)), at.state
+        if tried[best] < pace.objective:
+            length, objective = LENGTHS[best], float(tried[best])
+        else:
+            length, objective = 0.0, pace.objective
+            pace = pace._replace(n_rounds=min(2 * pace.n_rounds, self.n_colors))
+        run.shorten(at.generation, length)
+        return length, objective, pace
 
-    def unpack(self, _arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> None:
-        """Return nothing."""
+    def _measure(
+        self,
+        run: Run,
+        generations: tuple[int, int],
+        lengths: tuple[float, ...] = (0.0,),
+        n_rounds: int | None = None,
+    ) -> np.ndarray:
+        """Return the objective as `Measure` tells it, over all blocks."""
+        task = Measure(self.near, run.arrays, generations, lengths, n_rounds)
+        return fold(run.engine, run.blocks, task, np.add)
+
+    def pack(self, state: Pace) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return the pace; the block arrays hold the rest of the state."""
+        return {}, state._asdict()
+
+    def unpack(self, _arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Pace:
+        """Return the pace."""
+        return Pace(**facts)
 
 
 def solve_blocked(
@@ -157,7 +216,7 @@ def solve_blocked(
     n_clusters: int,
     divergence: Divergence,
     *,
-    init: AnyInit,
+    init: Start,
     max_passes: int,
     tol: float,
     seed: int,
@@ -169,21 +228,22 @@ def solve_blocked(
 ) -> Solution:
     """Minimize the divergence over the pairs; memberships (rows, K) float32 live in ``arrays``.
 
-    ``blocks``, equally long except the last, default to ``pairs.blocks()``: the tiles, if pairs were sampled
-    in tiles. With one block this equals `heap.solve_pairs`, bit for bit. With ``snapshots``, every pass is
-    committed, and an existing run is resumed.
+    ``blocks`` default to `cut_blocks`. With one block this equals `heap.solve_pairs`, bit for bit. With
+    ``snapshots``, every pass is committed, and an existing run is resumed.
 
-    A pass reads all pairs and takes up to n K / 4 steps. Raises MemoryBudgetError if concurrent tasks of
-    `task_bytes` each exceed ``memory``.
+    A pass reads all pairs, twice if blocks that share pairs move at once, and takes up to n K / 4 steps.
+    Raises MemoryBudgetError if concurrent tasks of `task_bytes` each exceed ``memory``.
     """
-    blocks = pairs.blocks() if blocks is None else blocks
+    blocks = cut_blocks(pairs) if blocks is None else blocks
     borders = find_borders(pairs, blocks, engine)
-    colors = color_blocks(borders.neighbors)
-    first_passes = first_moves(borders.neighbors, colors) if isinstance(init, str) else [1] * len(blocks)
-    near = Neighborhoods(pairs, blocks, borders.neighbors, colors, first_passes, divergence)
-    n_tasks = min(engine.n_workers, max(map(len, near.rounds())))  # blocks of one round run at once
+    near = Neighborhoods(pairs, blocks, borders.neighbors, color_blocks(borders.neighbors), divergence)
+    rounds = near.in_rounds(fewest_rounds(near.colors))
+    n_tasks = min(engine.n_workers, max(map(len, rounds)))
     task = task_bytes(borders, blocks, n_clusters)
-    logger.info("blocked PCC: %d concurrent tasks of %s", n_tasks, format_size(task))
+    logger.info(
+        "blocked PCC: %d blocks in %d rounds, %d concurrent tasks of %s",
+        *(len(blocks), len(rounds), n_tasks, format_size(task)),
+    )
     if memory is not None and task * n_tasks > memory:
         raise MemoryBudgetError(
             f"blocked PCC needs {format_size(task * n_tasks)} for {n_tasks} concurrent blocks, over the "
@@ -192,18 +252,40 @@ def solve_blocked(
             needed=task * n_tasks,
             budget=memory,
         )
-    run = Run(pairs, engine, seed, max_passes, tol, init=init, snapshots=snapshots, rounds=near.rounds())
+    run = Run(pairs, engine, seed, max_passes, tol, init=init, snapshots=snapshots, rounds=rounds)
     run.arrays = run.arrays if arrays is None else arrays
     method = BlockedPairs(near, n_clusters, mean_weight(borders.total_weight, pairs.n_objects))
     return solution_at(run, run_passes(run, method), blocks=blocks)
+
+
+def cut_blocks(pairs: PairTable) -> list[Block]:
+    """Return blocks of equal cost; the tiles, if the pairs were sampled in tiles."""
+    if pairs.rows_per_block is not None:
+        return pairs.blocks()
+    entries = 2 * pairs.n_pairs
+    n_blocks = max(min(entries // LEAST_ENTRIES, N_BLOCKS), -(-entries // MOST_ENTRIES), 1)
+    n, cost = pairs.n_objects, entries + ENTRIES_PER_OBJECT * pairs.n_objects
+    ends, before = [], 0
+    for part in row_blocks(n, OBJECTS_AT_ONCE):
+        costs = before + np.cumsum(pairs.degrees(part.start, part.stop) + ENTRIES_PER_OBJECT)
+        wanted = np.arange(1, n_blocks) * cost // n_blocks
+        found = wanted[(wanted >= before) & (wanted < costs[-1])]
+        ends += (part.start + np.searchsorted(costs, found, "right")).tolist()
+        before = int(costs[-1])
+    bounds = sorted({0, *ends, n})
+    return [Block(b, start, stop) for b, (start, stop) in enumerate(itertools.pairwise(bounds))]
 
 
 def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
     """Return the peak memory of a task: its pairs, its own objects and those of neighbor blocks."""
     rows = max(block.n_rows for block in blocks)
     others = max(sum(blocks[b].n_rows for b in known) for known in borders.neighbors)
-    own = rows * (24 * n_clusters + 32)
-    return BYTES_PER_END * borders.task_entries + own + 4 * n_clusters * (others + rows)
+    to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * others
+    to_measure = 8 * n_clusters * (rows + others)  # two generations
+    return BYTES_PER_END * borders.task_entries + max(to_move, to_measure)
+
+
+# Which blocks share pairs, and so the order in which they move
 
 
 @dataclass(frozen=True)
@@ -217,7 +299,8 @@ class FindBorders:
         """Read the pairs of a block."""
         rows = self.pairs.read(block.start, block.stop)
         known = np.zeros(len(self.blocks), bool)
-        known[_block_of(rows.indices, self.blocks)] = True
+        starts = [other.start for other in self.blocks]
+        known[np.searchsorted(starts, rows.indices, "right") - 1] = True
         known[block.index] = False
         weight = float(rows.n_seen.sum(dtype=np.float64))
         return Borders([np.flatnonzero(known).tolist()], weight, len(rows.indices))
@@ -243,20 +326,12 @@ def color_blocks(neighbors: list[list[int]]) -> list[int]:
     return colors
 
 
-def first_moves(neighbors: list[list[int]], colors: list[int]) -> list[int]:
-    """Return each block's first pass: that in which a neighbor moves before it; one per component starts."""
-    passes = [0] * len(colors)
-    number = 0
-    while not all(passes):
-        number += 1
-        alone = True
-        for block in sorted(range(len(colors)), key=lambda b: (colors[b], b)):
-            if not passes[block] and any(passes[other] for other in neighbors[block]):
-                passes[block] = number
-                alone = False
-        if alone:
-            passes[passes.index(0)] = number
-    return passes
+def fewest_rounds(colors: list[int]) -> int:
+    """Return the number of rounds of a pass: one per color where these have enough blocks."""
+    return min(max(colors) + 1, max(N_ROUNDS, len(colors) // BLOCKS_PER_ROUND))
+
+
+# Tasks
 
 
 @dataclass(frozen=True)
@@ -265,69 +340,109 @@ class FirstBlock:
 
     near: Neighborhoods
     arrays: BlockArrays
-    n_clusters: int
-    seed: int
-    init: AnyInit
+    init: Start
 
     def __call__(self, block: Block) -> None:
         """Write a block."""
-        init = self.init
-        if isinstance(init, str):
-            draw = dirichlet if init == "dirichlet" else perturbed_uniform
-            memberships = draw(block.n_rows, self.n_clusters, self.seed, block.index, 0)
-        else:
-            memberships = init(block) if callable(init) else init[block.start : block.stop]
-            if callable(init) and self.near.divergence.name != "l2":
+        if callable(self.init):
+            memberships = self.init(block)
+            if self.near.divergence.name != "l2":
                 memberships = softened(memberships)
+        else:
+            memberships = self.init[block.start : block.stop]
         self.arrays.write(0, block, memberships)
 
 
 @dataclass(frozen=True)
 class StretchOfBlock:
-    """A task: take a stretch of steps with the objects of a block, and write them to ``generation``.
+    """A task: take a stretch of steps with the objects of a block, and write them to the next generation.
 
-    The objective covers the pairs inside the block and those with blocks that moved earlier in the pass, so
-    that the sum over all blocks has every pair once, with the memberships at the end of the pass.
+    The objective covers the pairs inside the block and those with blocks of earlier rounds: summed over all
+    blocks, every pair at the end of the pass except those that different blocks of one round share.
     """
 
     near: Neighborhoods
     arrays: BlockArrays
     generation: int
+    n_rounds: int
     threshold: float
 
     def __call__(self, block: Block) -> Stretch:
         """Move the objects of a block."""
-        near, generation = self.near, self.generation
-        memberships, colors = self.arrays.read(generation - 1, block), near.colors
-        known = sorted(near.neighbors[block.index], key=lambda b: (colors[b], b))
-        moved = [near.blocks[b] for b in known if colors[b] < colors[block.index]]
-        still = [near.blocks[b] for b in known[len(moved) :]]
-        n_moved = sum(other.n_rows for other in moved)
-        others = np.empty((n_moved + sum(other.n_rows for other in still), memberships.shape[1]), np.float32)
-        filled = 0
-        for other, current in [(b, generation) for b in moved] + [(b, generation - 1) for b in still]:
-            others[filled : filled + other.n_rows] = self.arrays.read(current, other)
-            filled += other.n_rows
-        rows = near.pairs.read(block.start, block.stop)
-        rows = rows._replace(indices=_renumbered(rows.indices, block, moved + still, near.blocks))
-        may_move = generation >= near.first_passes[block.index]
-        n_steps = stretch_steps(*memberships.shape) if may_move else 0
-        graph = graph_of(rows, others)
-        updated, done = take_stretch(graph, memberships, near.divergence, n_steps, self.threshold, n_moved)
-        self.arrays.write(generation, block, updated)
+        near, rounds = self.near, self.near.rounds(self.n_rounds)
+        memberships = self.arrays.read(self.generation, block)
+        known = [near.blocks[b] for b in sorted(near.neighbors[block.index], key=lambda b: (rounds[b], b))]
+        moved = [other for other in known if rounds[other.index] < rounds[block.index]]
+        generations = [self.generation + 1] * len(moved) + [self.generation] * (len(known) - len(moved))
+        others = _read_rows(self.arrays, generations, known, memberships.shape[1])
+        graph = graph_of(_numbered(near, [block, *known]), others)
+        n_counted = sum(other.n_rows for other in moved)
+        updated, done = take_stretch(
+            graph, memberships, near.divergence, stretch_steps(*memberships.shape), self.threshold, n_counted
+        )
+        self.arrays.write(self.generation + 1, block, updated)
         return done
 
 
-def _renumbered(indices: np.ndarray, block: Block, others: list[Block], blocks: list[Block]) -> np.ndarray:
-    """Renumber objects for a task: those of ``block`` from 0, followed by those of ``others``."""
-    shift = np.zeros(len(blocks), np.int32)
-    shift[block.index] = -block.start
-    first = block.n_rows
-    for other in others:
-        shift[other.index] = first - other.start
-        first += other.n_rows
-    return indices + shift[_block_of(indices, blocks)]
+@dataclass(frozen=True)
+class Measure:
+    """A task: the objective over the pairs of a block with itself and later blocks, which has all pairs once.
+
+    It is measured at steps of some ``lengths`` from one generation to another; float64, one for each. With
+    ``n_rounds``, over the pairs that different blocks of one round share.
+    """
+
+    near: Neighborhoods
+    arrays: BlockArrays
+    generations: tuple[int, int]
+    lengths: tuple[float, ...]
+    n_rounds: int | None
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """Measure a block."""
+        near, within = self.near, self.n_rounds is None
+        known = [near.blocks[b] for b in near.neighbors[block.index] if b > block.index]
+        if self.n_rounds is not None:
+            rounds = near.rounds(self.n_rounds)
+            known = [other for other in known if rounds[other.index] == rounds[block.index]]
+        totals = np.zeros(len(self.lengths))
+        if known or within:
+            own = {generation: self.arrays.read(generation, block) for generation in self.generations}
+            others = {g: _read_rows(self.arrays, [g] * len(known), known, own[g].shape[1]) for g in own}
+            before, after = self.generations
+            rows, theirs = (own[before], own[after]), (others[before], others[after])
+            graph = graph_of(_numbered(near, [block, *known], within=within))
+            value, _, _, parameter = near.divergence.compiled
+            values_along(*rows, *graph[:4], *theirs, np.array(self.lengths), totals, value, parameter)
+        return totals
 
 
-def _block_of(indices: np.ndarray, blocks: list[Block]) -> np.ndarray:
-    return indices // np.int32(blocks[0].n_rows)
+def _read_rows(
+    arrays: BlockArrays, generations: list[int], blocks: list[Block], n_clusters: int
+) -> np.ndarray:
+    """Return the memberships of some blocks, each of its generation, one after another."""
+    rows = np.empty((sum(block.n_rows for block in blocks), n_clusters), np.float32)
+    filled = 0
+    for generation, block in zip(generations, blocks, strict=True):
+        rows[filled : filled + block.n_rows] = arrays.read(generation, block)
+        filled += block.n_rows
+    return rows
+
+
+def _numbered(near: Neighborhoods, blocks: list[Block], *, within: bool = True) -> Rows:
+    """Return the pairs of the first of some blocks, with their objects numbered from 0, block after block.
+
+    Objects of other blocks have negative numbers; so have those of the first, unless ``within``.
+    """
+    shifts = np.full(len(near.blocks), -near.pairs.n_objects, np.int32)
+    first = 0
+    for block in blocks:
+        shifts[block.index] = first - block.start
+        first += block.n_rows
+    if not within:
+        shifts[blocks[0].index] = -near.pairs.n_objects
+    rows = near.pairs.read(blocks[0].start, blocks[0].stop)
+    starts = np.array([block.start for block in near.blocks], np.int32)
+    numbers = np.empty_like(rows.indices)
+    renumber(rows.indices, starts, shifts, numbers)
+    return rows._replace(indices=numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,13 @@ from bigcons.validation import check_choice, check_int, check_number
 # Solvers: all pairs with the squared divergence, or any other by prototypes or, for few objects, pair by pair
 # (all solver="all" to a user); Algorithm 1 on listed pairs, in memory or block by block.
 ALL, PROTOTYPES, PAIRWISE, HEAP, BLOCKED = "all", "prototypes", "pairwise", "heap", "blocked"
+
+PAPER = "paper"
+"""The cap of the paper on the steps of the heap, as ``max_iter``."""
+
+# From this many pairs on, "auto" solves in blocks. It depends on the pairs alone: by the number of workers, a
+# cluster would find other bits than one thread.
+MANY_PAIRS = 1_000_000
 
 DEFAULT_STARTS = 8
 """On the subsample, where starts are cheap."""
@@ -55,10 +62,13 @@ def choose_solver(
     pairs: Any,
     divergence: Divergence,
     memory: str | float | None,
+    *,
+    heap_only: bool = False,
 ) -> str:
     """Return the solver for these pairs, divergence and budget.
 
-    "auto" solves stored pairs block by block if they are in tiles or the plan of the heap exceeds ``memory``.
+    "auto" solves pairs block by block if they are in tiles, at least `MANY_PAIRS`, or stored and too many for
+    the heap within ``memory``; never if other parameters are ``heap_only``.
     """
     is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
     if not (is_share or isinstance(pairs, (str, os.PathLike, PairTable))):
@@ -76,7 +86,12 @@ def choose_solver(
         return ALL if divergence.label == "l2" else PROTOTYPES
     if asked != "auto":
         return asked
-    if is_share or (isinstance(pairs, str) and pairs == "dense"):
+    if heap_only or (isinstance(pairs, str) and pairs == "dense"):
+        return HEAP
+    is_many = n_pair_ends(pairs, ensemble.n_objects) >= 2 * MANY_PAIRS
+    if is_many and not ensemble.is_soft:  # blocks of soft clusterings have no start to agree on
+        return BLOCKED
+    if is_share:
         return HEAP
     table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
     if table.path is None:
@@ -85,6 +100,12 @@ def choose_solver(
     heap = plan_memory(ensemble, engine, HEAP, 0, n_clusters, pairs, in_memory=True)
     is_large = memory is not None and heap.n_bytes(engine, ensemble) > parse_size(memory)
     return BLOCKED if is_large or table.rows_per_block is not None else HEAP
+
+
+def asks_for_heap(max_iter: Any, n_init: Any, init: Any) -> bool:
+    """Return whether parameters besides ``solver`` have a meaning for the heap only."""
+    is_drawn = isinstance(init, str) and init in ("uniform", "dirichlet")
+    return max_iter == PAPER or (is_drawn and isinstance(n_init, Integral) and int(n_init) > 1)
 
 
 def choose_init(asked: Any, solver: str) -> Init:

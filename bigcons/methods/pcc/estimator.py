@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +15,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, InvalidInputError, SoftEnsembleError, warn_user
 from bigcons.execution.engine import Engine
-from bigcons.memory import parse_size
+from bigcons.memory import Block, parse_size
 from bigcons.methods.pcc.all_pairs import SUBSAMPLE, AllPairs, extend_subsample
 from bigcons.methods.pcc.blocked import solve_blocked
 from bigcons.methods.pcc.choices import (
@@ -21,8 +23,10 @@ from bigcons.methods.pcc.choices import (
     BLOCKED,
     HEAP,
     PAIRWISE,
+    PAPER,
     PROTOTYPES,
     Choices,
+    asks_for_heap,
     check_memory,
     check_prune,
     choose_init,
@@ -41,7 +45,10 @@ from bigcons.methods.pcc.memberships import (
     Init,
     Solution,
     checked_start,
+    dirichlet,
+    perturbed_uniform,
     solution_at,
+    start_of_block,
 )
 from bigcons.methods.pcc.pairwise import Pairwise, sampled_gap
 from bigcons.methods.pcc.placing import (
@@ -59,6 +66,7 @@ from bigcons.solving.memory_plan import process_bytes
 from bigcons.solving.passes import Run, run_passes
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output, open_workspace
+from bigcons.storage.checkpoint import FileBlocks
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_int, check_number
@@ -70,7 +78,6 @@ DEFAULT_PASSES = 100
 # The paper stops Algorithm 1 after n_objects * n_clusters steps, which is short of the optimum; the default
 # is this many times as much.
 CAPS = 10
-PAPER = "paper"
 
 
 class PCC(ResumingClusterer, SoftPredictingClusterer):
@@ -95,10 +102,10 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         "dense": every pair, one by one, for small data. Soft clusterings need pairs other than "all", and
         ``predict`` does not take them.
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
-        "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1, with the pairs in memory) or
-        "blocked" (the same within blocks of objects, with the pairs read from their store). "auto" chooses
-        "blocked" for stored pairs that were sampled in tiles or whose heap would exceed ``memory``, else
-        "heap".
+        "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1 on one core, with the pairs in
+        memory) or "blocked" (the same within blocks of objects, on all cores or workers, with the pairs read
+        from their store). "auto" chooses "blocked" for a million pairs or more, and for stored pairs that
+        were sampled in tiles or whose heap would exceed ``memory``, else "heap".
     max_iter : int, "paper" or None, default=None
         Maximum number of passes over the data (None: 100). For the heap, of single-object steps (None: 10
         n_objects n_clusters). "paper", for the heap only: n_objects n_clusters steps, the cap of the paper,
@@ -112,12 +119,13 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         else 1.
     init : {"auto", "subsample", "uniform", "dirichlet"} or array, default="auto"
         First memberships. "subsample": solve 2,048 objects and extend the solution to all. "uniform":
-        perturbed uniform. "dirichlet": random. An array: memberships (n_objects, n_clusters). If all its rows
-        are 1 / n_clusters, a saddle point, it is perturbed as in "uniform". For a divergence such as "kl"
-        that is infinite where objects with disjoint memberships are joined, or objects surely together are
-        separated, the rows of such pairs (with prototypes, all rows) are mixed with a millionth of the
-        uniform membership. "auto":
-        "subsample" for pairs="all" and "blocked", "uniform" for the heap.
+        perturbed uniform. "dirichlet": random. For solver="blocked" these two are single starts of the
+        subsample, except for soft clusterings: otherwise every block numbers the clusters in its own way at
+        first, and hundreds of passes go by until blocks agree. An array: memberships (n_objects, n_clusters).
+        If all its rows are 1 / n_clusters, a saddle point, it is perturbed as in "uniform". For a divergence
+        such as "kl" that is infinite where objects with disjoint memberships are joined, or objects surely
+        together are separated, the rows of such pairs (with prototypes, all rows) are mixed with a millionth
+        of the uniform membership. "auto": "subsample" for pairs="all" and "blocked", "uniform" for the heap.
     n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
         grouped by similar memberships. Time is proportional to it. "auto": as many as objects up to 2,048 of
@@ -298,17 +306,17 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         by_blocks = choices.solver == BLOCKED
         logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
         if by_blocks:
-            init: Any = choices.init
-            if isinstance(init, str) and init == "subsample":
-                init = extend_subsample(
-                    ensemble, run.sample, n_clusters, choices.n_init, run.seed, run.engine
-                )
+            # Dask workers would be sent the whole table
+            if pairs.path is None and not run.engine.shares_memory and isinstance(run.arrays, FileBlocks):
+                pairs = pairs.save(str(run.arrays.folder / "pairs.zarr"), overwrite=True)
+            init = choices.init
+            start: Any = init if not isinstance(init, str) else self._start_of_blocks(run, init)
             memory = None if self.memory is None else parse_size(self.memory) - process_bytes(run.engine)
             solution = solve_blocked(
                 pairs,
                 n_clusters,
                 divergence,
-                init=init,
+                init=start,
                 max_passes=run.max_passes,
                 tol=self.tol,
                 seed=run.seed,
@@ -335,11 +343,31 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         logger.info("%d objects are in no sampled pair; placing them over all pairs", isolated.size)
         return place_isolated(ensemble, isolated, solution, self.divergence, run.seed, run.arrays, run.engine)
 
+    def _start_of_blocks(self, run: Run, init: str) -> Callable[[Block], np.ndarray]:
+        """Return a function that gives the first memberships of a block of pairs."""
+        if run.data.is_soft:  # over all pairs these have no subsample
+            return partial(start_of_block, init, n_clusters=self.n_clusters, seed=run.seed)
+        n_init, draw = run.n_init, dirichlet
+        if init != "subsample":
+            n_init, draw = 1, perturbed_uniform if init == "uniform" else dirichlet
+        solved = extend_subsample(run.data, run.sample, self.n_clusters, n_init, run.seed, run.engine, draw)
+        return solved if init == "subsample" else replace(solved, start_objectives=[])
+
     def _choose(self, ensemble: Ensemble, engine: Engine) -> Choices:
         """Check the parameters and return them without "auto"."""
         check_number("tol", self.tol, at_least=0.0)
         pairs, divergence = self.pairs, resolve_divergence(self.divergence)
-        solver = choose_solver(self.solver, ensemble, engine, self.n_clusters, pairs, divergence, self.memory)
+        heap_only = asks_for_heap(self.max_iter, self.n_init, self.init)
+        solver = choose_solver(
+            self.solver,
+            ensemble,
+            engine,
+            self.n_clusters,
+            pairs,
+            divergence,
+            self.memory,
+            heap_only=heap_only,
+        )
         if self.max_iter == PAPER and solver != HEAP:
             raise InvalidInputError(f"max_iter='paper' with solver={solver!r}; it requires solver='heap'.")
         if self.max_iter not in (None, PAPER):
