@@ -42,6 +42,14 @@ class Weights(NamedTuple):
         weights = cls.of(partitions, offsets)
         return None if (weights.partitions == 1.0).all() else weights
 
+    def counted(self, rows: np.ndarray) -> np.ndarray:
+        """Return labels (rows, M), or memberships (rows, B), with those of partitions of weight 0 missing."""
+        if (self.partitions > 0).all():
+            return rows
+        if rows.dtype.kind == "f":
+            return np.where(self.base_clusters > 0, rows, np.float32(0))
+        return np.where(self.partitions > 0, rows, rows.dtype.type(-1))
+
 
 class AgreementSums(NamedTuple):
     """The influence of all objects on one of them, as sums over the label matrix.

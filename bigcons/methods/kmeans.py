@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bigcons.coassociation import dense
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import SCORE
@@ -30,8 +31,10 @@ ENCODINGS = ("integer", "onehot", "coassoc")
 class IntegerLabels(TableProblem):
     """Squared Euclidean distance to the mean label numbers of the clusters, over the observed labels."""
 
-    def __init__(self, name: str, offsets: np.ndarray, n_clusters: int) -> None:
-        super().__init__(name, offsets, n_clusters)
+    def __init__(
+        self, name: str, offsets: np.ndarray, n_clusters: int, weights: Weights | None = None
+    ) -> None:
+        super().__init__(name, offsets, n_clusters, weights)
         self.numbers: np.ndarray = np.concatenate([np.arange(k) for k in np.diff(offsets)])[:, None]
 
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
@@ -55,11 +58,16 @@ class IntegerLabels(TableProblem):
         draw = generator(seed, "start.kmeans", number)
         seen = labels >= 0
         means = np.where(seen, labels, 0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+        lengths = 1.0 if self.weights is None else np.sqrt(self.weights.partitions)
         centers, _ = kmeans_plusplus(
-            np.where(seen, labels, means), self.n_clusters, random_state=int(draw.integers(2**31))
+            lengths * np.where(seen, labels, means), self.n_clusters, random_state=int(draw.integers(2**31))
         )
         table = np.zeros_like(self._zeros()[0])
-        table[:, : self.n_clusters] = self._distances(centers.T)
+        table[:, : self.n_clusters] = self._distances(
+            centers.T / np.where(lengths > 0, lengths, 1.0)[..., None]
+        )
+        if self.weights is not None:
+            table *= self.weights.base_clusters[:, None]
         undecided = np.full((len(labels), 1), -1, np.int32)
         return {"table": table, "bias": np.zeros(self.n_clusters)}, undecided
 
@@ -79,6 +87,9 @@ class LabelKMeans(AssignmentClusterer):
         every base cluster, the same as `QMI`. "coassoc": the rows of the co-association matrix c/N (Kuncheva
         and Vetrov 2006), in O(n^2) memory and with scikit-learn's meaning of ``tol``; ``n_finalists`` is
         then 1 and an interrupted run starts anew.
+    weights : array of shape (n_partitions,) or None, default=None
+        For "integer" and "onehot", numbers >= 0 by which each partition counts, as if it occurred that many
+        times; 0 leaves it out. None: all count the same.
     n_init : int, default=10
         Number of starts, of which the best objective is kept: by k-means++ for "integer" and "coassoc", from
         base partitions for "onehot". They run on a sample of 4,096 objects, for "coassoc" on all.
@@ -123,6 +134,7 @@ class LabelKMeans(AssignmentClusterer):
         n_clusters: int = 8,
         *,
         encode: str = "integer",
+        weights: Any = None,
         n_init: int = 10,
         n_finalists: int = 1,
         max_iter: int = 100,
@@ -146,11 +158,12 @@ class LabelKMeans(AssignmentClusterer):
             client=client,
         )
         self.encode = encode
+        self.weights = weights
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
         if self.encode == "onehot":
-            return CategoryUtility("k-means", ensemble.offsets, self.n_clusters)
-        return IntegerLabels("k-means", ensemble.offsets, self.n_clusters)
+            return CategoryUtility("k-means", ensemble.offsets, self.n_clusters, self._weights)
+        return IntegerLabels("k-means", ensemble.offsets, self.n_clusters, self._weights)
 
     def _solve_surveyed(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
@@ -162,6 +175,11 @@ class LabelKMeans(AssignmentClusterer):
         if self.n_finalists != 1:
             raise InvalidInputError(
                 f"n_finalists={self.n_finalists} with encode='coassoc', which is solved in memory; use 1."
+            )
+        if self._weights is not None:
+            raise InvalidInputError(
+                "weights do not apply to encode='coassoc'; leave them out, or use encode='onehot'.",
+                parameter="weights",
             )
         check_matrix_plan(
             "k-means on the co-association",

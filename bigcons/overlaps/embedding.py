@@ -26,7 +26,6 @@ from bigcons.overlaps.incidence import (
     over_zero,
     sum_of_weights,
     votes_of,
-    without_absent,
 )
 from bigcons.progress import progress
 from bigcons.seeding import generator
@@ -63,7 +62,8 @@ class Embedding(NamedTuple):
         """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
         from bigcons.kernels.overlaps import normalize_rows
 
-        rows, n_labels = votes_of(without_absent(labels, self.weights), self.offsets, self.table)
+        counted = labels if self.weights is None else self.weights.counted(labels)
+        rows, n_labels = votes_of(counted, self.offsets, self.table)
         normalize_rows(rows)
         return rows, n_labels > 0
 

@@ -207,15 +207,6 @@ def sum_of_weights(labels: np.ndarray, offsets: np.ndarray, weights: Weights | N
     return votes_of(labels, offsets, weights.base_clusters[:, None])[0][:, 0]
 
 
-def without_absent(labels: np.ndarray, weights: Weights | None) -> np.ndarray:
-    """Return labels with those of partitions of weight 0 missing."""
-    if weights is None or (weights.partitions > 0).all():
-        return labels
-    if labels.dtype.kind == "f":
-        return np.where(weights.base_clusters > 0, labels, np.float32(0))
-    return np.where(weights.partitions > 0, labels, labels.dtype.type(-1))
-
-
 def shares(scores: np.ndarray) -> np.ndarray:
     """Return scores (rows, K) divided by their sum, float32; uniform where all are zero."""
     totals = scores.sum(axis=1, keepdims=True)

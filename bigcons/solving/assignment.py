@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, assign, count_assigned, padded
 from bigcons.memory import Block
@@ -26,17 +27,25 @@ class TableProblem(ABC):
     """Batch assignment: a pass moves every object to its best cluster under fixed tables.
 
     The tables of the next pass follow from ``T`` (B, K), the number of objects of base cluster ``b`` in
-    cluster ``k``, and the sizes (K,). A subclass defines how, and the objective.
+    cluster ``k``, and the sizes (K,). A subclass defines how, and the objective. Scores are multiplied by the
+    weights of the partitions, if there are any.
     """
 
     n_carried = 1
     carried_dtype = "<i4"
     lower_is_better = True
 
-    def __init__(self, name: str, offsets: np.ndarray, n_clusters: int) -> None:
+    def __init__(
+        self, name: str, offsets: np.ndarray, n_clusters: int, weights: Weights | None = None
+    ) -> None:
         self.name = name
         self.offsets = offsets
         self.n_clusters = n_clusters
+        self.weights = weights
+
+    def counted(self, labels: np.ndarray) -> np.ndarray:
+        """Return labels with those of partitions of weight 0 missing."""
+        return labels if self.weights is None else self.weights.counted(labels)
 
     @abstractmethod
     def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -50,10 +59,13 @@ class TableProblem(ABC):
         """Return the state from counts: padded tables, and biases that exclude empty clusters."""
         table = np.zeros((self.offsets[-1], padded(self.n_clusters)))
         table[:, : self.n_clusters] = self.table(T[:, : self.n_clusters], sizes)
+        if self.weights is not None:
+            table *= self.weights.base_clusters[:, None]
         return {"table": table, "bias": np.where(sizes > 0, 0.0, -np.inf)}
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state of a partition taken from the ensemble, and that partition."""
+        labels = self.counted(labels)
         assigned = first_partition(labels, self.n_clusters, seed, number)
         T, sizes = self._zeros()
         count_assigned(labels, self.offsets, assigned, T, sizes)
@@ -65,6 +77,7 @@ class TableProblem(ABC):
 
     def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
         """Assign the objects of a block and count their new clusters."""
+        labels = self.counted(labels)
         rows = labels.shape[0]
         current = np.full(rows, -1, np.int32) if carried is None else np.ascontiguousarray(carried[:, 0])
         assigned = np.empty(rows, np.int32)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
@@ -66,7 +67,8 @@ class PassClusterer(ResumingClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         self.__dict__.pop("_problem", None)
-        survey = take_survey(ensemble, engine, seed, START_SAMPLE)
+        self._weights = Weights.given(getattr(self, "weights", None), ensemble.offsets)
+        survey = take_survey(ensemble, engine, seed, START_SAMPLE, self._partition_weights())
         self._solve_surveyed(ensemble, engine, seed, out, survey)
 
     def _solve_surveyed(

@@ -7,13 +7,14 @@ from bigcons import METHODS
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.methods.cspa import CSPA
 from bigcons.methods.hbgf import HBGF
+from bigcons.methods.kmeans import LabelKMeans
 from bigcons.methods.mcla import MCLA
 from bigcons.metrics import adjusted_rand, anmi, average_criterion
 from tests.naive import hypergraph as naive
 
 K = 4
 WEIGHTS = np.array([1, 2, 3, 1, 2, 1, 1, 0])
-WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "cumulative")  # and pcc: test_pcc_weights
+WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "cumulative", "qmi", "kcc", "kmeans")
 
 # Methods that see copies of a partition as they see any other partition.
 AS_COPIES = {
@@ -26,6 +27,10 @@ AS_COPIES = {
     "mcla observed": ("mcla", {"union": "observed"}),
     "mcla average": ("mcla", {"partitioner": "average"}),
     "ccsvd": ("ccsvd", {}),
+    "qmi": ("qmi", {}),
+    "kcc": ("kcc", {}),
+    "kmeans": ("kmeans", {}),
+    "kmeans onehot": ("kmeans", {"encode": "onehot"}),
     "cumulative": ("cumulative", {}),
     "cumulative adaptive": ("cumulative", {"variant": "acv", "prior": "equal"}),
     "cumulative counts": ("cumulative", {"variant": "urcv"}),
@@ -135,6 +140,12 @@ def test_weights__in_the_anmi_are_numbers_of_copies(labels):
         assert average == pytest.approx(expected, rel=1e-12)
     with pytest.raises(InvalidInputError) as refusal:
         anmi(labels, found, weights=np.ones(7))
+    assert refusal.value.parameter == "weights"
+
+
+def test_weights__are_refused_for_the_rows_of_the_coassociation(labels):
+    with pytest.raises(InvalidInputError) as refusal:
+        LabelKMeans(K, encode="coassoc", weights=WEIGHTS).fit(labels)
     assert refusal.value.parameter == "weights"
 
 
