@@ -208,29 +208,32 @@ def _count_all(left: np.ndarray, right: np.ndarray) -> Counts:
     return n_agree, n_seen
 
 
-def similarity(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: int, normalize: str) -> np.ndarray:
+def similarity(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: float, normalize: str) -> np.ndarray:
     """Return ``c / N`` ("observed"; 0 where no partition labels both) or ``c / M`` ("all"), float64."""
     if normalize == "all":
         return n_agree / n_partitions
     return np.divide(n_agree, n_seen, out=np.zeros(np.shape(n_agree)), where=n_seen > 0)
 
 
-def distance(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: int, normalize: str) -> np.ndarray:
+def distance(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: float, normalize: str) -> np.ndarray:
     """Return 1 minus the similarity, float64."""
     return 1.0 - similarity(n_agree, n_seen, n_partitions, normalize)
 
 
-def condensed_distances(rows: np.ndarray, normalize: str, engine: Engine) -> np.ndarray:
+def condensed_distances(
+    rows: np.ndarray, normalize: str, engine: Engine, weights: np.ndarray | None = None
+) -> np.ndarray:
     """Return the distances of all pairs of label rows ``(n, n_partitions)`` as scipy's condensed vector.
 
-    Row 0 with 1, 2, ..., then row 1 with 2, 3, ...: ``n (n - 1) / 2`` float64. O(n^2 n_partitions) time.
+    Row 0 with 1, 2, ..., then row 1 with 2, 3, ...: ``n (n - 1) / 2`` float64. Partitions count by their
+    ``weights`` (n_partitions,), if given. O(n^2 n_partitions) time.
     """
     n = len(rows)
     distances = np.empty(n * (n - 1) // 2)
     bands = row_blocks(n, max(BAND_ENTRIES // max(n, 1), 1))
     filled = 0
     with progress("distances", n) as listener:
-        parts = engine.map(partial(_distances_of_band, rows, normalize), bands)
+        parts = engine.map(partial(_distances_of_band, rows, normalize, weights), bands)
         for band, part in zip(bands, parts, strict=True):
             distances[filled : filled + len(part)] = part
             filled += len(part)
@@ -244,8 +247,18 @@ def condensed_bytes(n_rows: int, engine: Engine) -> int:
     return 4 * n_rows * (n_rows - 1) + in_flight
 
 
-def _distances_of_band(rows: np.ndarray, normalize: str, band: Block) -> np.ndarray:
+def _distances_of_band(
+    rows: np.ndarray, normalize: str, weights: np.ndarray | None, band: Block
+) -> np.ndarray:
     """Return the distances of each row of a band to the rows after it."""
+    from bigcons.kernels.label_rows import weigh_tile
+
     left, right = rows[band.start : band.stop], rows[band.start :]
-    n_agree, n_seen = _count_all(left, right)
-    return distance(n_agree, n_seen, rows.shape[1], normalize)[np.triu_indices(len(left), 1, len(right))]
+    total: float = rows.shape[1]
+    if weights is None:
+        n_agree, n_seen = _count_all(left, right)
+    else:
+        n_agree, n_seen = np.empty((2, len(left), len(right)))
+        weigh_tile(left, right, weights, n_agree, n_seen)
+        total = float(weights.sum())
+    return distance(n_agree, n_seen, total, normalize)[np.triu_indices(len(left), 1, len(right))]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.counts import distance
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, format_size, row_blocks
@@ -55,16 +56,19 @@ class UniqueRows(NamedTuple):
     """(n_objects,) int32 number of each object's row, -1 for objects without any label."""
 
 
-def unique_rows(ensemble: Ensemble, engine: Engine, *, budget: int, remedy: str) -> UniqueRows:
+def unique_rows(
+    ensemble: Ensemble, engine: Engine, *, budget: int, remedy: str, weights: Weights | None = None
+) -> UniqueRows:
     """Collect the distinct label rows in one pass; rows that differ in what is missing are distinct.
 
-    O(n_objects n_partitions) time; memory of 4 bytes per object and up to twice the labels of the distinct
-    rows. Raises MemoryBudgetError, which advises ``remedy``, once that exceeds ``budget``.
+    Labels in partitions of weight 0 are missing. O(n_objects n_partitions) time; memory of 4 bytes per object
+    and up to twice the labels of the distinct rows. Raises MemoryBudgetError, with ``remedy`` as its advice,
+    if that exceeds ``budget``.
     """
     table = RowTable(ensemble.n_partitions, ensemble.dtype)
     row_of_object = np.empty(ensemble.n_objects, np.int32)
     blocks = ensemble.blocks()
-    distinct = engine.map(partial(_distinct_of_block, ensemble), blocks)
+    distinct = engine.map(partial(_distinct_of_block, ensemble, weights), blocks)
     with progress("distinct rows", ensemble.n_objects) as listener, closing(distinct):
         for block, (rows, numbers) in zip(blocks, distinct, strict=True):
             _check_budget(table.n_bytes(len(rows)) + row_of_object.nbytes, budget, table.n_rows, remedy)
@@ -122,9 +126,12 @@ def _n_slots(capacity: int) -> int:
     return 1 << (2 * capacity).bit_length()
 
 
-def _distinct_of_block(ensemble: Ensemble, block: Block) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_of_block(
+    ensemble: Ensemble, weights: Weights | None, block: Block
+) -> tuple[np.ndarray, np.ndarray]:
     """Return a block's distinct rows that have a label, and the number of each object's row, -1 without."""
     labels = ensemble.read(block.start, block.stop)
+    labels = labels if weights is None else weights.counted(labels)
     numbers = np.full(block.n_rows, -1, np.int32)
     labeled = (labels >= 0).any(axis=1)
     table = RowTable(labels.shape[1], labels.dtype)

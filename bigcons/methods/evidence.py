@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
+from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import (
     BYTES_PER_ROW,
     LINKAGES,
@@ -66,6 +67,10 @@ class EAC(ConsensusClusterer):
     normalize : {"observed", "all"}, default="observed"
         Denominator of the co-association. "observed": the partitions that label both objects; without any the
         similarity is 0. "all": all partitions.
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
+        all count the same. They need ``neighbors="all"`` and, for single linkage too, the memory for the
+        distances of all pairs of rows.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights.
@@ -126,6 +131,7 @@ class EAC(ConsensusClusterer):
         linkage: str = "average",
         neighbors: int | str = "all",
         normalize: str = "observed",
+        weights: Any = None,
         criterion: str = "n_clusters",
         allow_single_cluster: bool = False,
         lifetime_ties: str = "more",
@@ -145,6 +151,7 @@ class EAC(ConsensusClusterer):
         self.linkage = linkage
         self.neighbors = neighbors
         self.normalize = normalize
+        self.weights = weights
         self.criterion = criterion
         self.allow_single_cluster = allow_single_cluster
         self.lifetime_ties = lifetime_ties
@@ -153,12 +160,14 @@ class EAC(ConsensusClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         budget = data_budget(self.memory, engine)
-        survey = take_survey(ensemble, engine, seed, 0)
+        given = Weights.given(self.weights, ensemble.offsets)
+        weights = None if given is None else given.partitions
+        survey = take_survey(ensemble, engine, seed, 0, weights)
         remedy = "raise memory, or use pcc, which reads the labels block by block"
-        rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
+        rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy, weights=given)
         logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
-        within = _within(rows, self.normalize)
-        merges = self._merge_in_order(rows, within, budget, engine, seed)
+        within = _within(rows, self.normalize, weights)
+        merges = self._merge_in_order(rows, within, weights, budget, engine, seed)
         n_clusters = self._choose(merges, rows, within)
         labels = cut(merges, len(rows.labels), n_clusters)
         kept = merges.heights[: len(rows.labels) - n_clusters]
@@ -186,28 +195,42 @@ class EAC(ConsensusClusterer):
             )
 
     def _merge_in_order(
-        self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int
+        self,
+        rows: UniqueRows,
+        within: np.ndarray,
+        weights: np.ndarray | None,
+        budget: int,
+        engine: Engine,
+        seed: int,
     ) -> Merges:
         """Return the merges of the rows, which are visited in the order that breaks ties."""
         if self.ties == "lowest":
-            return self._merge(rows, within, budget, engine, seed)
+            return self._merge(rows, within, weights, budget, engine, seed)
         order = generator(seed, "eac.ties").permutation(len(rows.labels))
         taken = rows._replace(labels=rows.labels[order], weights=rows.weights[order])
-        merges = self._merge(taken, within[order], budget - rows.labels.nbytes, engine, seed)
+        merges = self._merge(taken, within[order], weights, budget - rows.labels.nbytes, engine, seed)
         return Merges(order[merges.first], order[merges.second], merges.heights)
 
-    def _merge(self, rows: UniqueRows, within: np.ndarray, budget: int, engine: Engine, seed: int) -> Merges:
+    def _merge(
+        self,
+        rows: UniqueRows,
+        within: np.ndarray,
+        weights: np.ndarray | None,
+        budget: int,
+        engine: Engine,
+        seed: int,
+    ) -> Merges:
         """Return the merges by a spanning tree of all rows or of likely neighbors, or by all distances."""
         held = rows.row_of_object.nbytes + rows.labels.nbytes
         if self.neighbors != "all" and int(self.neighbors) < len(rows.labels) - 1:
             needed = held + len(rows.labels) * BYTES_PER_ROW + 2 * rows.labels.nbytes
             self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
             return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
-        if self.linkage == "single":  # faster, too, if neighbors are all rows
+        if self.linkage == "single" and weights is None:  # faster, too, if neighbors are all rows
             return _tree_merges(rows.labels, self.normalize)
         needed = held + condensed_bytes(len(rows.labels), engine)
         self._refuse_above(budget, needed, len(rows.labels), "distances", "use eac-single or pcc")
-        distances = condensed_distances(rows.labels, self.normalize, engine)
+        distances = condensed_distances(rows.labels, self.normalize, engine, weights)
         return agglomerate(distances, self.linkage, rows.weights, within)
 
     def _choose(self, merges: Merges, rows: UniqueRows, within: np.ndarray) -> int:
@@ -249,6 +272,12 @@ class EAC(ConsensusClusterer):
                     f"neighbors={self.neighbors} with linkage={self.linkage!r}, which needs the distances of "
                     "all pairs; use neighbors='all', or linkage='single'."
                 )
+            if self.weights is not None:
+                raise InvalidInputError(
+                    f"neighbors={self.neighbors} with weights, which need the distances of all pairs; use "
+                    "neighbors='all', or leave weights out.",
+                    parameter="weights",
+                )
         if self.criterion == "lifetime" and self.linkage not in MONOTONE:
             raise InvalidInputError(
                 f"criterion='lifetime' with linkage={self.linkage!r}, whose heights may fall from a merge "
@@ -280,6 +309,8 @@ class EACSingle(EAC):
         "all", or the number of likely neighbors with which each distinct row is compared, as for `EAC`.
     normalize : {"observed", "all"}, default="observed"
         Denominator of the co-association: the partitions that label both objects, or all partitions.
+    weights : array of shape (n_partitions,) or None, default=None
+        Weights of the partitions, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
     allow_single_cluster : bool, default=False
@@ -320,6 +351,7 @@ class EACSingle(EAC):
         *,
         neighbors: int | str = "all",
         normalize: str = "observed",
+        weights: Any = None,
         criterion: str = "n_clusters",
         allow_single_cluster: bool = False,
         lifetime_ties: str = "more",
@@ -334,6 +366,7 @@ class EACSingle(EAC):
             linkage="single",
             neighbors=neighbors,
             normalize=normalize,
+            weights=weights,
             criterion=criterion,
             allow_single_cluster=allow_single_cluster,
             lifetime_ties=lifetime_ties,
@@ -354,6 +387,8 @@ class EACAverage(EAC):
         Number of clusters; for criterion="lifetime" the maximum, None for any number.
     normalize : {"observed", "all"}, default="observed"
         Denominator of the co-association: the partitions that label both objects, or all partitions.
+    weights : array of shape (n_partitions,) or None, default=None
+        Weights of the partitions, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
     allow_single_cluster : bool, default=False
@@ -390,6 +425,7 @@ class EACAverage(EAC):
         n_clusters: int | None = 8,
         *,
         normalize: str = "observed",
+        weights: Any = None,
         criterion: str = "n_clusters",
         allow_single_cluster: bool = False,
         lifetime_ties: str = "more",
@@ -403,6 +439,7 @@ class EACAverage(EAC):
             n_clusters,
             linkage="average",
             normalize=normalize,
+            weights=weights,
             criterion=criterion,
             allow_single_cluster=allow_single_cluster,
             lifetime_ties=lifetime_ties,
@@ -414,10 +451,11 @@ class EACAverage(EAC):
         )
 
 
-def _within(rows: UniqueRows, normalize: str) -> np.ndarray:
+def _within(rows: UniqueRows, normalize: str, weights: np.ndarray | None) -> np.ndarray:
     """Return the distance between two objects of each row: 0, or the share of labels missing if c / M."""
-    n_labels = (rows.labels >= 0).sum(axis=1)
-    return distance(n_labels, n_labels, rows.labels.shape[1], normalize)
+    weights = np.ones(rows.labels.shape[1]) if weights is None else weights
+    n_labels = np.where(rows.labels >= 0, weights, 0.0).sum(axis=1)
+    return distance(n_labels, n_labels, float(weights.sum()), normalize)
 
 
 def _tree_merges(rows: np.ndarray, normalize: str) -> Merges:

@@ -2,19 +2,26 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bigcons import METHODS
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
+from bigcons.kernels.label_rows import weigh_tile
 from bigcons.methods.cspa import CSPA
+from bigcons.methods.evidence import EAC
 from bigcons.methods.hbgf import HBGF
 from bigcons.methods.kmeans import LabelKMeans
 from bigcons.methods.mcla import MCLA
 from bigcons.metrics import adjusted_rand, anmi, average_criterion
 from tests.naive import hypergraph as naive
+from tests.support.strategies import label_matrices
 
 K = 4
 WEIGHTS = np.array([1, 2, 3, 1, 2, 1, 1, 0])
-WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "cumulative", "qmi", "kcc", "kmeans")
+WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "cumulative", "qmi", "kcc", "kmeans",
+            "eac-average", "eac-single")  # fmt: skip
+CANNOT_PREDICT = ("hgpa", "eac-average", "eac-single")
 
 # Methods that see copies of a partition as they see any other partition.
 AS_COPIES = {
@@ -27,6 +34,9 @@ AS_COPIES = {
     "mcla observed": ("mcla", {"union": "observed"}),
     "mcla average": ("mcla", {"partitioner": "average"}),
     "ccsvd": ("ccsvd", {}),
+    "eac": ("eac", {}),
+    "eac ward": ("eac", {"linkage": "ward", "normalize": "all"}),
+    "eac-single": ("eac-single", {}),
     "qmi": ("qmi", {}),
     "kcc": ("kcc", {}),
     "kmeans": ("kmeans", {}),
@@ -64,7 +74,7 @@ def test_weights__of_zero_leave_a_partition_out(labels, name):
     model = METHODS[name](K, weights=weights, random_state=0).fit(labels)
     np.testing.assert_array_equal(model.labels_, without.labels_)
     assert model.objective_ == pytest.approx(without.objective_, rel=1e-9)
-    if name != "hgpa":  # a cut has no place for new objects
+    if name not in CANNOT_PREDICT:
         np.testing.assert_array_equal(model.predict(labels), model.labels_)
 
 
@@ -84,7 +94,7 @@ def test_weights__of_zero_do_not_label_an_object(labels, name):
     with pytest.warns(UnlabeledObjectsWarning, match="1 of 300"):
         model = METHODS[name](K, weights=WEIGHTS, random_state=0).fit(labels)
     assert np.flatnonzero(model.labels_ < 0).tolist() == [7]
-    if name != "hgpa":
+    if name not in CANNOT_PREDICT:
         assert model.predict(labels[7:8])[0] == -1
 
 
@@ -140,6 +150,24 @@ def test_weights__in_the_anmi_are_numbers_of_copies(labels):
         assert average == pytest.approx(expected, rel=1e-12)
     with pytest.raises(InvalidInputError) as refusal:
         anmi(labels, found, weights=np.ones(7))
+    assert refusal.value.parameter == "weights"
+
+
+@given(label_matrices(max_objects=8), st.integers(0, 99))
+@settings(max_examples=20)
+def test_weigh_tile__sums_the_weights_of_agreeing_partitions(labels, seed):
+    weights = np.random.default_rng(seed).random(labels.shape[1])
+    agree, seen = np.empty((2, len(labels), len(labels)))
+    weigh_tile(labels, labels, weights, agree, seen)
+    for i, j in np.ndindex(agree.shape):
+        both = [u for u in range(labels.shape[1]) if labels[i, u] >= 0 and labels[j, u] >= 0]
+        assert seen[i, j] == pytest.approx(sum(weights[u] for u in both))
+        assert agree[i, j] == pytest.approx(sum(weights[u] for u in both if labels[i, u] == labels[j, u]))
+
+
+def test_weights__are_refused_for_likely_neighbors(labels):
+    with pytest.raises(InvalidInputError) as refusal:
+        EAC(K, linkage="single", neighbors=4, weights=WEIGHTS).fit(labels)
     assert refusal.value.parameter == "weights"
 
 
