@@ -75,8 +75,8 @@ def unique_rows(
             numbers_in_table = np.append(table.number(rows), np.int32(-1))
             row_of_object[block.start : block.stop] = numbers_in_table[numbers]
             listener.advance(block.n_rows)
-    weights = np.bincount(row_of_object[row_of_object >= 0], minlength=table.n_rows)
-    return UniqueRows(table.rows, weights, row_of_object)
+    sizes = np.bincount(row_of_object[row_of_object >= 0], minlength=table.n_rows)
+    return UniqueRows(table.rows, sizes, row_of_object)
 
 
 class RowTable:

@@ -28,6 +28,7 @@ from bigcons.stores.soft_sources import SoftSources
 from bigcons.tables.codes import Encoding
 from bigcons.tables.encode import (
     BLOCK_ROWS,
+    MIN_CHUNK_ROWS,
     LabelScan,
     check_distinct,
     chunk_rows_within,
@@ -42,6 +43,8 @@ from bigcons.tables.encode import (
 from bigcons.tables.memory import SelectedTable
 from bigcons.tables.table import Table
 from bigcons.validation import check_int
+
+SOFT_BLOCK_BYTES = 1 << 24
 
 # New ensembles
 
@@ -295,7 +298,8 @@ def store_memberships(
     rows = min(rows_within(budget // 4, sources.row_bytes, what="one row of memberships"), BLOCK_ROWS)
     header = _soft_header(sources, sources.count_labeled(rows=rows))
     if chunk_rows is None:
-        chunk_rows = chunk_rows_within(header.n_objects, 4 * header.n_columns, budget)
+        fitting = chunk_rows_within(header.n_objects, 4 * header.n_columns, budget)
+        chunk_rows = min(fitting, header.chunk_rows)
     header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
     blocks = sources.blocks(rows)
     write_store(out, blocks, header, [None] * len(names), np.dtype(np.float32), overwrite)
@@ -306,7 +310,7 @@ def append_soft_objects(
 ) -> tuple[np.ndarray, Header]:
     """Return memberships and header with the new objects."""
     extended = _with_soft_objects(header, sources)
-    extended = extended._replace(chunk_rows=default_chunk_rows(extended.n_objects))
+    extended = extended._replace(chunk_rows=_soft_chunk_rows(extended.n_objects, extended.n_columns))
     return np.concatenate([memberships, _read_all(sources)]), extended
 
 
@@ -372,9 +376,17 @@ def _read_all(sources: SoftSources) -> np.ndarray:
     return memberships
 
 
+def _soft_chunk_rows(n_objects: int, n_columns: int) -> int:
+    """Return the default rows per chunk, halved until a block is small beside other memory."""
+    rows = default_chunk_rows(n_objects)
+    while rows > MIN_CHUNK_ROWS and 4 * n_columns * rows > SOFT_BLOCK_BYTES:
+        rows //= 2
+    return rows
+
+
 def _soft_header(sources: SoftSources, n_labeled: np.ndarray) -> Header:
     provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
-    chunk_rows = default_chunk_rows(sources.n_objects)
+    chunk_rows = _soft_chunk_rows(sources.n_objects, int(sources.offsets[-1]))
     return Header(
         sources.n_objects, sources.names, sources.n_clusters, n_labeled, chunk_rows, provenance, is_soft=True
     )

@@ -1,5 +1,9 @@
 """Weights of partitions: a partition of weight w counts as if it occurred w times."""
 
+import inspect
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -182,3 +186,14 @@ def test_weights__are_refused_for_a_balanced_cut(labels, cls):
     with pytest.raises(InvalidInputError) as refusal:
         cls(K, partitioner="metis", weights=WEIGHTS).fit(labels)
     assert refusal.value.parameter == "weights"
+
+
+def test_readme__names_the_methods_with_weights():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    stated = re.search(r"`weights=`, a number for each partition.*? is for (.*?), and for", readme, re.DOTALL)
+    named = set(re.findall(r"`([\w*-]+)`", stated[1]))
+    taking = {name for name, cls in METHODS.items() if "weights" in inspect.signature(cls).parameters} - {
+        "did"
+    }
+    assert named == {"eac*" if name.startswith("eac") else name for name in taking}
+    assert set(WEIGHTED) | {"pcc", "eac"} == taking
