@@ -165,6 +165,24 @@ def test_append__gives_what_it_gives_on_a_disk(url, tmp_path):
         assert there.dtype == here.dtype
 
 
+def test_append__of_memberships_gives_what_it_gives_on_a_disk(url, tmp_path):
+    rng = np.random.default_rng(0)
+    tables = [rng.dirichlet(np.ones(k), 700) for k in (3, 130)]
+    steps = [
+        ("append_objects", [table[:400] for table in tables]),
+        ("append_partitions", [rng.dirichlet(np.ones(4), 1100)]),
+    ]
+    for path in (url, tmp_path / "e"):
+        Ensemble.from_memberships(tables).save(path, chunk_rows=256)
+    for action, more in steps:
+        for path in (url, tmp_path / "e"):
+            getattr(Ensemble.open(path, "a"), action)(more)
+        there, here = Ensemble.open(url), Ensemble.open(tmp_path / "e")
+        np.testing.assert_array_equal(there.read(0, there.n_objects), here.read(0, here.n_objects))
+        assert there.verify()["ok"]
+        assert there.digest() == here.digest()
+
+
 def test_append__writes_only_what_is_new(url):
     labels = np.random.default_rng(0).integers(-1, 6, (4096, 20))
     ensemble = Ensemble.open(Ensemble.from_labels(labels).save(url, chunk_rows=512).path, "a")
