@@ -64,6 +64,20 @@ class SoftEnsembleError(InvalidInputError):
         return SoftEnsembleError, (self.what, self.instead)
 
 
+class InvalidPairsError(InvalidInputError):
+    """A table of pairs breaks a rule of `bigcons.schema.PAIR_COLUMNS`.
+
+    Attributes:
+        path: File or table that breaks it, where known.
+        row: Row of that file or table, counted from 0; None if no single row breaks it.
+    """
+
+    def __init__(self, message: str, *, path: object = None, row: int | None = None) -> None:
+        super().__init__(message)
+        self.path: str | None = None if path is None else str(path)
+        self.row = row
+
+
 class StoreError(BigconsError):
     """A store or file cannot be read or written.
 
@@ -86,6 +100,10 @@ class StoreNotFoundError(StoreError, FileNotFoundError):
 
 class CorruptStoreError(StoreError):
     """The contents of a store do not match its manifest."""
+
+
+class DamagedFileError(CorruptStoreError, InvalidInputError):
+    """A file with a table is truncated, damaged, or not what its suffix says."""
 
 
 class StoreLockedError(StoreError):

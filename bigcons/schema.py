@@ -94,6 +94,23 @@ PAIRS = {
         "Number of partitions that label both objects, at least 1. The smallest type with a spare value.",
     ),
 }  # fmt: skip
+PAIR_COLUMNS = {
+    "i": "The first object of the pair, numbered from 0.",
+    "j": "The second object, i < j < n_objects.",
+    "n_agree": "Number of partitions that cluster the pair together, at most n_seen.",
+    "n_seen": "Number of partitions that label both objects, at most 65,534; pairs with 0 are left out.",
+}
+"""The integer columns of a table with one row for each pair: Parquet, CSV, a data frame. No nulls; each pair
+once; rows in any order."""
+
+PARQUET_PAIRS = {
+    "n_objects": "Number of objects; the last may be in no pair.",
+    "rows_per_block": "As in the manifest of a table of pairs.",
+    "provenance": "Source of the table and how it was made.",
+    "n_pairs": "Number of pairs in all files of a folder; absent in a single file.",
+}
+"""The entries of the JSON object at the key ``bigcons.pairs`` of the metadata of Parquet files."""
+
 CONSENSUS = {
     "labels": ArraySpec(
         ("n_objects",), ("n_objects",), ("int32",), "minimum", "zstd",

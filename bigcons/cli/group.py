@@ -23,9 +23,9 @@ from bigcons.errors import (
 
 # fmt: off
 COMMANDS = {
-    "demo": "demo", "generate": "generate", "import": "import_", "sample": "sample", "solve": "solve",
-    "score": "score", "plot": "plot", "export": "stores", "info": "stores", "verify": "stores",
-    "methods": "solve",
+    "demo": "demo", "generate": "generate", "import": "import_", "import-pairs": "import_", "sample": "sample",
+    "solve": "solve", "score": "score", "plot": "plot", "export": "stores", "info": "stores",
+    "verify": "stores", "methods": "solve",
 }
 # fmt: on
 """Commands in the order of a typical run, and the module of each."""
@@ -47,7 +47,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"bigcons.cli.{COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
+        name = "import_" if cmd_name == "import" else cmd_name.replace("-", "_")
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(

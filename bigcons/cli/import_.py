@@ -1,4 +1,4 @@
-"""``bigcons import``: store a label matrix from a file as an ensemble."""
+"""``bigcons import`` and ``bigcons import-pairs``: store label matrices and pairs from files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option
-from bigcons.cli.output import emit_ensemble, reporting
+from bigcons.cli.output import amount, emit, emit_ensemble, reporting
 
 
 @click.command("import")
@@ -53,3 +53,37 @@ def import_(
             f"Got {len(tables)} tables of labels; pass one, with a column for each partition."
         )
     emit_ensemble(ensemble, out)
+
+
+@click.command("import-pairs")
+@click.argument("table", type=PATH)
+@output_option("Store for the pairs (.zarr).")
+@click.option(
+    "--n-objects",
+    type=click.IntRange(min=1),
+    help="Number of objects.  [default: as a .parquet of bigcons states, else the largest in a pair, plus 1]",
+)
+@click.option(
+    "--columns",
+    metavar="I,J,AGREE,SEEN",
+    help="Names of the four columns.  [default: i,j,n_agree,n_seen]",
+)
+@memory_option
+@overwrite_option
+@reporting
+def import_pairs(
+    table: str, out: str, n_objects: int | None, columns: str | None, memory: str, overwrite: bool
+) -> None:
+    """Store a TABLE of pairs, for use with `bigcons solve --pairs`.
+
+    TABLE is a .parquet (or a folder of them), .csv, .csv.gz or .npz with one row per pair, in any order, and
+    the integer columns i < j, objects numbered from 0; n_agree, the number of partitions that cluster both
+    together; n_seen, of those that label both. The table is sorted on disk and need not fit in memory.
+    """
+    from bigcons.stores import pairs
+
+    names = None if columns is None else columns.split(",")
+    stored = pairs.import_pairs(
+        table, out, n_objects=n_objects, columns=names, overwrite=overwrite, memory=memory
+    )
+    emit(stored.info(), f"{out}: {amount(stored.n_pairs, 'pair')} of {amount(stored.n_objects, 'object')}.")

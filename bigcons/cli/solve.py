@@ -100,10 +100,15 @@ def solve(
     from bigcons.solving.workspace import can_resume
     from bigcons.storage.commit import is_store
     from bigcons.stores.consensus import fit_results
+    from bigcons.stores.pair_parquet import is_parquet
 
     options["n_clusters"] = n_clusters
     given = {name: value for name, value in options.items() if value is not None}
     ensemble, model = _parse(method, words, {**given, "random_state": random_state})
+    if isinstance(pairs := getattr(model, "pairs", None), str) and is_parquet(pairs):
+        click.echo(
+            f"{pairs}: converting to rows; bigcons import-pairs keeps them for other solves.", err=True
+        )
     is_there, began = is_store(out) and not overwrite, time.perf_counter()
     try:
         model.fit(ensemble, out=out, overwrite=overwrite)

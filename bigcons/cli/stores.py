@@ -16,7 +16,7 @@ from bigcons.cli.output import amount, emit, facts, reporting
 def info(store: str) -> None:
     """Describe STORE without reading its data.
 
-    STORE is an ensemble, a pair table or a consensus.
+    STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus.
     """
     result = _open(store).info()
     emit(result, facts(result))
@@ -28,7 +28,8 @@ def info(store: str) -> None:
 def verify(store: str) -> None:
     """Check all data of STORE against its checksums.
 
-    STORE is an ensemble, a pair table or a consensus. The check stops at the first difference.
+    STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus. The check stops at the first
+    difference.
     """
     result = _open(store).verify()
     emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")
@@ -38,7 +39,10 @@ def _open(path: str) -> Any:
     """Open the store at ``path`` with the class for its kind."""
     import bigcons
     from bigcons.storage.commit import read_manifest
+    from bigcons.stores.pair_parquet import is_parquet
 
+    if is_parquet(path):
+        return bigcons.PairTable.open(path)
     classes: dict[str, Any] = {
         "ensemble": bigcons.Ensemble, "pairs": bigcons.PairTable, "consensus": bigcons.Consensus
     }  # fmt: skip

@@ -30,7 +30,7 @@ from bigcons.solving.memory_plan import data_budget
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pairs import PairTable
+from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice
 
 SYMMETRIES = ("mean", "max")
@@ -244,7 +244,7 @@ class DID(ConsensusClusterer):
                 f"linkage={self.linkage!r} with a table of pairs, which leaves most pairs out; "
                 "use linkage='single', or pairs='all'."
             )
-        table = self.pairs if isinstance(self.pairs, PairTable) else PairTable.open(self.pairs)
+        table = pairs_of(self.pairs, n_objects)
         if table.n_objects != n_objects:
             raise InvalidInputError(
                 f"pairs are of {table.n_objects} objects but the ensemble has n_objects={n_objects}; "

@@ -20,7 +20,7 @@ from bigcons.progress import progress
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.features import open_features
-from bigcons.stores.pairs import PairTable
+from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_number
 
 BLOCK_BYTES = 1 << 24
@@ -222,7 +222,7 @@ def pcc_objective(
     chosen = resolve_divergence(divergence)
     memberships = matrix("memberships", memberships)
     if not (isinstance(pairs, str) and pairs == "all"):
-        table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+        table = pairs_of(pairs, memberships.shape[0])
         _check_rows(memberships, table.n_objects)
         value, _, _, parameter = chosen.compiled
         i, j, n_agree, n_seen = table.edges()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -70,6 +71,29 @@ def open_workspace(
                 folder.remove()
             raise
         folder.remove()
+
+
+@contextmanager
+def scratch_place(output: Output | None) -> Iterator[Place]:
+    """Yield a place for a store that a solve needs until it ends, which all of its workers can reach.
+
+    It is in the folder of the unfinished solve or, without ``output``, in a temporary one.
+    """
+    if output is None:
+        with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
+            yield place_of(directory) / "scratch.zarr"
+        return
+    folder = partial_folder(output.path)
+    for name in folder.names():
+        if name.startswith("scratch-"):  # of a killed run
+            (folder / name).remove()
+    place = (
+        folder / f"scratch-{uuid.uuid4().hex}.zarr"
+    )  # in a bucket a killed run keeps its lock for a minute
+    try:
+        yield place
+    finally:
+        place.remove()
 
 
 @contextmanager

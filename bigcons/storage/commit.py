@@ -174,6 +174,7 @@ def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Plac
         if isinstance(place, DiskPlace):
             with _renamed_folder(place.path) as folder:
                 yield folder
+                read_manifest(folder)
         else:
             with _named_folder(place, check_lock) as folder:
                 yield folder
@@ -212,7 +213,7 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
 
 
 @contextmanager
-def _renamed_folder(path: Path) -> Iterator[Place]:
+def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
     """Yield a hidden folder next to ``path`` that is renamed to it at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     abandoned = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.partial")
@@ -223,7 +224,6 @@ def _renamed_folder(path: Path) -> Iterator[Place]:
     try:
         partial.mkdir()
         yield DiskPlace(partial)
-        read_manifest(partial)
         if not path.exists():
             partial.rename(path)
         elif not _exchange(partial, path):  # without an exchange, neither store is at the path for a moment
@@ -308,6 +308,27 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     target = refuse_existing_file(path, overwrite)
     with disk_errors(target), atomic_file(target) as file:
         yield file
+
+
+@contextmanager
+def new_folder_of_files(path: StorePath, pattern: str, *, overwrite: bool) -> Iterator[Path]:
+    """Yield a folder, on a disk, that becomes ``path`` if the ``with`` block succeeds; else it is removed.
+
+    Only a folder that contains nothing but files like ``pattern`` is replaced. Raises StoreExistsError, and
+    StoreError if the disk is full.
+    """
+    target = local_path(path)
+    if target.exists() and not overwrite:
+        raise StoreExistsError(
+            f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
+        )
+    if target.exists() and not (target.is_dir() and all(e.match(pattern) for e in target.iterdir())):
+        raise StoreExistsError(
+            f"{path} exists and is not a folder of {pattern} only; choose another path.", path=path
+        )
+    with writer_lock(DiskPlace(target)), disk_errors(target), _renamed_folder(target) as folder:
+        yield folder.path
+        folder.flush()
 
 
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:

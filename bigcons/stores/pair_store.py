@@ -1,30 +1,23 @@
-"""Stored pair tables: the four arrays of a store, and Parquet files for exchange."""
+"""Stored pair tables: compressed sparse rows in the four arrays of a Zarr store."""
 
 from __future__ import annotations
 
-import json
-import os
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
+from bigcons.errors import CorruptStoreError
 from bigcons.schema import PAIRS
 from bigcons.storage.arrays import create_array, create_group, open_declared
-from bigcons.storage.commit import load_manifest, new_file, new_store, write_manifest
+from bigcons.storage.commit import load_manifest, new_store, write_manifest
 from bigcons.storage.interface import Place, StorePath
-from bigcons.storage.places import local_path
-from bigcons.stores.pair_rows import MAX_OBJECTS, Edges, Rows
+from bigcons.stores.pair_rows import MAX_OBJECTS, Rows
 from bigcons.validation import check_choice, check_int
 
 KIND = "pairs"
 RESTORE = "sample or import the pairs again, or restore the store from a copy."
-_PARQUET_METADATA = b"bigcons.pairs"
-
-
-# Zarr
 
 
 def open_pairs(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -142,74 +135,3 @@ class ColumnWriter:
 def checksum(part: np.ndarray) -> int:
     """Return the CRC-32 of the values as little-endian bytes."""
     return zlib.crc32(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data)
-
-
-# Parquet
-
-
-def write_parquet(
-    path: str | os.PathLike[str], parts: Iterable[Edges], facts: dict[str, Any], *, overwrite: bool
-) -> None:
-    """Write ``parts`` as row groups of one file, with ``facts`` in its metadata, all or nothing."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    writer = None
-    with new_file(path, overwrite=overwrite) as file:
-        for part in parts:
-            table = pa.table(part._asdict())
-            if writer is None:
-                stated = json.dumps(facts, default=str).encode()
-                schema = table.schema.with_metadata({_PARQUET_METADATA: stated})
-                writer = parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
-            writer.write_table(table)
-        if writer is not None:
-            writer.close()
-
-
-def read_parquet(path: str | os.PathLike[str], n_objects: int | None) -> tuple[Edges, dict[str, Any]]:
-    """Return the columns of the file unchanged, and its facts: n_objects and provenance."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    if not local_path(path).is_file():
-        raise StoreNotFoundError(f"{path} is not a file; check the path.", path=path)
-    try:
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            schema, metadata = file.schema_arrow, file.schema_arrow.metadata or {}
-            for name in Edges._fields:
-                places = schema.get_all_field_indices(name)
-                if len(places) != 1 or not _is_count(name, schema.field(places[0]).type):
-                    got = ", ".join(f"{field.name}: {field.type}" for field in schema)
-                    raise InvalidInputError(
-                        f"{path} has the columns {got}; it needs the integer columns i, j, n_agree, n_seen "
-                        "(n_agree may be float32)."
-                    )
-            table = file.read(columns=list(Edges._fields))
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptStoreError(
-            f"{path} cannot be read as Parquet ({error}); export the pairs again.", path=path
-        ) from error
-    for name in Edges._fields:
-        if table[name].null_count:
-            raise InvalidInputError(
-                f"{path}: column {name!r} has {table[name].null_count} nulls; fill or drop these rows."
-            )
-    try:
-        facts = json.loads(metadata.get(_PARQUET_METADATA, b"{}"))
-        stated, provenance = facts.get("n_objects"), dict(facts.get("provenance") or {"source": str(path)})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise CorruptStoreError(f"{path} has damaged metadata; export the pairs again.", path=path) from error
-    if n_objects is None and stated is None:
-        raise InvalidInputError(f"{path} does not state the number of objects; pass n_objects.")
-    if None not in (n_objects, stated) and n_objects != stated:
-        raise InvalidInputError(f"{path} states n_objects={stated}, not {n_objects}; omit n_objects.")
-    n_objects = check_int("n_objects", stated if n_objects is None else n_objects, at_least=0)
-    columns = Edges(*(table[name].to_numpy() for name in Edges._fields))
-    return columns, {"n_objects": n_objects, "provenance": provenance}
-
-
-def _is_count(name: str, kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or (name == "n_agree" and pa.types.is_float32(kind)))

@@ -1,24 +1,41 @@
 """PairTable: pairs of objects with their counts of agreement, in memory or in a store.
 
 A symmetric matrix in compressed sparse rows: every pair is in the rows of both of its objects, so that a
-block of rows is self-contained. A store has the four arrays in chunks of equal length that decode fast;
-Parquet is for exchange with other programs.
+block of rows is self-contained. A Zarr store has the four arrays in chunks of equal length that decode fast.
+
+A Parquet file, or a folder of them, is a store too: it lists every pair once, for other programs to read, and
+is converted to rows when rows are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
-from bigcons.memory import Block, format_size, row_blocks
+from bigcons.errors import (
+    CorruptStoreError,
+    InvalidInputError,
+    InvalidPairsError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
+from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import PAIRS
+from bigcons.storage.commit import is_store, refuse_existing, refuse_source
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.display import facts_table
+from bigcons.stores.pair_lists import PairList, blocks_within, sorted_rows, store_list
+from bigcons.stores.pair_parquet import ParquetPairs, is_parquet, write_parquet
 from bigcons.stores.pair_rows import (
     Edges,
     Rows,
@@ -34,13 +51,20 @@ from bigcons.stores.pair_store import (
     RESTORE,
     checksum,
     open_pairs,
-    read_parquet,
     write_pairs,
-    write_parquet,
 )
+from bigcons.tables.intake import open_table
 
 CHUNK_ENTRIES = 1 << 20
 ENTRIES_PER_BLOCK = 1 << 22
+
+
+DEFAULT_MEMORY = 10**9
+"""Budget for converting Parquet to rows where none is given."""
+
+# Bytes of a pair and of an object while a list of pairs in memory becomes a table, which then takes less.
+LOADED_PAIR_BYTES = 60
+LOADED_OBJECT_BYTES = 40
 
 
 class PairTable:
@@ -54,6 +78,8 @@ class PairTable:
     number of partitions that put the pair together, ``sum_u p_iu . p_ju``, float32.
 
     A stored table is read on demand: ``read`` reads a range of rows, the four attributes read everything.
+    Stored as Parquet, it is first converted to rows, in memory or, if that would take more than 1 GB, in a
+    temporary folder; methods that solve by blocks do so within their memory budget.
     ``provenance`` records the source of the table and how it was made. ``rows_per_block`` is set if the pairs
     were sampled in tiles: the rows of one such block then have neighbors in a few blocks only.
     """
@@ -102,15 +128,48 @@ class PairTable:
         return cls(*rows, provenance=provenance)
 
     @classmethod
-    def open(cls, path: StorePath) -> PairTable:
-        """Open the table stored at ``path`` for reading.
+    def open(cls, path: StorePath, *, n_objects: int | None = None) -> PairTable:
+        """Open the table stored at ``path``: a Zarr store, a Parquet file, or a folder of Parquet files.
 
-        Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the
-        manifest.
+        Nothing but metadata is read. ``n_objects`` is for Parquet files of other programs, which do not state
+        it (by default, the largest object that is in a pair is the last); any other table must agree with it.
+
+        Raises StoreNotFoundError if there is no table, CorruptStoreError if it is damaged and
+        InvalidPairsError if a Parquet file does not have the columns of `bigcons.schema.PAIR_COLUMNS`.
         """
+        if is_parquet(path):
+            return ParquetPairTable(path, n_objects)
         place = place_of(path)
+        if place.is_file():
+            raise StoreNotFoundError(
+                f"{place} is not a store of pairs; store it with bigcons import-pairs.", path=place
+            )
         arrays, body = open_pairs(place)
-        return cls(**arrays, path=str(place), provenance=body["provenance"], stored=body)
+        table = PairTable(**arrays, path=str(place), provenance=body["provenance"], stored=body)
+        if n_objects not in (None, table.n_objects):
+            raise InvalidPairsError(
+                f"{place} has pairs of n_objects={table.n_objects}, not {n_objects}; "
+                "use pairs of the same objects.",
+                path=place,
+            )
+        return table
+
+    @classmethod
+    def from_table(
+        cls, x: Any, *, n_objects: int | None = None, columns: Sequence[str] | None = None
+    ) -> PairTable:
+        """Read a table with one row for each pair into memory.
+
+        ``x`` is a pandas, polars or Arrow table, anything else with ``__arrow_c_stream__``, a dask dataframe,
+        or the path of a .parquet (or a folder of them), .csv, .csv.gz or .npz with the integer columns ``i``,
+        ``j``, ``n_agree`` and ``n_seen`` (see `bigcons.schema.PAIR_COLUMNS`), or those named by ``columns``,
+        in this order. Rows may be in any order; each pair is given once, with ``i < j``. The number of
+        objects, if neither given nor stated in a Parquet file, is one more than the largest of a pair.
+
+        Raises InvalidPairsError, with the file and row, for a table that breaks a rule. Takes about 60 bytes
+        for each pair; `import_pairs` stores tables of any size.
+        """
+        return _loaded(_list_of(x, n_objects, columns), {"made_by": "from_table", "source": _describe(x)})
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return the stored table."""
@@ -214,22 +273,28 @@ class PairTable:
         parts = list(self._edges_of_blocks())
         return Edges(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def to_parquet(self, path: StorePath, *, overwrite: bool = False) -> None:
-        """Write every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, all or nothing.
+    def to_parquet(
+        self, path: StorePath, *, pairs_per_file: int | None = None, overwrite: bool = False
+    ) -> PairTable:
+        """Store every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, and return the stored table.
 
-        Pages have checksums; ``n_objects`` and the provenance are in the file's metadata.
+        ``path`` is a file or, with ``pairs_per_file``, a folder of part files, on a disk; all or nothing. One
+        block of rows and one row group of a million pairs are in memory at a time. Pages have checksums; the
+        metadata of each file has the entries of `bigcons.schema.PARQUET_PAIRS`.
         """
-        facts = {"n_objects": self.n_objects, "provenance": self.provenance}
-        write_parquet(path, self._edges_of_blocks(), facts, overwrite=overwrite)
-
-    @classmethod
-    def from_parquet(cls, path: StorePath, n_objects: int | None = None) -> PairTable:
-        """Read a table from the integer columns ``i``, ``j``, ``n_agree``, ``n_seen`` of a Parquet file.
-
-        ``n_objects`` is required for files of other programs, because the last objects may have no pairs.
-        """
-        columns, facts = read_parquet(path, n_objects)
-        return cls.from_arrays(*columns, **facts)
+        write_parquet(
+            path,
+            self._edges_of_blocks(),
+            {
+                "n_objects": self.n_objects,
+                "rows_per_block": self.rows_per_block,
+                "provenance": self.provenance,
+            },
+            n_pairs=self.n_pairs,
+            pairs_per_file=pairs_per_file,
+            overwrite=overwrite,
+        )
+        return PairTable.open(path)
 
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading the arrays."""
@@ -344,3 +409,168 @@ class PairTable:
             **self.provenance,
         }
         return facts_table(f"PairTable {self.path or 'in memory'}", facts)
+
+
+class ParquetPairTable(PairTable):
+    """A table stored as Parquet, as `PairTable.open` returns it."""
+
+    def __init__(self, path: StorePath, n_objects: int | None = None) -> None:
+        self._pairs = ParquetPairs(path, n_objects=n_objects)
+        stated = self._pairs.stated
+        self.states_n_objects: bool = self._pairs.n_objects is not None
+        """Whether the number of objects is stated or was given, rather than that of the largest object."""
+        if self._pairs.n_objects is None:
+            self._pairs.n_objects = 1 + self._pairs.largest_object()
+        self.path: str = str(place_of(path))
+        self.provenance = stated.provenance or {"source": self.path}
+        self.n_objects: int = self._pairs.n_objects
+        self.n_pairs = self._pairs.n_seen_pairs()
+        self.rows_per_block = stated.rows_per_block
+        self._stored = {
+            "chunk_entries": CHUNK_ENTRIES,
+            "checksums": {},
+            "rows_per_block": self.rows_per_block,
+        }
+
+    def load(self) -> PairTable:
+        """Return the table with its rows in memory."""
+        return _loaded(self._pairs, self.provenance)
+
+    def save(
+        self, path: StorePath, *, overwrite: bool = False, memory: int | str = DEFAULT_MEMORY
+    ) -> PairTable:
+        """Store the table as rows at ``path``, all or nothing, within ``memory``; return the stored table."""
+        return _store(self._pairs, path, self.provenance, memory=memory, overwrite=overwrite)
+
+    @cached_property
+    def _columns(self) -> Rows:  # type: ignore[override]
+        """The rows, converted when they are first needed."""
+        if LOADED_PAIR_BYTES * self.n_pairs + LOADED_OBJECT_BYTES * self.n_objects <= DEFAULT_MEMORY:
+            return self.load()._columns
+        folder = tempfile.mkdtemp(prefix="bigcons-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return self.save(Path(folder, "pairs.zarr"))._columns
+
+    def info(self) -> dict[str, Any]:
+        """Return a summary as JSON values, without reading the pairs."""
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "format": "parquet",
+            "n_objects": self.n_objects,
+            "n_pairs": self.n_pairs,
+            "pairs_per_object": 2 * self.n_pairs / max(self.n_objects, 1),
+            "rows_per_block": self.rows_per_block,
+            "n_files": self._pairs.n_files,
+            "n_bytes": sum(file.stat().st_size for file in self._pairs.files()),
+            "provenance": self.provenance,
+        }
+
+    def verify(self) -> dict[str, Any]:
+        """Read every pair and check it against the checksums and the rules of `bigcons.schema.PAIR_COLUMNS`.
+
+        Returns ``{"kind", "path", "n_objects", "n_pairs", "n_files"}``. Raises CorruptStoreError for a page
+        that differs from its checksum, InvalidPairsError, with the file and row, for a pair that breaks a
+        rule or is listed twice. Files that are not sorted by ``i`` and ``j`` are sorted on disk for this.
+        """
+        rows = self._pairs.chunk_rows(DEFAULT_MEMORY)
+        scan = self._pairs.scan(rows)
+        if not scan.is_sorted:
+            with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
+                blocks = blocks_within(scan, DEFAULT_MEMORY)
+                for _ in sorted_rows(self._pairs, scan, blocks, rows, Path(folder)):
+                    pass  # which raises an error for a pair listed twice
+        if scan.n_pairs != self.n_pairs:
+            raise self._corrupt("n_seen", "differs from its statistics")
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "n_objects": self.n_objects,
+            "n_pairs": self.n_pairs,
+            "n_files": self._pairs.n_files,
+        }
+
+    def __reduce__(self) -> Any:
+        """Pickle the table as its path."""
+        return ParquetPairTable, (self.path, self.n_objects if self.states_n_objects else None)
+
+
+def pairs_of(pairs: StorePath | PairTable, n_objects: int) -> PairTable:
+    """Return the table given or stored at the path given, for use with ``n_objects`` objects.
+
+    Only a Parquet file that does not state its number of objects is then of this number.
+    """
+    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+    if isinstance(table, ParquetPairTable) and not table.states_n_objects:
+        return ParquetPairTable(table.path, n_objects)
+    return table
+
+
+# Tables with one row for each pair
+
+
+def import_pairs(
+    source: Any,
+    out: StorePath,
+    *,
+    n_objects: int | None = None,
+    columns: Sequence[str] | None = None,
+    overwrite: bool = False,
+    memory: int | str = "1GB",
+) -> PairTable:
+    """Store a table with one row for each pair, of any size, at ``out``; return the stored table.
+
+    ``source``, ``n_objects`` and ``columns`` as for `PairTable.from_table`. Reads the source twice, first to
+    check it, and sorts it through files of 24 bytes a pair next to ``out``, within ``memory`` besides the
+    process itself; a data frame or an Arrow stream is in memory already.
+
+    Raises InvalidPairsError, with the file and row, for a table that breaks a rule, and MemoryBudgetError if
+    not even the pairs of a few objects fit.
+    """
+    refuse_existing(out, overwrite)
+    if isinstance(source, (str, os.PathLike)):
+        refuse_source(out, source)
+    provenance = {"made_by": "import_pairs", "source": _describe(source)}
+    return _store(_list_of(source, n_objects, columns), out, provenance, memory=memory, overwrite=overwrite)
+
+
+def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None) -> PairList:
+    if isinstance(x, (str, os.PathLike)):
+        if is_store(x):
+            raise StoreExistsError(f"{x} is a store already; open it with PairTable.open.", path=x)
+        if is_parquet(x):
+            return ParquetPairs(x, n_objects=n_objects, columns=columns)
+    return PairList(open_table(x, "pairs"), n_objects=n_objects, columns=columns)
+
+
+def _describe(x: Any) -> str:
+    return os.fspath(x) if isinstance(x, (str, os.PathLike)) else type(x).__name__
+
+
+def _facts(pairs: PairList, provenance: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of the manifest that the table states; it may have its own ``provenance``."""
+    if not isinstance(pairs, ParquetPairs):
+        return {"rows_per_block": None, "provenance": provenance}
+    return {
+        "rows_per_block": pairs.stated.rows_per_block,
+        "provenance": pairs.stated.provenance or provenance,
+    }
+
+
+def _loaded(pairs: PairList, provenance: dict[str, Any]) -> PairTable:
+    """Read a list of pairs into memory."""
+    edges = pairs.load()
+    assert pairs.n_objects is not None  # noqa: S101 - known once they are read
+    facts = _facts(pairs, provenance)
+    stored = {**facts, "chunk_entries": CHUNK_ENTRIES, "checksums": {}}
+    rows = symmetric_rows(edges, pairs.n_objects)
+    return PairTable(*rows, provenance=facts["provenance"], stored=stored)
+
+
+def _store(
+    pairs: PairList, out: StorePath, provenance: dict[str, Any], *, memory: int | str, overwrite: bool
+) -> PairTable:
+    """Store a list of pairs as rows at ``out`` within ``memory``."""
+    refuse_existing(out, overwrite)
+    store_list(pairs, out, _facts(pairs, provenance), budget=parse_size(memory), overwrite=overwrite)
+    return PairTable.open(out)

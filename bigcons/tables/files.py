@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import (
+    DamagedFileError,
     InvalidInputError,
     StoreNotFoundError,
     SuspiciousLabelsWarning,
@@ -59,11 +60,11 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
     if name.endswith(".npy"):
         return NpyTable(path)
     if name.endswith(".npz"):
-        return NpyTable(path, _npz_member(path, role))
+        return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
     if name.endswith((".csv", ".csv.gz")):
-        return CsvTable(path, is_text=role == "labels")
+        return CsvTable(path, is_text=role == "labels", whole=role == "pairs")
     if name.endswith((".parquet", ".pq")) or any(path.glob("*.parquet")):
-        return ParquetTable(path)
+        return ParquetTable(path, by_name=role == "pairs")
     raise InvalidInputError(
         f"{path} has suffix {path.suffix!r}; use .npy, .npz, .csv, .csv.gz, .parquet or .zarr (version 3)."
     )
@@ -161,41 +162,93 @@ def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int]
     return dtype, (shape[0], shape[1]), by_columns
 
 
+class NpzColumnsTable(Table):
+    """The members of a ``.npz`` archive as named columns, each an array ``(n_rows,)``."""
+
+    def __init__(self, path: Path) -> None:
+        self.where: str = str(path)
+        members = _npz_arrays(path)
+        for member in members:
+            _check_member(path, member)
+        self._columns = [NpyTable(path, member) for member in members]
+        self.names: list[str] | None = [member.removesuffix(".npy") for member in members]
+        lengths = {column.n_rows for column in self._columns}
+        if len(lengths) != 1 or any(column.n_columns != 1 for column in self._columns):
+            shapes = ", ".join(
+                f"{name} ({column.n_rows}, {column.n_columns})"
+                for name, column in zip(self.names, self._columns, strict=True)
+            )
+            raise InvalidInputError(
+                f"{path} has arrays of other shapes than (n_rows,): {shapes or 'none'}; "
+                "write one array for each column, all equally long."
+            )
+        self.n_rows: int | None = self._columns[0].n_rows
+        self.n_columns: int = len(self._columns)
+        self.row_bytes: float = sum(column.row_bytes for column in self._columns)
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the arrays."""
+        import pyarrow as pa
+
+        numbers = [column.dtype for column in self._columns]
+        return [
+            pa.from_numpy_dtype(t) if t is not None and t.kind in "biuf" else pa.string() for t in numbers
+        ]
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows as columns."""
+        chosen = self._columns if columns is None else [self._columns[c] for c in columns]
+        for parts in zip(*(column.blocks(rows, start, stop) for column in chosen), strict=True):
+            yield [part[0] if isinstance(part, list) else part[:, 0] for part in parts]
+
+
 def _npz_member(path: Path, role: str) -> str:
     """Return the member named ``role``, or the only one, after reading it once to verify its checksum."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [entry.filename for entry in archive.infolist()]
-    except zipfile.BadZipFile:
-        raise InvalidInputError(f"{path} is not a .npz archive; write it with numpy.savez.") from None
-    arrays = [name for name in members if name.endswith(".npy")]
+    arrays = _npz_arrays(path)
     chosen = [f"{role}.npy"] if f"{role}.npy" in arrays else arrays
     if len(chosen) != 1:
         raise InvalidInputError(
             f"{path} contains {len(chosen)} arrays; keep one, or name the one to read {role!r}."
         )
+    _check_member(path, chosen[0])
+    return chosen[0]
+
+
+def _npz_arrays(path: Path) -> list[str]:
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(chosen[0]) as member:
-            while member.read(_BLOCK_BYTES):  # the checksum is verified by sequential reads only
+        with zipfile.ZipFile(path) as archive:
+            members = [entry.filename for entry in archive.infolist()]
+    except zipfile.BadZipFile:
+        raise InvalidInputError(f"{path} is not a .npz archive; write it with numpy.savez.") from None
+    return [name for name in members if name.endswith(".npy")]
+
+
+def _check_member(path: Path, name: str) -> None:
+    """Read a member once: its checksum is verified by sequential reads only."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(name) as member:
+            while member.read(_BLOCK_BYTES):
                 pass
     except (zipfile.BadZipFile, zlib.error, EOFError):
-        raise InvalidInputError(f"{path}[{chosen[0]}] is damaged; write the file again.") from None
-    return chosen[0]
+        raise InvalidInputError(f"{path}[{name}] is damaged; write the file again.") from None
 
 
 class CsvTable(PartedTable):
     """Comma-separated values, plain or gzipped, read as a stream: seeking parses everything before it.
 
     `column_names` decides whether the first line is a header. With ``is_text``, all cells are text; otherwise
-    column types are inferred from the first megabyte.
+    column types are inferred from the first megabyte, and whole numbers are read as floats unless ``whole``.
     """
 
-    def __init__(self, path: Path, *, is_text: bool) -> None:
+    def __init__(self, path: Path, *, is_text: bool, whole: bool = False) -> None:
         import pyarrow as pa
 
         self.where: str = str(path)
         self.is_text: bool = is_text
         self._path = path
+        self._threads = not (is_text or whole)
         cells, n_lines = self._first_line()
         check_commas(cells, self.where)
         names = column_names(cells, self.where)
@@ -215,12 +268,13 @@ class CsvTable(PartedTable):
                 raise self._unreadable(error) from None
             for field in inferred:  # whole numbers may have fractions further down
                 is_whole = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
-                self._types[field.name] = pa.float64() if is_whole else field.type
+                number = pa.int64() if whole else pa.float64()
+                self._types[field.name] = number if is_whole else field.type
 
     @property
     def held_bytes(self) -> int:
         """What the reader buffers ahead."""
-        return 0 if self.is_text else _CSV_READ_AHEAD
+        return _CSV_READ_AHEAD if self._threads else 0
 
     def column_types(self) -> list[pa.DataType]:
         """Return the types of the columns."""
@@ -262,7 +316,7 @@ class CsvTable(PartedTable):
         return arrow.open_csv(
             self._path,
             read_options=arrow.ReadOptions(
-                use_threads=not self.is_text,
+                use_threads=self._threads,
                 block_size=_BLOCK_BYTES,
                 column_names=names,
                 skip_rows=self._skip_lines,
@@ -330,13 +384,17 @@ def _is_number(cell: str) -> bool:
 
 
 class ParquetTable(Table):
-    """A Parquet file, or a folder of them in natural order of their names."""
+    """A Parquet file, or a folder of them in natural order of their names.
 
-    def __init__(self, path: Path) -> None:
+    ``by_name``: whether columns are chosen by name, so that one with a row index does no harm.
+    """
+
+    def __init__(self, path: Path, *, by_name: bool = False) -> None:
         paths = sorted(path.glob("*.parquet"), key=natural_order) if path.is_dir() else [path]
         if not paths:
             raise InvalidInputError(f"{path} contains no .parquet file; check the path.")
         self.where: str = str(path)
+        self._by_name = by_name
         self._files: list[tuple[Path, list[int]]] = []  # with the rows of each row group
         for file in paths:
             self._add(file)
@@ -347,7 +405,7 @@ class ParquetTable(Table):
     def _add(self, path: Path) -> None:
         with _open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
-            names = check_names(schema.names, str(path))
+            names = schema.names if self._by_name else check_names(schema.names, str(path))
             if self.names is None:
                 self.names: list[str] | None = names
                 self._types = list(schema.types)
@@ -366,6 +424,18 @@ class ParquetTable(Table):
     def column_types(self) -> list[pa.DataType]:
         """Return the types of the columns in the first file."""
         return self._types
+
+    def files(self) -> list[Path]:
+        """Return the paths of the files, in order."""
+        return [path for path, _ in self._files]
+
+    def file_and_row(self, row: int) -> tuple[str, int]:
+        """Return the path of the file that row ``row`` is in, and its row there, from 0."""
+        for path, group_rows in self._files:
+            if row < sum(group_rows):
+                return str(path), row
+            row -= sum(group_rows)
+        return self.where, row
 
     def blocks(
         self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
@@ -411,8 +481,10 @@ def _open_parquet(path: Path) -> Any:
         raise _broken_parquet(path, error) from None
 
 
-def _broken_parquet(path: Path, error: Exception) -> InvalidInputError:
-    return InvalidInputError(f"{path} is truncated or not Parquet ({first_line(error)}); write it again.")
+def _broken_parquet(path: Path, error: Exception) -> DamagedFileError:
+    return DamagedFileError(
+        f"{path} is truncated or not Parquet ({first_line(error)}); write it again.", path=path
+    )
 
 
 def natural_order(path: Path) -> tuple[list[tuple[int, str]], str]:

@@ -1,4 +1,4 @@
-"""The intake of tables: opens whatever a user holds as a `Table`, for labels and features alike.
+"""The intake of tables: opens whatever a user holds as a `Table`, for labels, features and pairs alike.
 
 pandas and dask objects are recognized by the module of their type, so neither is imported here.
 """
@@ -14,7 +14,7 @@ from bigcons.tables.table import Table
 
 
 def open_table(x: Any, role: str) -> Table:
-    """Return the table of any supported source; ``role`` is "labels" or "features".
+    """Return the table of any supported source; ``role`` is "labels", "features" or "pairs".
 
     ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
     ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an ensemble, or a path to

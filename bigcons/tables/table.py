@@ -1,6 +1,6 @@
-"""Tables of any source, read as blocks of rows: the input of labels and features.
+"""Tables of any source, read as blocks of rows: the input of labels, features and pairs.
 
-Labels and features follow the same rules. A block is a numpy matrix or a list of columns (numpy or Arrow).
+All three follow the same rules. A block is a numpy matrix or a list of columns (numpy or Arrow).
 Only Arrow streams are kept in memory as a whole.
 """
 
@@ -35,7 +35,7 @@ class Table(ABC):
     Attributes
     ----------
     where
-        Name in messages: its path, "labels" or "features".
+        Name in messages: its path, "labels", "features" or "pairs".
     names
         Names of the columns; None if it has no names.
     n_rows
@@ -77,6 +77,10 @@ class Table(ABC):
 
         ``columns`` selects columns by position; matrices ignore it.
         """
+
+    def file_and_row(self, row: int) -> tuple[str, int]:
+        """Return the name of the file that row ``row`` is in, for messages, and its row there, from 0."""
+        return self.where, row
 
     def ranges(self, rows: int, start: int, stop: int | None) -> list[tuple[int, int]]:
         """Return ``(start, stop)`` of each block of ``rows`` rows, rounded to whole stored ones."""

@@ -168,14 +168,14 @@ def test_sample__counts_as_many_pairs_as_asked(ensemble, ran, options, n_pairs):
 
 def test_sample__writes_the_interchange_form(ensemble, ran):
     n_pairs = ran(f"sample {ensemble} -o pairs.parquet --per-object 5")["n_pairs"]
-    assert bigcons.PairTable.from_parquet("pairs.parquet").n_pairs == n_pairs
+    assert bigcons.PairTable.open("pairs.parquet").n_pairs == n_pairs
 
 
 def test_sample__draws_in_tiles_for_parquet_too_where_memory_asks_for_it(ensemble, ran, run, tmp_path):
     options = "--n-pairs 2000 --memory 100kB"
     stored, exported = (ran(f"sample {ensemble} -o pairs.{kind} {options}") for kind in ("zarr", "parquet"))
     assert stored["n_pairs"] == exported["n_pairs"]
-    tables = PairTable.open("pairs.zarr"), PairTable.from_parquet("pairs.parquet")
+    tables = PairTable.open("pairs.zarr"), PairTable.open("pairs.parquet")
     assert [table.provenance["sampled"] for table in tables] == ["tiles", "tiles"]
     assert not list(tmp_path.glob(".bigcons-*"))
     assert "pairs.parquet exists" in run(f"sample {ensemble} -o pairs.parquet {options}").stderr
@@ -230,10 +230,12 @@ def test_solve__is_the_library_call(consensus, ensemble):
         "--pairs 0.2 --max-iter 50000",
         "--pairs dense",
         "--pairs pairs.zarr --solver heap --divergence kl --max-iter 50000",
+        "--pairs pairs.parquet --divergence kl --max-iter 50000",
     ],
 )
 def test_solve__passes_options_on(ensemble, run, ran, options):
-    assert run(f"sample {ensemble} -o pairs.zarr").exit_code == 0
+    for kind in ("zarr", "parquet"):
+        assert run(f"sample {ensemble} -o pairs.{kind}").exit_code == 0
     result = ran(f"solve {ensemble} -k 3 -o c.zarr {options}")
     assert 1 <= result["n_clusters"] <= 3
     assert ran("score c.zarr --truth truth.csv")["matching_accuracy"] > 0.9
@@ -339,6 +341,27 @@ def test_info_and_verify__know_every_kind(consensus, run, ran, kind):
     assert verified["ok"] is True
     assert f"{N_OBJECTS}" in run(f"info {kind}.zarr").stdout
     assert f"{kind}.zarr is intact." in run(f"verify {kind}.zarr").stdout
+
+
+def test_pairs__in_parquet_and_imported(ensemble, run, ran):
+    n_pairs = ran(f"sample {ensemble} -o pairs.parquet --per-object 4")["n_pairs"]
+    assert ran("info pairs.parquet")["n_pairs"] == n_pairs
+    assert ran("verify pairs.parquet")["ok"] is True
+    assert ran("import-pairs pairs.parquet -o pairs.zarr")["n_pairs"] == n_pairs
+    assert ran("verify pairs.zarr")["n_objects"] == N_OBJECTS
+    told = run(f"solve {ensemble} -k 3 -o c.zarr --pairs pairs.parquet --max-iter 1 --solver blocked").stderr
+    assert "pairs.parquet: converting to rows; bigcons import-pairs keeps them" in told.splitlines()[0]
+
+    Path("pairs.csv").write_text("a,b,both,seen\n0,5,1,2\n0,5,2,2\n")
+    line = "import-pairs pairs.csv -o more.zarr --columns a,b,both,seen"
+    assert_fails_in_one_line(run(line), "rows 0 and 1 of", "a=0, b=5")
+    assert_fails_in_one_line(
+        run("import-pairs pairs.csv -o more.zarr"), "the integer columns i, j, n_agree, n_seen"
+    )
+    Path("pairs.csv").write_text("a,b,both,seen\n0,5,1,2\n")
+    assert ran(f"{line} --n-objects 9")["n_objects"] == 9
+    assert_fails_in_one_line(run(f"solve {ensemble} -k 3 -o d.zarr --pairs pairs.csv"), "import-pairs")
+    assert_fails_in_one_line(run("info labels.parquet"), "does not exist")
 
 
 def test_info__sets_off_thousands_of_sizes_alone(run):

@@ -151,7 +151,7 @@ def test_verify__pair_with_one_end(store):
         one_sided.verify()
 
 
-def test_from_parquet__flipped_bits(store):
+def test_parquet__flipped_bits(store):
     path = store.parent / "pairs.parquet"
     table = PairTable.open(store)
     table.to_parquet(path)
@@ -162,7 +162,7 @@ def test_from_parquet__flipped_bits(store):
         flipped[position // 8] ^= 1 << (position % 8)
         path.write_bytes(flipped)
         try:
-            edges = PairTable.from_parquet(path).edges()
+            edges = PairTable.open(path).edges()
         except BigconsError:
             outcomes.append("refused")
         else:  # the bit was in a name, a statistic or a header that nobody needs
@@ -171,11 +171,11 @@ def test_from_parquet__flipped_bits(store):
     assert outcomes.count("refused") > len(outcomes) / 2
 
 
-def test_from_parquet__truncated(store):
+def test_parquet__truncated(store):
     path = store.parent / "pairs.parquet"
     PairTable.open(store).to_parquet(path)
     content = path.read_bytes()
     for length in (0, 4, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:length])
-        with pytest.raises(CorruptStoreError):
-            PairTable.from_parquet(path)
+        with pytest.raises(CorruptStoreError, match="is truncated or not Parquet"):
+            PairTable.open(path)

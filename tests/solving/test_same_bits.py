@@ -14,6 +14,7 @@ from bigcons.execution.dask_engine import DaskEngine
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block
 from tests.support.solves import N_OBJECTS, SOLVES, WEIGHTED, bits, parameters, store_data
+from tests.support.stores import names_in
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
@@ -90,6 +91,25 @@ def test_fit__dask_gives_the_bits_of_serial(solve, fit, expected, client, tmp_pa
 @pytest.mark.parametrize("client", [2], indirect=True)
 def test_fit__dask_gives_the_bits_of_serial_in_memory_too(fit, expected, client):
     assert fit("l2", client) == expected["l2"]
+
+
+@pytest.mark.parametrize("pairs_per_file", [None, 5000])
+def test_fit__pairs_in_parquet_give_the_bits_of_zarr(fit, expected, folder, tmp_path, pairs_per_file):
+    pairs = PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p", pairs_per_file=pairs_per_file)
+    for solver in ({"pairs": pairs}, {"pairs": str(tmp_path / "p"), "out": tmp_path / "c.zarr"}):
+        assert fit("kl of tiles", "threads", **solver) == expected["kl of tiles"]
+    heap = {"solver": "heap", "init": "uniform", "max_iter": 500}
+    assert fit("kl of tiles", "serial", pairs=pairs, **heap) == fit("kl of tiles", "serial", **heap)
+    assert names_in(tmp_path) == ["c.zarr", "p"]
+
+
+@pytest.mark.parametrize("client", [2], indirect=True)
+def test_fit__pairs_in_parquet_on_dask_give_the_bits_of_zarr(fit, expected, client, folder, tmp_path):
+    PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")
+    for out in (None, tmp_path / "c.zarr"):
+        solved = fit("kl of tiles", client, pairs=tmp_path / "p.parquet", out=out)
+        assert solved == expected["kl of tiles"]
+    assert names_in(tmp_path) == ["c.zarr", "p.parquet"]
 
 
 class Killing(DaskEngine):

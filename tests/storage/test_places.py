@@ -11,6 +11,7 @@ from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable, generate
 from bigcons.coassociation import sample
 from bigcons.errors import InvalidInputError
 from bigcons.storage.places import DiskPlace, atomic_file, place_of
+from bigcons.stores.pairs import import_pairs
 from bigcons.validation import check_path
 from tests.support.stores import names_in
 
@@ -33,7 +34,7 @@ DOORS = {
     "Consensus.open": Consensus.open,
     "PairTable.open": PairTable.open,
     "PairTable.save": lambda path: a_table().save(path),
-    "PairTable.from_parquet": PairTable.from_parquet,
+    "import_pairs": lambda path: import_pairs("pairs.csv", path),
     "PairTable.to_parquet": lambda path: a_table().to_parquet(path),
 }
 OUTPUTS = {

@@ -3,8 +3,6 @@
 import pickle
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,16 +108,6 @@ def test_save__round_trip(rows, chunk_entries, tmp_path_factory):
     assert_same_table(stored.save(path, overwrite=True), table)
 
 
-@settings(max_examples=12, deadline=None)
-@given(rows=pair_lists())
-def test_parquet__round_trip(rows, tmp_path_factory):
-    path = tmp_path_factory.mktemp("pairs") / "pairs.parquet"
-    table = table_of(rows, provenance={"seed": 3})
-    table.to_parquet(path)
-    assert_same_table(PairTable.from_parquet(path), table)
-    assert_same_table(PairTable.from_parquet(path, N_OBJECTS), table)
-
-
 @pytest.mark.parametrize(("largest", "dtype"), [(1, np.uint8), (254, np.uint8), (255, np.uint16)])
 def test_from_arrays__smallest_counts(largest, dtype):
     table = PairTable.from_arrays([0], [1], [largest], [largest], n_objects=2)
@@ -186,49 +174,16 @@ def test_save__never_replaces_without_overwrite(tmp_path):
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         other.to_parquet(tmp_path / "pairs.parquet")
     assert_same_table(PairTable.open(tmp_path / "pairs.zarr"), table)
-    assert_same_table(PairTable.from_parquet(tmp_path / "pairs.parquet"), table)
+    assert_same_table(PairTable.open(tmp_path / "pairs.parquet"), table)
     other.to_parquet(tmp_path / "pairs.parquet", overwrite=True)
-    assert PairTable.from_parquet(tmp_path / "pairs.parquet").n_pairs == 1
+    assert PairTable.open(tmp_path / "pairs.parquet").n_pairs == 1
 
 
-@pytest.mark.parametrize("read", [PairTable.open, PairTable.from_parquet])
-def test_open__nothing_there(read, tmp_path):
+@pytest.mark.parametrize("read", [PairTable.open, PairTable.from_table])
+@pytest.mark.parametrize("name", ["absent", "absent.parquet"])
+def test_open__nothing_there(read, name, tmp_path):
     with pytest.raises(StoreNotFoundError, match="check the path"):
-        read(tmp_path / "absent")
-
-
-def test_from_parquet__of_other_programs(tmp_path):
-    path = tmp_path / "pairs.parquet"
-    rows = {"n_seen": [3, 2], "j": [0, 2], "i": [1, 1], "n_agree": [1, 2], "weight": [0.5, 0.5]}
-    pq.write_table(pa.table(rows), path)
-    with pytest.raises(InvalidInputError, match="pass n_objects"):
-        PairTable.from_parquet(path)
-    edges = PairTable.from_parquet(path, 4).edges()
-    assert [column.tolist() for column in edges] == [[0, 1], [1, 2], [1, 2], [3, 2]]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"n_seen": None}, "integer columns i, j, n_agree, n_seen"),
-        ({"n_seen": [1.5]}, "integer columns i, j, n_agree, n_seen"),
-        ({"j": ["1"]}, "integer columns i, j, n_agree, n_seen"),
-        ({"j": pa.array([None], pa.int32())}, "1 nulls"),
-        ({"j": [9]}, "0 to 3"),
-    ],
-)
-def test_from_parquet__rejects_other_columns(change, message, tmp_path):
-    columns = {"i": [0], "j": [1], "n_agree": [1], "n_seen": [1]} | change
-    path = tmp_path / "pairs.parquet"
-    pq.write_table(pa.table({name: column for name, column in columns.items() if column is not None}), path)
-    with pytest.raises(InvalidInputError, match=message):
-        PairTable.from_parquet(path, 4)
-
-
-def test_from_parquet__rejects_another_number_of_objects(tmp_path):
-    a_table().to_parquet(tmp_path / "pairs.parquet")
-    with pytest.raises(InvalidInputError, match="n_objects=12, not 13"):
-        PairTable.from_parquet(tmp_path / "pairs.parquet", 13)
+        read(tmp_path / name)
 
 
 @pytest.mark.parametrize("stored", [False, True])

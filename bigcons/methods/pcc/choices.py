@@ -22,7 +22,7 @@ from bigcons.methods.pcc.prototypes import default_prototypes
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pairs import PairTable
+from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice, check_int, check_number
 
 # Solvers: all pairs with the squared divergence, or any other by prototypes or, for few objects, pair by pair
@@ -212,7 +212,7 @@ def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> 
         return count(ensemble, i, j, client=engine)
     if isinstance(pairs, Real):
         return sample_in_memory(ensemble, {"share": float(pairs)}, seed, LABELS_BUDGET, engine)
-    table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
+    table = pairs_of(pairs, ensemble.n_objects)
     if table.n_objects != ensemble.n_objects:
         raise InvalidInputError(
             f"pairs are of n_objects={table.n_objects} but the ensemble has n_objects={ensemble.n_objects}; "

@@ -65,10 +65,10 @@ from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredict
 from bigcons.solving.memory_plan import process_bytes
 from bigcons.solving.passes import Run, run_passes
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output, open_workspace
-from bigcons.storage.checkpoint import FileBlocks
+from bigcons.solving.workspace import Output, open_workspace, scratch_place
+from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pairs import PairTable
+from bigcons.stores.pairs import DEFAULT_MEMORY, PairTable, ParquetPairTable
 from bigcons.validation import check_int, check_number
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -98,7 +98,8 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         Bregman divergence ``d``. Over all pairs "l2" is solved exactly and the others by prototypes.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
         "all": every pair, in one pass over the labels per iteration, without forming any pair. A share such
-        as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds.
+        as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds;
+        Parquet is converted first, block by block within ``memory`` unless the heap solves it.
         "dense": every pair, one by one, for small data. Soft clusterings need pairs other than "all", and
         ``predict`` does not take them.
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
@@ -286,7 +287,8 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
                 solution = solution_at(run, exact)
                 solution = solution._replace(converged=solution.gap <= self.tol)
             else:
-                solution = self._solve_pairs(run, choices)
+                with scratch_place(out) as scratch:
+                    solution = self._solve_pairs(run, choices, scratch)
             self._keep(solution, ensemble.n_partitions)
             self._placing: Placing | None = None
             if not ensemble.is_soft:
@@ -297,21 +299,27 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             width = None if self.prune is None or solution.sums is None else solution.sums.n_clusters
             self._publish(ensemble, solution.read, survey.unlabeled, out, by, width)
 
-    def _solve_pairs(self, run: Run, choices: Choices) -> Solution:
-        """Solve listed pairs; objects that are in none are placed over all pairs."""
+    def _solve_pairs(self, run: Run, choices: Choices, scratch: Place) -> Solution:
+        """Solve listed pairs; objects that are in none are placed over all pairs.
+
+        Pairs in Parquet are converted to rows first: in memory for the heap, else at ``scratch``.
+        """
         ensemble, divergence, n_clusters = run.data, resolve_divergence(self.divergence), self.n_clusters
         pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
         if ensemble.is_soft:
             refuse_isolated(ensemble, pairs)
         by_blocks = choices.solver == BLOCKED
+        memory = None if self.memory is None else max(parse_size(self.memory) - process_bytes(run.engine), 0)
+        if isinstance(pairs, ParquetPairTable):
+            budget = DEFAULT_MEMORY if memory is None else memory
+            pairs = pairs.save(str(scratch), memory=budget) if by_blocks else pairs.load()
         logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
         if by_blocks:
             # Dask workers would be sent the whole table
-            if pairs.path is None and not run.engine.shares_memory and isinstance(run.arrays, FileBlocks):
-                pairs = pairs.save(str(run.arrays.folder / "pairs.zarr"), overwrite=True)
+            if pairs.path is None and not run.engine.shares_memory:
+                pairs = pairs.save(str(scratch))
             init = choices.init
             start: Any = init if not isinstance(init, str) else self._start_of_blocks(run, init)
-            memory = None if self.memory is None else parse_size(self.memory) - process_bytes(run.engine)
             solution = solve_blocked(
                 pairs,
                 n_clusters,
@@ -323,7 +331,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
                 engine=run.engine,
                 arrays=run.arrays,
                 snapshots=run.snapshots,
-                memory=None if memory is None else max(memory, 0),
+                memory=memory,
             )
         else:
             cap = pairs.n_objects * n_clusters
