@@ -29,12 +29,15 @@ _SUFFIXES = (".parquet", ".pq")
 
 
 def is_parquet(path: StorePath) -> bool:
-    """Return whether ``path`` is a Parquet file or a folder of them, by its name or those in it."""
+    """Return whether ``path`` is Parquet: a file, by its suffix or first bytes, or a folder of .parquet."""
     place = place_of(path)
     if not isinstance(place, DiskPlace) or is_store(place):
         return False
     if place.is_file():
-        return place.name.lower().endswith(_SUFFIXES)
+        if place.name.lower().endswith(_SUFFIXES):
+            return True
+        with place.path.open("rb") as file:
+            return file.read(4) == b"PAR1"
     return any(name.endswith(".parquet") for name in place.names())
 
 
