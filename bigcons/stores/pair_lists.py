@@ -36,12 +36,12 @@ RANGES = 1 << 16
 # Measured, with a margin: bytes of a row besides what its table takes, while it is checked and distributed;
 # of an end of a pair and of an object while a range of objects is sorted and stored.
 ROW_BYTES = 160
-END_BYTES = 72
+END_BYTES = 96
 OBJECT_BYTES = 40
 
 # Entries of a chunk, fewer where memory is short, and the bytes of one while the chunk is written.
 MIN_CHUNK_ENTRIES, CHUNK_ENTRIES = 1 << 12, 1 << 20
-ENTRY_BYTES = 32
+ENTRY_BYTES = 96
 
 # An end of a pair in the file of a range.
 _END = np.dtype([("row", "<i4"), ("column", "<i4"), ("n_agree", "<u2"), ("n_seen", "<u2")])
@@ -109,8 +109,8 @@ class PairList:
         """Return how many rows to read at a time within ``budget`` bytes."""
         rows = rows_within(
             budget,
-            self.table.row_bytes + ROW_BYTES,
-            fixed=self.table.held_bytes,
+            2 * self.table.row_bytes + ROW_BYTES,  # Arrow keeps as much as it uses
+            fixed=2 * self.table.held_bytes,
             at_least=self.table.least_rows,
             what="one chunk of the table of pairs",
         )
@@ -226,6 +226,7 @@ class PairList:
                     width *= 2
                 for column in (part.i, part.j):
                     ends += np.bincount(column // width, minlength=RANGES)
+        _release_arrow()
         n_objects = last + 1 if self.n_objects is None else self.n_objects
         while n_objects > width * RANGES:  # the last are in no pair
             ends = np.concatenate([ends.reshape(-1, 2).sum(axis=1), np.zeros(RANGES // 2, np.int64)])
@@ -266,6 +267,13 @@ def _seen(pairs: Edges) -> Edges:
     """Return the pairs with ``n_seen > 0``."""
     seen = pairs.n_seen > 0
     return pairs if seen.all() else Edges(*(column[seen] for column in pairs))
+
+
+def _release_arrow() -> None:
+    """Return to the system what Arrow keeps of the memory that it has used."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
 
 
 def _is_integer(kind: Any) -> bool:
@@ -386,6 +394,7 @@ def _distribute(pairs: PairList, scan: Scan, blocks: list[Block], rows: int, fol
                     file.write(ends[start : stops[block]].data)
             n_written += len(ends)
             del part, ends, of
+    _release_arrow()
     if n_written != 2 * scan.n_pairs:
         raise InvalidPairsError(
             f"{pairs.table.where} changed while it was read; pass pairs that do not change.",
