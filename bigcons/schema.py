@@ -97,7 +97,8 @@ PAIRS = {
 PAIR_COLUMNS = {
     "i": "The first object of the pair, numbered from 0.",
     "j": "The second object, i < j < n_objects.",
-    "n_agree": "Number of partitions that cluster the pair together, at most n_seen.",
+    "n_agree": "Number of partitions that cluster the pair together, at most n_seen; of soft clusterings the "
+    "expected one, float32.",
     "n_seen": "Number of partitions that label both objects, at most 65,534; pairs with 0 are left out.",
 }
 """The integer columns of a table with one row for each pair: Parquet, CSV, a data frame. No nulls; each pair

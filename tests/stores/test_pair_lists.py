@@ -121,6 +121,25 @@ def test_import_pairs__other_names(tmp_path):
         PairTable.from_table(frame, columns=[*names[:3], "i"])
 
 
+def test_import_pairs__of_soft_clusterings(tmp_path):
+    columns, _ = a_list()
+    columns["n_agree"] = np.linspace(0, 1, len(columns["i"]), dtype=np.float32) * columns["n_seen"]
+    columns["n_agree"] = columns["n_agree"].astype(np.float32)
+    expected = PairTable.from_arrays(*columns.values(), n_objects=13)
+    pq.write_table(pa.table(columns), tmp_path / "pairs.parquet")
+    stored = import_pairs(tmp_path / "pairs.parquet", tmp_path / "pairs.zarr")
+    for table in (
+        PairTable.open(tmp_path / "pairs.parquet"),
+        stored,
+        PairTable.from_table(pd.DataFrame(columns)),
+    ):
+        table.verify()
+        table.provenance = {}
+        assert_same_table(table, expected)
+    columns["n_agree"][3] = np.nan
+    assert_refused(pd.DataFrame(columns), tmp_path, "n_agree=nan, n_seen=2", row=3)
+
+
 # Refused
 
 

@@ -197,5 +197,5 @@ def test_pairs__of_soft_clusterings_are_stored_with_fractions(ensemble, path, tm
         np.testing.assert_array_equal(agree, n_agree[i, j])
         np.testing.assert_array_equal(seen, n_seen[i, j])
     table.to_parquet(tmp_path / "pairs.parquet")
-    again = type(table).from_parquet(tmp_path / "pairs.parquet")
+    again = type(table).open(tmp_path / "pairs.parquet")
     np.testing.assert_array_equal(again.n_agree, table.n_agree)

@@ -306,13 +306,13 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         """
         ensemble, divergence, n_clusters = run.data, resolve_divergence(self.divergence), self.n_clusters
         pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
-        if ensemble.is_soft:
-            refuse_isolated(ensemble, pairs)
         by_blocks = choices.solver == BLOCKED
         memory = None if self.memory is None else max(parse_size(self.memory) - process_bytes(run.engine), 0)
         if isinstance(pairs, ParquetPairTable):
             budget = DEFAULT_MEMORY if memory is None else memory
             pairs = pairs.save(str(scratch), memory=budget) if by_blocks else pairs.load()
+        if ensemble.is_soft:
+            refuse_isolated(ensemble, pairs)
         logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
         if by_blocks:
             # Dask workers would be sent the whole table
