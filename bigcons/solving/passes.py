@@ -132,7 +132,7 @@ class Run:
     """Rows that objects carry from pass to pass."""
     snapshots: Snapshots | None = None
     rounds: list[list[Block]] = field(default_factory=list)
-    """The blocks that may be visited at once, round by round; by default all at once."""
+    """The blocks that may be visited at once, round by round; by default all. A method may change them."""
 
     def __post_init__(self) -> None:
         self.rounds = self.rounds or [self.data.blocks()]

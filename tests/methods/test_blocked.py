@@ -24,7 +24,7 @@ from bigcons.methods.pcc.blocked import (
     solve_blocked,
     task_bytes,
 )
-from bigcons.methods.pcc.choices import HEAP, plan_memory
+from bigcons.methods.pcc.choices import BLOCKED, HEAP, plan_memory
 from bigcons.methods.pcc.heap import solve_pairs, stretch_steps
 from bigcons.methods.pcc.memberships import dirichlet, perturbed_uniform
 from bigcons.metrics import adjusted_rand
@@ -349,3 +349,10 @@ def test_fit__pairs_in_tiles_are_solved_by_blocks_and_so_from_starts_on_the_subs
     ensemble = Ensemble.from_labels(table_of()[1])
     sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
     assert len(PCC(K, pairs=tmp_path / "p.zarr", n_init=2).fit(ensemble).start_objectives_) == 2
+
+
+def test_plan_memory__of_blocks_counts_pairs_that_are_drawn_in_memory(tmp_path):
+    ensemble, asked = Ensemble.from_labels(table_of()[1]), (SerialEngine(), BLOCKED, 0, K)
+    held = [plan_memory(ensemble, *asked, p, in_memory=True).held for p in (0.1, 0.5, tmp_path / "p.zarr")]
+    n_pairs = [0.1 * 40 * 39 / 2, 0.5 * 40 * 39 / 2]
+    np.testing.assert_allclose(np.array(held[:2]) - held[2], 60 * np.array(n_pairs), rtol=0.02)

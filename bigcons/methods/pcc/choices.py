@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.coassociation import count
+from bigcons.coassociation.counts import PAIR_BYTES
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence
@@ -249,7 +250,7 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the memory plan of a solve; ``in_memory``: whether memberships are held rather than stored.
 
-    Blocks of pairs are counted once their borders are known, see ``blocked.solve_blocked``.
+    Blocks of pairs at work are counted once their borders are known, see ``blocked.solve_blocked``.
     """
     n, K, rows, M = ensemble.n_objects, n_clusters, ensemble.chunk_rows, ensemble.n_partitions
     B, G = ensemble.n_base_clusters, n_prototypes
@@ -257,10 +258,14 @@ def plan_memory(
     if solver == PAIRWISE:  # labels and memberships of all objects, and the terms of one of them
         everything, G = label_bytes(ensemble, n) + 20 * n * K + 32 * n, default_prototypes(K)
     statistics = 8 * (G + 8) * (B + M) if G else 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
-    generations = 3 if G or prunes else 2  # a third if a pass is shortened or a cluster is removed
+    generations = (
+        3 if G or prunes or solver == BLOCKED else 2
+    )  # a third if a pass is shortened or a cluster is removed
     ends = 0 if solver == BLOCKED else n_pair_ends(pairs, n)
     held = 4 * n + (4 * generations * n * K if in_memory else 0)
     held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
+    if solver == BLOCKED and (isinstance(pairs, Real) or pairs == "dense"):
+        held += PAIR_BYTES * n_pair_ends(pairs, n) // 2
     held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
     return MemoryPlan(
         held=held,

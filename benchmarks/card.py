@@ -1,0 +1,218 @@
+"""Consensus of KDD-scale data from sampled pairs on a cluster: as good as one heap, in less time and memory?
+
+A planted ensemble (100 partitions, half of the labels missing) and uniformly drawn pairs of its objects lie
+in Zarr. Each of the divergences l2, KL and power:1.5 is minimized over the pairs:
+
+- by one heap, the paper's Algorithm 1, to the default tolerance or 10 n K steps;
+- in blocks: on one thread, on two, on one Dask worker and on two, to the same tolerance or 100 passes.
+
+Every solve is a process of its own, from stored pairs to a stored consensus, within a memory budget. Reports
+the objective against that of the heap, seconds, what the second worker gains, the first pass within 1 % of
+the heap, the peak memory of all processes, and whether blocks gave the same bits on every engine.
+
+A last part is a table of pairs ten times the memory budget, drawn in tiles straight to a store and solved
+from there. With ``--smallest`` all tables are small and show only that the benchmark runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import describe
+from scale import measured_child, plant
+from workers import engine_of
+
+from bigcons import PCC, Consensus, PairTable
+from bigcons.coassociation import sample
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import ConvergenceWarning
+from bigcons.memory import parse_size
+
+RESULTS = Path(__file__).parent / "results" / "card.json"
+
+N_CLUSTERS = 6
+SIZES = {120_000: 1_800_000, 1_000_000: 10_000_000}  # objects and pairs; the first are the paper's
+DIVERGENCES = ("l2", "kl", "power:1.5")
+BLOCKS = ("serial", "threads-2", "processes-1", "processes-2")
+MEMORY = "4GB"
+WITHIN = 0.01
+
+TILES_MEMORY = "500MB"  # of which a process with compiled kernels takes the most
+BYTES_PER_PAIR = 12  # of a table in memory: at both ends a number of four bytes and two counts
+PER_OBJECT = 120
+
+
+def solve(options: dict[str, Any]) -> dict[str, Any]:
+    """Solve in this process; this is what the child runs."""
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    name = options.pop("engine")
+    with nullcontext("serial") if name == "serial" else engine_of(name) as engine:
+        ensemble, out = options.pop("ensemble"), options.pop("out")
+        warm_up(options, engine)
+        model = PCC(random_state=0, client=engine, **options)
+        began = time.perf_counter()
+        model.fit(ensemble, out=out)
+        seconds = time.perf_counter() - began
+    digest, consensus = hashlib.sha256(), Consensus.open(out)
+    for block in consensus.blocks():
+        digest.update(np.ascontiguousarray(consensus.read_memberships(block.start, block.stop)))
+    return {
+        "seconds": round(seconds, 2),
+        "pass_seconds": round(sum(model.history_["seconds"]), 2),
+        "passes": model.n_passes_,
+        "objective": model.objective_,
+        "gap": model.gap_,
+        "objectives": model.history_["objective"],
+        "bits": digest.hexdigest(),
+    }
+
+
+def warm_up(options: dict[str, Any], engine: object) -> None:
+    """Load the kernels in every process that will work: small, but with enough pairs for all blocks."""
+    labels = planted_ensemble(2000, 20, missing=0.5, random_state=0)[0].read(0, 2000)
+    asked = {"n_clusters": 3, "divergence": options["divergence"], "solver": options["solver"]}
+    PCC(**asked, pairs=0.3, max_iter=1, random_state=0, client=engine).fit(labels)
+
+
+def against_heap(
+    n_objects: int, n_pairs: int, divergences: Sequence[str], folder: Path
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each divergence."""
+    ensemble, _ = plant(n_objects, folder)
+    zarr = folder / f"pairs-{n_pairs}.zarr"
+    if not zarr.exists():
+        sample(ensemble, n_pairs=n_pairs, tiles=None, out=zarr, random_state=0, memory=MEMORY)
+    for divergence in divergences:
+        options = {"n_clusters": N_CLUSTERS, "divergence": divergence, "memory": MEMORY}
+        options |= {"ensemble": str(ensemble), "out": str(folder / "consensus.zarr")}
+        heap = run({**options, "pairs": str(zarr), "solver": "heap", "engine": "serial"})
+        blocks = {
+            name: run({**options, "pairs": str(zarr), "solver": "blocked", "engine": name}) for name in BLOCKS
+        }
+        about = {"n_objects": n_objects, "n_pairs": PairTable.open(zarr).n_pairs, "divergence": divergence}
+        yield about | compared(heap, blocks)
+
+
+def run(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a solve in a process of its own reports."""
+    shutil.rmtree(options["out"], ignore_errors=True)
+    found = measured_child(["--child", json.dumps(options)], __file__)
+    told = {name: found[name] for name in ("seconds", "passes", "objective", "gap", "peak_memory")}
+    print(*(options[name] for name in ("solver", "divergence", "engine")), json.dumps(told), flush=True)
+    return found
+
+
+def compared(heap: dict[str, Any], blocks: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of one divergence."""
+    near = np.array(blocks["serial"]["objectives"]) <= (1 + WITHIN) * heap["objective"]
+    peaks = {"heap": heap["peak_memory"]} | {name: found["peak_memory"] for name, found in blocks.items()}
+    objective = blocks["serial"]["objective"]
+    one, two = blocks["processes-1"], blocks["processes-2"]
+    return {
+        "objective_heap": heap["objective"],
+        "objective_blocks": objective,
+        "difference": objective / heap["objective"] - 1,
+        "within_1_percent": bool(near[-1]),
+        "first_pass_within_1_percent": int(near.argmax()) + 1 if near.any() else None,
+        "passes": blocks["serial"]["passes"],
+        "gaps": {"heap": heap["gap"], "blocks": blocks["serial"]["gap"]},
+        "never_rises": bool((np.diff(blocks["serial"]["objectives"]) <= 1e-6 * objective).all()),
+        "same_bits": len({found["bits"] for found in blocks.values()}) == 1,
+        "seconds": {"heap": heap["seconds"]} | {name: found["seconds"] for name, found in blocks.items()},
+        "pass_seconds": {name: found["pass_seconds"] for name, found in blocks.items()},
+        "speed_up_of_second_worker": round(one["seconds"] / two["seconds"], 2),
+        "speed_up_of_second_worker_in_passes": round(one["pass_seconds"] / two["pass_seconds"], 2),
+        "heap_by_two_workers": round(heap["seconds"] / two["seconds"], 2),
+        "peak_memory": peaks,
+        "memory": parse_size(MEMORY),
+        "within_memory": max(peaks.values()) <= parse_size(MEMORY),
+    }
+
+
+def ten_times_the_memory(n_pairs: int, folder: Path) -> dict[str, Any]:
+    """Return the row of a table in tiles that takes ten times the budget."""
+    n_objects = 2 * n_pairs // PER_OBJECT
+    stored = planted_ensemble(n_objects, 10, missing=0.3, random_state=0)[0].save(folder / "ensemble.zarr")
+    out = folder / "tiles.zarr"
+    began = time.perf_counter()
+    table = sample(stored, per_object=PER_OBJECT, tiles=8, out=out, random_state=0, memory=TILES_MEMORY)
+    seconds = time.perf_counter() - began
+    options = {
+        "n_clusters": 3,
+        "divergence": "l2",
+        "memory": TILES_MEMORY,
+        "max_iter": 3,
+        "engine": "threads-2",
+    }
+    paths = {"ensemble": str(stored.path), "pairs": str(out), "out": str(folder / "consensus.zarr")}
+    found = run({**options, **paths, "solver": "blocked"})
+    return {
+        "n_objects": n_objects,
+        "n_pairs": table.n_pairs,
+        "seconds_to_sample": round(seconds, 2),
+        "bytes_per_pair": round(table.info()["n_bytes"] / table.n_pairs, 2),
+        "table_by_memory": round(BYTES_PER_PAIR * table.n_pairs / parse_size(TILES_MEMORY), 2),
+        "seconds": found["seconds"],
+        "passes": found["passes"],
+        "objective": found["objective"],
+        "gap": found["gap"],
+        "memory": parse_size(TILES_MEMORY),
+        "peak_memory": found["peak_memory"],
+        "within_memory": found["peak_memory"] <= parse_size(TILES_MEMORY),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
+    parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="numbers of objects")
+    parser.add_argument("--no-tiles", action="store_true", help="without the table of ten times the memory")
+    parser.add_argument("--folder", type=Path, help="keep the stores there; default a temporary one")
+    parser.add_argument(
+        "-o", "--out", type=Path, nargs="?", const=RESULTS, help=f"write JSON there; alone, {RESULTS.name}"
+    )
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(solve(json.loads(options.child))))
+        return
+    results: dict[str, Any] = {"machine": describe(), "against_heap": []}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in measure(options, folder):
+            print(json.dumps(part), flush=True)
+            if "divergence" in part:
+                results["against_heap"].append(part)
+            else:
+                results["ten_times_the_memory"] = part
+            if options.out:
+                options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def measure(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows as they are measured."""
+    if options.smallest:
+        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], folder)
+    for n_objects in [] if options.smallest else options.sizes:
+        yield from against_heap(n_objects, SIZES.get(n_objects, 15 * n_objects), DIVERGENCES, folder)
+    if not options.no_tiles:
+        n_pairs = 101 * (parse_size(TILES_MEMORY) // BYTES_PER_PAIR) // 10
+        yield ten_times_the_memory(200_000 if options.smallest else n_pairs, folder)
+
+
+if __name__ == "__main__":
+    main()
