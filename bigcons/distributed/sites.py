@@ -83,7 +83,7 @@ class Run:
         self.state = state
         self.following = state
         self.records: list[Record] = []
-        self.settled = False
+        self.settled: bool = False
 
     def add(self, record: Record, settled: bool) -> None:
         """Add the record of an iteration."""

@@ -163,16 +163,21 @@ def test_fit__finds_planted_classes(planted, init):
     assert len(model.history_["objective"]) == 200
 
 
-def test_fit__chooses_alpha_by_the_number_of_labels(planted):
-    ensemble, _ = planted
-    labels = ensemble.read(0, 1000)
+def test_fit__chooses_priors_by_the_number_of_labels(planted):
+    labels = planted[0].read(0, 80)
+    seen = labels >= 0
     short = {"n_init": 1, "burn_in": 1, "n_samples": 1, "random_state": 0}
-    labels_each = (labels >= 0).sum() / (labels >= 0).any(axis=1).sum()
-    assert GibbsBCE(8, **short).fit(ensemble).alpha_ == pytest.approx(labels_each / 32)
-    assert GibbsBCE(3, **short).fit(ensemble).alpha_ == 1.0
-    assert GibbsBCE(3, alpha=0.3, **short).fit(ensemble).alpha_ == 0.3
-    with pytest.raises(InvalidInputError, match="alpha='most'"):
-        GibbsBCE(3, alpha="most", **short).fit(ensemble)
+    model = GibbsBCE(8, **short).fit(labels)
+    assert model.alpha_ == pytest.approx(seen.sum() / seen.any(axis=1).sum() / (4 * 8))
+    B = sum(len(np.unique(column[column >= 0])) for column in labels.T)
+    assert model.omega_ == pytest.approx(seen.sum() / B / (4 * 8))
+    model = GibbsBCE(3, **short).fit(planted[0])
+    assert (model.alpha_, model.omega_) == (1.0, 1.0)
+    model = GibbsBCE(3, alpha=0.3, omega=0.2, **short).fit(labels)
+    assert (model.alpha_, model.omega_) == (0.3, 0.2)
+    for name in ("alpha", "omega"):
+        with pytest.raises(InvalidInputError, match=f"{name}='most'"):
+            GibbsBCE(3, **{name: "most"}, **short).fit(labels)
 
 
 def test_fit__with_nine_tenths_missing_is_far_better_than_with_a_uniform_prior():

@@ -57,8 +57,9 @@ class GibbsBCE(ConsensusClusterer):
         Parameter of the Dirichlet prior of the proportions, which counts like ``alpha`` labels in each
         cluster. The paper gives no value. 1, which is uniform, outweighs the labels of objects that have few:
         "auto" is ``m / (4 K)`` for a mean of m labels per object, a quarter of their weight, and at most 1.
-    omega : float, default=1.0
-        Parameter of the Dirichlet prior of the label probabilities. The paper gives no value; 1 is uniform.
+    omega : float or "auto", default="auto"
+        The same for the label probabilities: counts like ``omega`` objects with each label in each cluster.
+        "auto" is a quarter of the mean number of labels of a base cluster in a cluster, and at most 1.
     init : {"partition", "random"}, default="partition"
         "partition": all labels of an object begin in its cluster in one base partition (intersected with
         others until there are enough clusters). "random": every label begins in a random cluster.
@@ -84,7 +85,7 @@ class GibbsBCE(ConsensusClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     memberships_ : (n_objects, n_clusters) float32, mean share of each cluster in the labels of the object
-    alpha_ : the alpha used
+    alpha_, omega_ : the priors used
     objective_ : log-likelihood of labels and clusters, mean over the samples of the chain kept
     start_objectives_ : the same of every chain
     history_ : the log-likelihood after each sweep of the chain kept
@@ -116,7 +117,7 @@ class GibbsBCE(ConsensusClusterer):
         burn_in: int = 100,
         n_samples: int = 100,
         alpha: float | str = "auto",
-        omega: float = 1.0,
+        omega: float | str = "auto",
         init: str = "partition",
         sweeps: str = "exact",
         random_state: SeedLike = None,
@@ -147,10 +148,14 @@ class GibbsBCE(ConsensusClusterer):
         self._check_memory(ensemble, engine)
         survey = take_survey(ensemble, engine, sampler.seed, 0)
         n = ensemble.n_objects
+        n_labels, n_labeled = int(survey.n_seen.sum()), n - survey.unlabeled.size
         if self.alpha == "auto":
-            n_labels = int(survey.n_seen.sum()) / (n - survey.unlabeled.size)
-            sampler = sampler._replace(alpha=auto_alpha(n_labels, self.n_clusters))
+            sampler = sampler._replace(alpha=auto_prior(n_labels, n_labeled * self.n_clusters))
+        if self.omega == "auto":
+            n_cells = ensemble.n_base_clusters * self.n_clusters
+            sampler = sampler._replace(omega=auto_prior(n_labels, n_cells))
         self.alpha_: float = sampler.alpha
+        self.omega_: float = sampler.omega
 
         def run(number: int) -> Chain:
             return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
@@ -193,7 +198,7 @@ class GibbsBCE(ConsensusClusterer):
             check_int("burn_in", self.burn_in, at_least=0),
             check_int("n_samples", self.n_samples),
             1.0 if self.alpha == "auto" else check_number("alpha", self.alpha, above=0.0),
-            check_number("omega", self.omega, above=0.0),
+            1.0 if self.omega == "auto" else check_number("omega", self.omega, above=0.0),
             check_choice("init", self.init, STARTS),
             seed,
         )
@@ -229,9 +234,9 @@ class GibbsBCE(ConsensusClusterer):
         plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)
 
 
-def auto_alpha(n_labels: float, n_clusters: int) -> float:
-    """Return the alpha whose sum over the clusters is a quarter of the mean number of labels, or 1."""
-    return min(1.0, n_labels / (4.0 * n_clusters))
+def auto_prior(n_labels: int, n_cells: int) -> float:
+    """Return the prior that counts a quarter as much as labels spread over so many cells, or 1."""
+    return min(1.0, n_labels / (4.0 * n_cells))
 
 
 class Chain(NamedTuple):
