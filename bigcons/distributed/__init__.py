@@ -22,7 +22,8 @@ By rows, `fit_rows`, with M partitions of B base clusters in all, and K clusters
 
 With `fit_rows_in_turn` a site sends the parameters estimated from its own objects and its part of the bound,
 but no sums. Sums are exact, without noise: a sum over a single object reveals it, and each of two sites can
-subtract its own part from the total.
+subtract its own part from the total. Sites trust the coordinator to ask only what it needs: one that sends
+parameters of its own choice can single out objects by the sums.
 
 By columns, `fit_columns`, with n objects and M_own partitions at a site:
 

@@ -57,6 +57,8 @@ class RowSite:
                 "sites have agreed on.",
                 parameter="labels",
             ) from None
+        if self._values is not None:
+            check_values(self._values, self._ensemble)
         self._problem: Problem | None = None
         self._carried: dict[tuple[int, int], np.ndarray | None] = {}  # by start and block
         self._final: tuple[State, int | None] | None = None
@@ -167,6 +169,24 @@ class RowSite:
         if self._problem is None:
             raise InvalidInputError('this site got no message to "begin"; let fit_rows ask it.')
         return self._problem
+
+
+def check_values(values: Sequence[np.ndarray], ensemble: Ensemble) -> None:
+    """Refuse possible labels that lack one of an ensemble."""
+    own = original_values(ensemble)
+    if len(values) != len(own):
+        raise InvalidInputError(
+            f"values has labels of {len(values)} partitions, but the site has n_partitions={len(own)}; give "
+            "those of each.",
+            parameter="values",
+        )
+    for u, (known, has) in enumerate(zip(values, own, strict=True)):
+        if (codes_in(known, has)[:-1] < 0).any():
+            raise InvalidInputError(
+                f"values of partition {u} are {known.tolist()}, which lack labels of this site; give "
+                "those of all sites.",
+                parameter="values",
+            )
 
 
 def make_problem(method: str, offsets: np.ndarray, n_clusters: int, update_alpha: bool) -> Problem:

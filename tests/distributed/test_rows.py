@@ -218,6 +218,9 @@ def test_fit_rows__refuses_sites_that_do_not_fit_together(planted):
     assert refused.value.parameter == "update_alpha"
     with pytest.raises(InvalidInputError, match="values="):
         RowSite([[1, -1], [2, -1]])
+    with pytest.raises(InvalidInputError, match="lack") as refused:
+        RowSite([[1, 0], [3, 0]], values=[[1, 2], [0]])
+    assert refused.value.parameter == "values"
     with pytest.raises(InvalidInputError, match="no fit has ended"):
         RowSite(labels).memberships()
     with pytest.raises(InvalidInputError, match="asks 'labels'"):

@@ -68,6 +68,9 @@ class BCE(SoftPassClusterer):
     update_alpha : bool, default=True
         Whether the Dirichlet prior of the proportions is estimated; otherwise it keeps its first value. On
         clean ensembles it tends to 0, where every object belongs to one cluster; it is kept above 0.001.
+        Where objects have only a few, noisy labels, the bound may be highest at a large alpha, for which all
+        objects are alike: then keep it (1,000 planted objects, 20 partitions, nine tenths missing: adjusted
+        Rand index .42 without the update, 0 with it).
     smoothing : float, default=1e-6
         Added to every expected label count, so that no probability is zero.
     max_iter : int, default=500
