@@ -5,6 +5,7 @@ Imported only when a client is used, like the engine.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from bigcons.execution.dask_workers import Workers
 
 # A lost worker is noticed after this long.
 CHECK_SECONDS = 2.0
+
+_binding = threading.Lock()
 
 
 class Pinned:
@@ -40,16 +43,17 @@ class Pinned:
         made = client.submit(
             Held, make, args, kwargs, workers=[worker], allow_other_workers=False, actor=True, pure=False
         )
-        with client.as_current():  # an actor looks for the current client
+        # an actor looks for the current client when it is first used; that changes a setting of all threads
+        with _binding, client.as_current():
             self._held: Any = self._wait(made)
+            self._held.call  # noqa: B018 - looked up, not called
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return ``function(thing, *args)``, run on the worker; raise its error, or that it was lost."""
-        with self._client.as_current():
-            try:
-                result, error = self._wait(self._held.call(function, *args))
-            except (OSError, RuntimeError) as lost:  # not the function's own, which are returned
-                raise self._lost() from lost
+        try:
+            result, error = self._wait(self._held.call(function, *args))
+        except (OSError, RuntimeError) as lost:  # not the function's own, which are returned
+            raise self._lost() from lost
         if error is not None:
             raise error
         return result

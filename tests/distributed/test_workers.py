@@ -3,6 +3,7 @@
 import os
 import pickle
 
+import dask
 import distributed
 import numpy as np
 import pytest
@@ -68,6 +69,7 @@ def test_at_worker__fits_rows_as_local_sites_do_and_no_label_crosses(client, wor
             assert fit.parameters[name].tobytes() == values.tobytes()
         assert fit.history == expected.history
         sizes.append([sorted(set(site.sizes)) for site in sites])
+    assert dask.config.get("scheduler", None) is None  # of all threads of this process
     assert sizes[0] == sizes[1]  # whatever the number of objects
     crossed = sum(sum(size[1:]) for site in sites for size in site.sizes)
     assert crossed < sum(part.nbytes for part in parts)
