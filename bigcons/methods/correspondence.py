@@ -228,8 +228,9 @@ class CCC(Alternating):
     Notes
     -----
     A reconstruction from the paper's abstract. Partitions are matched in turn by the Hungarian method, each
-    against the latest groups of the others. A missing label is in no base cluster and casts no vote. Three
-    passes; O(n M^2 + n M K) time and O(B^2 K) a sweep for B base clusters, O(B^2) memory.
+    against the latest groups of the others. A missing label is in no base cluster and casts no vote. Of soft
+    clusterings, the vectors of base clusters and the votes are memberships. Three passes; O(n M^2 + n M K)
+    time and O(B^2 K) a sweep for B base clusters, O(B^2) memory.
 
     References
     ----------
@@ -271,7 +272,7 @@ class CCU(Alternating):
 
     Notes
     -----
-    A reconstruction from the paper's abstract; costs and missing labels as for `CCC`.
+    A reconstruction from the paper's abstract; costs, missing labels and soft clusterings as for `CCC`.
 
     References
     ----------
@@ -315,7 +316,7 @@ class CCSVD(Correspondence):
     Notes
     -----
     A reconstruction from the paper's abstract. V and S follow from the eigenvectors of ``H^T H``. Missing
-    labels as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters, O(B^2) memory.
+    labels and soft clusterings as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters, O(B^2) memory.
 
     References
     ----------

@@ -64,7 +64,9 @@ class HBGF(GraphClusterer):
     follow from ``Hn^T Hn`` (B, B), which takes one pass; the left vectors are computed from the labels in
     every later pass. K-means runs on the normalized rows of both objects and base clusters, with
     scikit-learn's starts, not the authors' (rows that are as orthogonal as possible). Three passes and those
-    of k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory. METIS: O(n M) memory, 128 bytes a label.
+    of k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory. METIS: O(n M) memory, 128 bytes a label. Soft
+    clusterings put their memberships in H (spectral form only), and take O(n b^2) time for b memberships > 0
+    of an object.
 
     References
     ----------

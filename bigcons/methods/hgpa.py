@@ -77,7 +77,7 @@ class HGPA(GraphClusterer):
 
     With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
     as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size", at their
-    costs.
+    costs, and takes soft clusterings as they do.
 
     References
     ----------
