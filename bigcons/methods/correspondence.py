@@ -316,7 +316,8 @@ class CCSVD(Correspondence):
     Notes
     -----
     A reconstruction from the paper's abstract. V and S follow from the eigenvectors of ``H^T H``. Missing
-    labels and soft clusterings as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters, O(B^2) memory.
+    labels and soft clusterings as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters,
+    O(B^2) memory.
 
     References
     ----------
