@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.kernels import all_pairs as kernel
+from bigcons.kernels import all_pairs_soft as soft_kernel
 from bigcons.kernels.cluster_tables import padded
 from bigcons.validation import check_partition_weights
 
@@ -123,10 +124,17 @@ def agreement_sums(
     labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, weights: Weights | None = None
 ) -> AgreementSums:
     """Return the sums over a block's objects under the given memberships (rows, K) float32."""
-    sums = no_sums(*sizes_of(offsets, labels, memberships), weights)
+    sums = no_sums(*sizes_of(offsets, memberships), weights)
     powers = np.zeros(2)
-    kernel.accumulate(labels, offsets, sums.partition_weights, memberships, sums.S, sums.T, powers)
+    kernels_for(labels).accumulate(
+        labels, offsets, sums.partition_weights, memberships, sums.S, sums.T, powers
+    )
     return sums._replace(squares=float(powers[0]), quartics=float(powers[1]))
+
+
+def kernels_for(labels: np.ndarray) -> Any:
+    """Return the kernels for a block of labels (rows, M) or of soft clusterings (rows, B)."""
+    return soft_kernel if labels.dtype.kind == "f" else kernel
 
 
 def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
@@ -153,9 +161,9 @@ def select_clusters(sums: AgreementSums, kept: np.ndarray) -> AgreementSums:
     return sums._replace(n_clusters=n, S=S, T=T, squares=float(np.einsum("u,u->", squares, by_partition)))
 
 
-def sizes_of(offsets: np.ndarray, labels: np.ndarray, memberships: np.ndarray) -> tuple[int, int, int]:
+def sizes_of(offsets: np.ndarray, memberships: np.ndarray) -> tuple[int, int, int]:
     """Return the numbers of base clusters, partitions and clusters."""
-    return int(offsets[-1]), labels.shape[1], memberships.shape[1]
+    return int(offsets[-1]), offsets.size - 1, memberships.shape[1]
 
 
 def aligned_copy(table: np.ndarray) -> np.ndarray:

@@ -129,7 +129,8 @@ def stored_memberships(stored, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"), [("mcla", {}), ("hbgf", {}), ("cspa", {}), ("pcc", {"pairs": 0.01, "tol": 0.1})]
+    ("name", "parameters"),
+    [("mcla", {}), ("hbgf", {}), ("cspa", {}), ("pcc", {}), ("pcc", {"pairs": 0.01, "tol": 0.1})],
 )
 def test_fit__of_soft_clusterings_has_the_same_bits_on_every_engine(
     name, parameters, stored_memberships, cluster

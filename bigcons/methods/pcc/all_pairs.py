@@ -23,6 +23,7 @@ from bigcons.coassociation.factorized import (
     agreement_sums,
     aligned_copy,
     clusters_in_order,
+    kernels_for,
     no_sums,
     sizes_of,
     triangles_in_order,
@@ -44,6 +45,7 @@ from bigcons.solving.passes import Iterate, Run, Step, Visit, best_start
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
 
 # A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
 # together lower the objective by at least this share of the sum of what each would alone. In the quadratic
@@ -219,7 +221,7 @@ def update_block(
     before = clusters_in_order(sums.S, order), triangles_in_order(sums.T, order)
     S, T = aligned_copy(before[0]), aligned_copy(before[1])
     updated, totals = np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
-    kernel.sweep(
+    kernels_for(labels).sweep(
         *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
         *(threshold, relaxation, False, totals),
     )
@@ -244,8 +246,8 @@ def place_block(
     order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
     S, T = clusters_in_order(estimate.S, order), triangles_in_order(estimate.T, order)
     S, T, weights = aligned_copy(S), aligned_copy(T), estimate.partition_weights
-    sums = no_sums(*sizes_of(offsets, labels, placed), estimate.weights)
-    kernel.sweep(
+    sums = no_sums(*sizes_of(offsets, placed), estimate.weights)
+    kernels_for(labels).sweep(
         labels, offsets, weights, S, T, sums.S, sums.T, order, placed, placed, 0.0, 1.0, True, totals
     )
     back = np.argsort(order)
@@ -312,7 +314,7 @@ def measure_block(
     """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
     found = StepSums(np.zeros_like(sums.T), np.zeros(kernel.N_STEP_SUMS))
     before, after = in_use(sums, before), in_use(sums, after)
-    kernel.measure_step(labels, offsets, sums.partition_weights, before, after, *found)
+    kernels_for(labels).measure_step(labels, offsets, sums.partition_weights, before, after, *found)
     return found
 
 
@@ -407,7 +409,7 @@ class SubsampleStart:
 
     def resume(self, found: Subsample, max_passes: int, tol: float) -> Subsample:
         """Continue until no object moves; a canceled task ends between passes."""
-        labeled = np.count_nonzero(self.labels >= 0, axis=0)
+        labeled = np.count_nonzero(observed(self.labels, self.offsets), axis=0)
         by_partition = None if self.weights is None else self.weights.partitions
         threshold = tol * mean_pair_weight(labeled, self.labels.shape[0], by_partition)
         for _ in range(max_passes):

@@ -90,7 +90,7 @@ def choose_solver(
     if heap_only or (isinstance(pairs, str) and pairs == "dense"):
         return HEAP
     is_many = n_pair_ends(pairs, ensemble.n_objects) >= 2 * MANY_PAIRS
-    if is_many and not ensemble.is_soft:  # blocks of soft clusterings have no start to agree on
+    if is_many:
         return BLOCKED
     if is_share:
         return HEAP

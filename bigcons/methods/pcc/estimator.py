@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,7 +47,6 @@ from bigcons.methods.pcc.memberships import (
     dirichlet,
     perturbed_uniform,
     solution_at,
-    start_of_block,
 )
 from bigcons.methods.pcc.pairwise import Pairwise, sampled_gap
 from bigcons.methods.pcc.placing import (
@@ -100,8 +98,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         "all": every pair, in one pass over the labels per iteration, without forming any pair. A share such
         as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds;
         Parquet is converted first, block by block within ``memory`` unless the heap solves it.
-        "dense": every pair, one by one, for small data. Soft clusterings need pairs other than "all", and
-        ``predict`` does not take them.
+        "dense": every pair, one by one, for small data. Soft clusterings take "all" with divergence="l2".
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
         "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1 on one core, with the pairs in
         memory) or "blocked" (the same within blocks of objects, on all cores or workers, with the pairs read
@@ -292,7 +289,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
                     solution = self._solve_pairs(run, choices, scratch)
             self._keep(solution, ensemble.n_partitions)
             self._placing: Placing | None = None
-            if not ensemble.is_soft:
+            if not self._needs_labels(ensemble):
                 self._placing = placing_of(labels, solution, self.divergence, seed, engine)
             # rows held in memory need no workers
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
@@ -312,7 +309,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         if isinstance(pairs, ParquetPairTable):
             budget = DEFAULT_MEMORY if memory is None else memory
             pairs = pairs.save(str(scratch), memory=budget) if by_blocks else pairs.load()
-        if ensemble.is_soft:
+        if self._needs_labels(ensemble):
             refuse_isolated(ensemble, pairs)
         logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
         if by_blocks:
@@ -347,15 +344,13 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
                 seed=run.seed,
             )
         isolated = isolated_objects(pairs)
-        if ensemble.is_soft or not isolated.size:
+        if not isolated.size or self._needs_labels(ensemble):
             return solution
         logger.info("%d objects are in no sampled pair; placing them over all pairs", isolated.size)
         return place_isolated(ensemble, isolated, solution, self.divergence, run.seed, run.arrays, run.engine)
 
     def _start_of_blocks(self, run: Run, init: str) -> Callable[[Block], np.ndarray]:
         """Return a function that gives the first memberships of a block of pairs."""
-        if run.data.is_soft:  # over all pairs these have no subsample
-            return partial(start_of_block, init, n_clusters=self.n_clusters, seed=run.seed)
         n_init, draw = run.n_init, dirichlet
         if init != "subsample":
             n_init, draw = 1, perturbed_uniform if init == "uniform" else dirichlet
@@ -381,13 +376,15 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             raise InvalidInputError(f"max_iter='paper' with solver={solver!r}; it requires solver='heap'.")
         if self.max_iter not in (None, PAPER):
             check_int("max_iter", self.max_iter)
-        if ensemble.is_soft and solver not in (HEAP, BLOCKED):
-            raise SoftEnsembleError(f"PCC with pairs={self.pairs!r}", "sampled pairs such as pairs=0.001")
+        if ensemble.is_soft:
+            if solver in (PROTOTYPES, PAIRWISE):
+                what = f"PCC with pairs={pairs!r} and divergence={divergence.label!r}"
+                raise SoftEnsembleError(what, "divergence='l2' or sampled pairs, for memberships")
+            for name in ("prune", "weights"):
+                value = getattr(self, name)
+                if isinstance(value, str) or (name == "prune" and value is not None):
+                    raise SoftEnsembleError(f"PCC with {name}={value!r}", f"PCC without {name}")
         init = choose_init(self.init, solver)
-        if ensemble.is_soft and isinstance(init, str) and init == "subsample":
-            if self.init == "subsample":
-                raise SoftEnsembleError("PCC with init='subsample'", "init='uniform'")
-            init = "uniform"
         n_init = choose_n_init(self.n_init, init, solver, pairs, self.weights)
         size = ensemble.n_objects, self.n_clusters
         n_prototypes = choose_n_prototypes(self.n_prototypes, solver, *size, pairs, divergence)
@@ -399,6 +396,10 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             given = checked_start(init, ensemble.n_objects, self.n_clusters)
             init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else init
         return Choices(solver, init, n_init, n_prototypes, weights)
+
+    def _needs_labels(self, ensemble: Ensemble) -> bool:
+        """Return whether objects cannot be placed: by prototypes, there is no form for memberships."""
+        return ensemble.is_soft and resolve_divergence(self.divergence).label != "l2"
 
     def _keep(self, solution: Solution, n_partitions: int) -> None:
         """Set the attributes besides labels and memberships, and warn if the solve has not converged."""
@@ -431,7 +432,8 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._placing is None:
-            raise SoftEnsembleError("predict of PCC")
+            what = f"predict of PCC with divergence={self.divergence!r}"
+            raise SoftEnsembleError(what, "divergence='l2', for memberships")
         return self._placing
 
     def _partition_weights(self) -> np.ndarray | None:

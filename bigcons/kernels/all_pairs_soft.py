@@ -1,0 +1,210 @@
+"""All-pairs PCC with the squared divergence on soft clusterings: `all_pairs` with memberships as labels.
+
+With memberships ``p_ib`` of object i in base cluster b and ``q_i = sum_b p_ib^2``, the expected agreement of
+two objects is ``sum_b p_ib p_jb``. So ``S_b`` sums ``p_ib y_i``, an object's own part of ``b`` is ``q_i y_i``
+where that of labels is ``m_i y_i``, and the objective has ``q_i |y_i|^2`` in the place of ``m_i |y_i|^2``.
+``T`` and the rest are as for labels; an object is seen in the partitions in which it has memberships.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.kernels._jit import jit
+from bigcons.kernels.all_pairs import (
+    MAX_GAP,
+    SQUARES,
+    WIDE_FACE,
+    fill_change,
+    fill_outer,
+    gradient_range,
+    lightest_vertex,
+    listed,
+    n_below,
+    n_likely,
+    n_positive,
+    overshoot,
+    read_quadratic,
+    record_move,
+    triangle,
+)
+from bigcons.kernels.cluster_tables import add_to_rows, sum_columns
+from bigcons.kernels.simplex import minimize_on_simplex
+
+
+@jit
+def list_rows(memberships, i, offsets, weights, s_width, t_width, s_at, p_at, sw_at, t_at, w_at):
+    """List where the rows of object ``i`` begin in S and T, with its memberships and all weights.
+
+    Memberships go to ``p_at`` and, times the weights of their partitions, to ``sw_at``; weights of partitions
+    to ``w_at``, if there are any. Returns the numbers of rows in S and T, ``q_i`` and ``m_i``, weighted.
+    """
+    n, m = 0, 0
+    own, weight = 0.0, 0.0
+    for u in range(offsets.shape[0] - 1):
+        times = 1.0 if weights is None else weights[u]
+        before = n
+        for b in range(offsets[u], offsets[u + 1]):
+            share = np.float64(memberships[i, b])
+            if share > 0.0:
+                s_at[n] = np.uint64(b * s_width)
+                p_at[n] = share
+                sw_at[n] = times * share
+                own += times * share * share
+                n += 1
+        if n > before:
+            t_at[m] = np.uint64(u * t_width)
+            if weights is not None:
+                w_at[m] = times
+            weight += times
+            m += 1
+    return n, m, own, weight
+
+
+@jit
+def add_shares(table, at, shares, n, values, width):
+    """Add ``shares[e] * values[:width]`` to the ``n`` rows of the flat ``table`` that begin at ``at``."""
+    for e in range(n):
+        for k in range(width):
+            if values[k] != 0.0:
+                table[at[e] + np.uint64(k)] += shares[e] * values[k]
+
+
+@jit
+def sweep(
+    memberships,
+    offsets,
+    weights,
+    S,
+    T,
+    S_out,
+    T_out,
+    order,
+    y_old,
+    y_new,
+    threshold,
+    relaxation,
+    fresh,
+    totals,
+):
+    """Update every object of a block in turn, as `all_pairs.sweep`; memberships (rows, B) float32."""
+    K = y_new.shape[1]
+    M, s_width, t_width = offsets.shape[0] - 1, S.shape[1], T.shape[1]
+    s_at, t_at = np.empty(memberships.shape[1], np.uint64), np.empty(M, np.uint64)
+    p_at, sw_at = np.empty((2, memberships.shape[1]))
+    w_at = listed(weights)
+    s_sum, t_sum = np.empty(s_width), np.empty(t_width)
+    A, b, y = np.empty((K, K)), np.empty(K), np.empty(K)
+    d, t_change = np.zeros(s_width), np.zeros(t_width)
+    support, work = np.empty(K, np.int64), np.empty((K, K + 2))
+    s_flat, t_flat = S.ravel(), T.ravel()
+    s_out, t_out = S_out.ravel(), T_out.ravel()
+    for i in range(memberships.shape[0]):
+        n_s, m, own, weight = list_rows(
+            memberships, i, offsets, weights, s_width, t_width, s_at, p_at, sw_at, t_at, w_at
+        )
+        if weight == 0.0:
+            for k in range(K):
+                y_new[i, k] = np.float32(1.0 / K)
+            continue
+        sum_columns(s_flat, s_at, sw_at, n_s, 0, s_width, s_sum)
+        for k in range(K):
+            y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
+            b[k] = s_sum[k] - own * y[k]
+        n = n_likely(y, b)
+        read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
+        if not fresh:
+            lowest, highest = gradient_range(A, b, y, n)
+            wider = n_below(lowest, b, n)
+            if wider > n:
+                read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
+                n = wider
+                lowest, highest = gradient_range(A, b, y, n)
+            gap = 2.0 * (highest - lowest)
+            totals[MAX_GAP] = max(totals[MAX_GAP], gap)
+            if gap <= threshold:
+                for k in range(K):
+                    y_new[i, k] = y_old[i, k]
+                continue
+        if fresh or n_positive(y, n) > WIDE_FACE:
+            y[:n] = 0.0
+            y[lightest_vertex(A, b, n)] = 1.0
+        level = minimize_on_simplex(A, b, y, n, support, work)
+        wider = n_below(level, b, n)
+        while wider > n:
+            read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
+            n = wider
+            level = minimize_on_simplex(A, b, y, n, support, work)
+            wider = n_below(level, b, n)
+        if relaxation > 1.0:
+            overshoot(order, y_old, i, relaxation, y)
+        squares = totals[SQUARES]
+        if record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
+            change = 0.0
+            for k in range(K):
+                change += (2.0 * y[k] + d[k]) * d[k]
+            totals[SQUARES] = squares + own * change
+            fill_change(y, d, n, t_change)
+            add_shares(s_out, s_at, p_at, n_s, d, K)
+            add_to_rows(t_out, t_at, m, t_change, triangle(n))
+
+
+@jit
+def measure_step(memberships, offsets, weights, y_old, y_new, T_step, sums):
+    """Add a block's terms of the objective along its changes, as `all_pairs.measure_step`.
+
+    The first two of the ``sums`` are times ``q_i``, the others times ``m_i``.
+    """
+    K, M = y_new.shape[1], offsets.shape[0] - 1
+    s_at, t_at = np.empty(memberships.shape[1], np.uint64), np.empty(M, np.uint64)
+    p_at, sw_at = np.empty((2, memberships.shape[1]))
+    w_at = listed(weights)
+    d, outer = np.empty(K), np.zeros(T_step.shape[1])
+    table = T_step.ravel()
+    for i in range(memberships.shape[0]):
+        _, m, own, weight = list_rows(
+            memberships, i, offsets, weights, 0, T_step.shape[1], s_at, p_at, sw_at, t_at, w_at
+        )
+        if m == 0:
+            continue
+        a = b = c = 0.0
+        for k in range(K):
+            old = np.float64(y_old[i, k])
+            d[k] = np.float64(y_new[i, k]) - old
+            a += old * old
+            b += old * d[k]
+            c += d[k] * d[k]
+        if c == 0.0:
+            continue
+        fill_outer(d, K, outer)
+        add_to_rows(table, t_at, m, outer, triangle(K))
+        sums[0] += own * b
+        sums[1] += own * c
+        sums[2] += weight * a * b
+        sums[3] += weight * (a * c + 2.0 * b * b)
+        sums[4] += weight * b * c
+        sums[5] += weight * c * c
+
+
+@jit
+def accumulate(memberships, offsets, weights, y, S, T, sums):
+    """Add a block's ``y (rows, K)`` float32 to S and T, and sum q|y|^2 and m|y|^4 to ``sums (2,)``."""
+    K, M = y.shape[1], offsets.shape[0] - 1
+    s_at, t_at = np.empty(memberships.shape[1], np.uint64), np.empty(M, np.uint64)
+    p_at, sw_at = np.empty((2, memberships.shape[1]))
+    w_at = listed(weights)
+    d, outer = np.zeros(S.shape[1]), np.zeros(T.shape[1])
+    s_flat, t_flat = S.ravel(), T.ravel()
+    for i in range(memberships.shape[0]):
+        n_s, m, own, weight = list_rows(
+            memberships, i, offsets, weights, S.shape[1], T.shape[1], s_at, p_at, sw_at, t_at, w_at
+        )
+        square = 0.0
+        for k in range(K):
+            d[k] = np.float64(y[i, k])
+            square += d[k] * d[k]
+        fill_outer(d, K, outer)
+        add_shares(s_flat, s_at, p_at, n_s, d, K)
+        add_to_rows(t_flat, t_at, m, outer, T.shape[1])
+        sums[0] += own * square
+        sums[1] += weight * square * square
