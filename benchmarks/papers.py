@@ -13,8 +13,7 @@ are is not known.
 ensembles, against eleven others by five criteria on data sets times two generators; in the paper 37 of 40
 (without compactness, for which it has none). Two of its four data sets are public; another replaces the
 third, none the fourth. It does not say which of 100 restarts it reports, so wins are counted in four ways
-(`READINGS`). HGPA is spectral here, since no partitioner of hypergraphs is available; CSPA and MCLA are cut
-by METIS if it is installed.
+(`READINGS`). HGPA is its Laplacian here; CSPA and MCLA are cut by METIS if it is installed.
 
 Features are standardized. They are read from the folder that BIGCONS_DATA names; ``--smallest`` needs none.
 """

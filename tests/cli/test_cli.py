@@ -280,6 +280,19 @@ def test_mistyped_words__are_recognized(run, line, word):
     assert f"Did you mean {word}" in " ".join(result.stderr.split())
 
 
+def test_solve__tries_members_with_parameters_and_a_range_of_clusters(ensemble, run, ran):
+    members = "mcla(partitioner=average),ivc(n_init=2)"
+    ran(f"solve {ensemble} -m supra --members {members} -k 2:4 -o c.zarr")
+    consensus = Consensus.open("c.zarr")
+    assert consensus.parameters["members"] == members
+    assert consensus.history["n_clusters"] == [2, 3, 4, 2, 3, 4]
+    assert consensus.n_clusters == 3
+    for numbers, method in (("2:4", "mcla"), ("4:2", "supra"), ("0:3", "supra"), ("2:", "supra")):
+        result = run(f"solve {ensemble} -m {method} -k {numbers} -o d.zarr")
+        assert result.exit_code == 2, numbers
+        assert "number of clusters" in result.output
+
+
 def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):
     result = run(f"solve {ensemble} -m pcc -k auto -o c.zarr")
     assert result.exit_code == 2
