@@ -57,7 +57,7 @@ def import_(
 
 @click.command("import-pairs")
 @click.argument("table", type=PATH)
-@output_option("Store for the pairs (.zarr).")
+@output_option("Store for the pairs: .zarr, or .parquet, sorted.")
 @click.option(
     "--n-objects",
     type=click.IntRange(min=1),

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -33,7 +29,7 @@ def _tile_count(value: str) -> int | str | None:
 
 @click.command()
 @click.argument("ensemble", type=PATH)
-@output_option("Destination of the pairs: .zarr to solve with, .parquet for other programs.")
+@output_option("Store for the pairs: .zarr, or .parquet, which other programs read too.")
 @click.option(
     "--per-object",
     type=click.FloatRange(0, min_open=True),
@@ -86,25 +82,6 @@ def sample(
         "memory": memory,
         "client": client,
     }
-    draw = partial(coassociation.sample, ensemble, **asked, **options)
-    if out.endswith(".parquet"):
-        pairs = _draw_to_parquet(draw, out, overwrite)
-    else:
-        pairs = draw(out=out, overwrite=overwrite)
+    pairs = coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
     result = {"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked}
     emit(result, f"{out}: {amount(pairs.n_pairs, 'pair')} of {amount(pairs.n_objects, 'object')}.")
-
-
-def _draw_to_parquet(draw: Callable[..., Any], out: str, overwrite: bool) -> Any:
-    """Draw pairs to a temporary store next to ``out``, since they may not fit in memory, and export it."""
-    from bigcons.storage.commit import refuse_existing_file
-    from bigcons.storage.places import naming
-
-    target = refuse_existing_file(out, overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with naming(target):
-        folder = tempfile.TemporaryDirectory(prefix=".bigcons-", dir=target.parent)
-    with folder as scratch:
-        pairs = draw(out=str(Path(scratch, "pairs.zarr")))
-        pairs.to_parquet(out, overwrite=overwrite)
-    return pairs

@@ -28,7 +28,8 @@ from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage.commit import refuse_existing, refuse_source
+from bigcons.storage.commit import refuse_source
+from bigcons.stores.pair_parquet import refuse_existing_pairs
 from bigcons.stores.pair_rows import Rows, counts_dtype, rows_of_entries
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_int, check_number
@@ -103,7 +104,7 @@ def sample(
     total = count_all_pairs(ensemble.n_objects)
     wanted = _number_of_pairs(ensemble.n_objects, total, share, n_pairs, per_object)
     if out is not None:
-        refuse_existing(out, overwrite)
+        refuse_existing_pairs(out, overwrite)
         refuse_source(out, ensemble.path)
     tiles = _resolve_tiles(tiles, wanted, ensemble.n_objects, budget, out)
     if tiles is not None and out is not None:

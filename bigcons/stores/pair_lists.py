@@ -317,7 +317,7 @@ def store_list(
         "%s: sorting %s pairs of %s objects into rows, in %d parts",
         *(pairs.table.where, f"{scan.n_pairs:,}", f"{scan.n_objects:,}", len(blocks)),
     )
-    with _scratch_beside(out) as folder:
+    with scratch_beside(out) as folder:
         parts = sorted_rows(pairs, scan, blocks, rows, folder)
         all_facts = {**facts, "n_objects": scan.n_objects}
         dtype = counts_dtype(scan.largest_seen)
@@ -326,7 +326,7 @@ def store_list(
 
 
 @contextmanager
-def _scratch_beside(out: StorePath) -> Iterator[Path]:
+def scratch_beside(out: StorePath) -> Iterator[Path]:
     """Yield a temporary folder on the disk of ``out``, or the system's if that is in a bucket."""
     place = place_of(out)
     parent = place.path.parent if isinstance(place, DiskPlace) else None

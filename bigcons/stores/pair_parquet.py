@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidPairsError
-from bigcons.storage.commit import is_store, new_file, new_folder_of_files
+from bigcons.storage.commit import (
+    is_store,
+    new_file,
+    new_folder_of_files,
+    refuse_existing,
+    refuse_existing_file,
+)
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.stores.pair_lists import LOADED_CHUNK_ROWS, PairList
@@ -34,11 +40,25 @@ def is_parquet(path: StorePath) -> bool:
     if not isinstance(place, DiskPlace) or is_store(place):
         return False
     if place.is_file():
-        if place.name.lower().endswith(_SUFFIXES):
+        if names_parquet(path):
             return True
         with place.path.open("rb") as file:
             return file.read(4) == b"PAR1"
     return any(name.endswith(".parquet") for name in place.names())
+
+
+def names_parquet(path: StorePath) -> bool:
+    """Return whether a table stored at ``path`` is to be Parquet: on a disk, by its suffix."""
+    place = place_of(path)
+    return isinstance(place, DiskPlace) and place.name.lower().endswith(_SUFFIXES)
+
+
+def refuse_existing_pairs(path: StorePath, overwrite: bool) -> None:
+    """Raise StoreExistsError if a table of pairs must not be written at ``path``; call it before any work."""
+    if names_parquet(path):
+        refuse_existing_file(path, overwrite)
+    else:
+        refuse_existing(path, overwrite)
 
 
 # Writing

@@ -30,12 +30,18 @@ from bigcons.errors import (
 )
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import PAIRS
-from bigcons.storage.commit import is_store, refuse_existing, refuse_source
+from bigcons.storage.commit import is_store, refuse_source
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.display import facts_table
-from bigcons.stores.pair_lists import PairList, blocks_within, sorted_rows, store_list
-from bigcons.stores.pair_parquet import ParquetPairs, is_parquet, write_parquet
+from bigcons.stores.pair_lists import PairList, blocks_within, scratch_beside, sorted_rows, store_list
+from bigcons.stores.pair_parquet import (
+    ParquetPairs,
+    is_parquet,
+    names_parquet,
+    refuse_existing_pairs,
+    write_parquet,
+)
 from bigcons.stores.pair_rows import (
     Edges,
     Rows,
@@ -57,6 +63,7 @@ from bigcons.tables.intake import open_table
 
 CHUNK_ENTRIES = 1 << 20
 ENTRIES_PER_BLOCK = 1 << 22
+ENTRIES_PER_WRITE = 1 << 20
 
 
 DEFAULT_MEMORY = 10**9
@@ -172,7 +179,12 @@ class PairTable:
         return _loaded(_list_of(x, n_objects, columns), {"made_by": "from_table", "source": _describe(x)})
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
-        """Store the table at ``path``, all or nothing, and return the stored table."""
+        """Store the table at ``path``, all or nothing, and return the stored table.
+
+        It is Parquet if the path ends in .parquet, else a Zarr store.
+        """
+        if names_parquet(path):
+            return self.to_parquet(path, overwrite=overwrite)
         return type(self).store_blocks(
             path,
             (self.read(block.start, block.stop) for block in self.blocks()),
@@ -202,8 +214,23 @@ class PairTable:
         """Store consecutive blocks of rows as a table, all or nothing, and return it opened.
 
         Each part is like a result of ``read``; one part and one chunk are in memory at a time. Together, the
-        parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects.
+        parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects. The
+        table is Parquet if the path ends in .parquet, written from a temporary store next to it.
         """
+        if names_parquet(path):
+            refuse_existing_pairs(path, overwrite)
+            with scratch_beside(path) as folder:
+                table = cls.store_blocks(
+                    folder / "pairs.zarr",
+                    parts,
+                    n_objects=n_objects,
+                    counts_dtype=counts_dtype,
+                    agree_dtype=agree_dtype,
+                    rows_per_block=rows_per_block,
+                    chunk_entries=chunk_entries,
+                    provenance=provenance,
+                )
+                return table.to_parquet(path, overwrite=overwrite)
         facts = {
             "n_objects": n_objects,
             "rows_per_block": rows_per_block,
@@ -270,7 +297,7 @@ class PairTable:
 
     def edges(self) -> Edges:
         """Return every pair once: ``(i, j, n_agree, n_seen)`` with ``i < j``, ascending."""
-        parts = list(self._edges_of_blocks())
+        parts = list(self._edges_of_blocks(self.blocks()))
         return Edges(*map(np.concatenate, zip(*parts, strict=True)))
 
     def to_parquet(
@@ -278,13 +305,15 @@ class PairTable:
     ) -> PairTable:
         """Store every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, and return the stored table.
 
-        ``path`` is a file or, with ``pairs_per_file``, a folder of part files, on a disk; all or nothing. One
-        block of rows and one row group of a million pairs are in memory at a time. Pages have checksums; the
+        ``path`` is a file or, with ``pairs_per_file``, a folder of part files, on a disk; all or nothing.
+        Takes about 60 MB, for a block of rows and a row group of a million pairs. Pages have checksums; the
         metadata of each file has the entries of `bigcons.schema.PARQUET_PAIRS`.
         """
+        mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
+        rows = max(1, int(ENTRIES_PER_WRITE / max(mean_entries, 1)))
         write_parquet(
             path,
-            self._edges_of_blocks(),
+            self._edges_of_blocks(self.blocks(min(rows, self.rows_per_block or rows))),
             {
                 "n_objects": self.n_objects,
                 "rows_per_block": self.rows_per_block,
@@ -362,8 +391,8 @@ class PairTable:
             raise self._corrupt(name, "is missing a chunk")
         return part
 
-    def _edges_of_blocks(self) -> Iterator[Edges]:
-        for block in self.blocks() or [Block(0, 0, 0)]:
+    def _edges_of_blocks(self, blocks: list[Block]) -> Iterator[Edges]:
+        for block in blocks or [Block(0, 0, 0)]:
             indptr, *columns = self.read(block.start, block.stop)
             i = np.repeat(np.arange(block.start, block.stop, dtype=np.int32), np.diff(indptr))
             once = i < columns[0]
@@ -439,7 +468,10 @@ class ParquetPairTable(PairTable):
     def save(
         self, path: StorePath, *, overwrite: bool = False, memory: int | str = DEFAULT_MEMORY
     ) -> PairTable:
-        """Store the table as rows at ``path``, all or nothing, within ``memory``; return the stored table."""
+        """Store the table at ``path`` within ``memory``, all or nothing, and return the stored table.
+
+        It is Parquet, sorted, if the path ends in .parquet, else rows in a Zarr store.
+        """
         return _store(self._pairs, path, self.provenance, memory=memory, overwrite=overwrite)
 
     @cached_property
@@ -520,6 +552,7 @@ def import_pairs(
 ) -> PairTable:
     """Store a table with one row for each pair, of any size, at ``out``; return the stored table.
 
+    ``out`` is a Zarr store or, if it ends in .parquet, a Parquet file of the sorted pairs.
     ``source``, ``n_objects`` and ``columns`` as for `PairTable.from_table`. Reads the source twice, first to
     check it, and sorts it through files of 24 bytes a pair next to ``out``, within ``memory`` besides the
     process itself; a data frame or an Arrow stream is in memory already.
@@ -527,7 +560,7 @@ def import_pairs(
     Raises InvalidPairsError, with the file and row, for a table that breaks a rule, and MemoryBudgetError if
     not even the pairs of a few objects fit.
     """
-    refuse_existing(out, overwrite)
+    refuse_existing_pairs(out, overwrite)
     if isinstance(source, (str, os.PathLike)):
         refuse_source(out, source)
     provenance = {"made_by": "import_pairs", "source": _describe(source)}
@@ -570,7 +603,12 @@ def _loaded(pairs: PairList, provenance: dict[str, Any]) -> PairTable:
 def _store(
     pairs: PairList, out: StorePath, provenance: dict[str, Any], *, memory: int | str, overwrite: bool
 ) -> PairTable:
-    """Store a list of pairs as rows at ``out`` within ``memory``."""
-    refuse_existing(out, overwrite)
-    store_list(pairs, out, _facts(pairs, provenance), budget=parse_size(memory), overwrite=overwrite)
+    """Store a list of pairs at ``out`` within ``memory``: as rows or, if it ends in .parquet, as Parquet."""
+    refuse_existing_pairs(out, overwrite)
+    facts, budget = _facts(pairs, provenance), parse_size(memory)
+    if names_parquet(out):
+        with scratch_beside(out) as folder:
+            store_list(pairs, folder / "pairs.zarr", facts, budget=budget, overwrite=False)
+            return PairTable.open(folder / "pairs.zarr").to_parquet(out, overwrite=overwrite)
+    store_list(pairs, out, facts, budget=budget, overwrite=overwrite)
     return PairTable.open(out)

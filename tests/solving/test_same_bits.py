@@ -103,6 +103,19 @@ def test_fit__pairs_in_parquet_give_the_bits_of_zarr(fit, expected, folder, tmp_
     assert names_in(tmp_path) == ["c.zarr", "p"]
 
 
+def test_fit__pairs_in_parquet_are_converted_again_after_a_kill(fit, expected, folder, tmp_path, monkeypatch):
+    PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")
+    solve = {"pairs": str(tmp_path / "p.parquet"), "out": tmp_path / "c.zarr"}
+    with monkeypatch.context() as patch:
+        patch.setattr("bigcons.methods.pcc.blocked.color_blocks", lambda *_: pytest.fail("no solve"))
+        patch.setattr("bigcons.storage.places.DiskPlace.remove", lambda _: None)  # as if it were killed
+        with pytest.raises(pytest.fail.Exception):
+            fit("kl of tiles", "threads", **solve)
+    assert [name for name in names_in(tmp_path / "c.zarr.partial") if name.startswith("scratch")]
+    assert fit("kl of tiles", "threads", **solve) == expected["kl of tiles"]
+    assert names_in(tmp_path) == ["c.zarr", "p.parquet"]
+
+
 @pytest.mark.parametrize("client", [2], indirect=True)
 def test_fit__pairs_in_parquet_on_dask_give_the_bits_of_zarr(fit, expected, client, folder, tmp_path):
     PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import PairTable, schema
+from bigcons.coassociation import sample
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
@@ -21,6 +22,7 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from bigcons.stores.pairs import import_pairs
 from tests.stores.test_pairs import N_OBJECTS, a_table, assert_same_table, pair_lists, table_of
 from tests.support.stores import names_in
 
@@ -56,12 +58,32 @@ def stored(request, tmp_path):
 
 def test_to_parquet__row_groups_are_limited(tmp_path, monkeypatch):
     monkeypatch.setattr("bigcons.stores.pair_parquet.PAIRS_PER_GROUP", 10)
-    monkeypatch.setattr("bigcons.stores.pairs.ENTRIES_PER_BLOCK", 8)
+    monkeypatch.setattr("bigcons.stores.pairs.ENTRIES_PER_WRITE", 8)
     table = a_table()
     assert_same_table(table.to_parquet(tmp_path / "pairs.parquet"), table)
     metadata = pq.read_metadata(tmp_path / "pairs.parquet")
     lengths = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
     assert lengths == [10] * (table.n_pairs // 10) + ([table.n_pairs % 10] if table.n_pairs % 10 else [])
+
+
+def test_paths_in_parquet__are_parquet(tmp_path, monkeypatch):
+    monkeypatch.setattr("bigcons.coassociation.sampling.MIN_ROWS", 5)
+    labels = np.random.default_rng(0).integers(-1, 3, (30, 6))
+    options = {"n_pairs": 90, "random_state": 0}
+    for tiles in (None, 2):
+        expected = sample(labels, tiles=tiles, out=tmp_path / f"{tiles}.zarr", **options)
+        drawn = sample(labels, tiles=tiles, out=tmp_path / f"{tiles}.parquet", **options)
+        for table in (drawn, expected.save(tmp_path / "copy.parquet", overwrite=True)):
+            assert table.info()["format"] == "parquet"
+            assert_same_table(table, expected)
+            assert table.blocks() == expected.blocks()
+    with pytest.raises(StoreExistsError, match="overwrite=True"):
+        sample(labels, out=tmp_path / "2.parquet", **options)
+    again = sample(labels, out=tmp_path / "2.parquet", overwrite=True, **options)
+    again = import_pairs(again.path, tmp_path / "again.parquet")
+    assert_same_table(again, PairTable.open(tmp_path / "None.parquet"))
+    names = ["2.parquet", "2.zarr", "None.parquet", "None.zarr", "again.parquet", "copy.parquet"]
+    assert names_in(tmp_path) == names
 
 
 def test_to_parquet__keeps_the_blocks_of_tiles(tmp_path):
