@@ -451,10 +451,10 @@ class ParquetPairTable(PairTable):
         if self._pairs.n_objects is None:
             self._pairs.n_objects = 1 + self._pairs.largest_object()
         self.path: str = str(place_of(path))
-        self.provenance = stated.provenance or {"source": self.path}
+        self.provenance: dict[str, Any] = stated.provenance or {"source": self.path}
         self.n_objects: int = self._pairs.n_objects
-        self.n_pairs = self._pairs.n_seen_pairs()
-        self.rows_per_block = stated.rows_per_block
+        self.n_pairs: int = self._pairs.n_seen_pairs()
+        self.rows_per_block: int | None = stated.rows_per_block
         self._stored = {
             "chunk_entries": CHUNK_ENTRIES,
             "checksums": {},
