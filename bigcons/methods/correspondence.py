@@ -354,8 +354,10 @@ class CCSVD(Correspondence):
     def _group(
         self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        scale = np.sqrt(times)
-        values, vectors = leading_eigenvectors(overlaps * scale * scale[:, None], self.n_clusters)
+        if (times != 1.0).any():
+            overlaps = overlaps * np.sqrt(times)
+            overlaps *= np.sqrt(times)[:, None]
+        values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
         rows = vectors * np.sqrt(values)
         objectives: list[float] = []
         if self.grouping == "argmax":
