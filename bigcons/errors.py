@@ -47,20 +47,18 @@ class SoftEnsembleError(InvalidInputError):
 
     Attributes:
         what: Name of the method or function that works on labels, where known.
-        instead: What takes memberships.
+        instead: What takes memberships, if anything does.
     """
 
-    def __init__(
-        self, what: str | None = None, instead: str = "a method that takes memberships: CSPA, HBGF or MCLA"
-    ) -> None:
+    def __init__(self, what: str | None = None, instead: str | None = None) -> None:
         super().__init__(
-            f"the ensemble has memberships but {what or 'this'} works on labels; use ensemble.harden(), the "
-            f"labels of the largest memberships, or {instead}."
+            f"the ensemble has memberships but {what or 'this'} works on labels; use those of the largest "
+            f"memberships, ensemble.harden() (bigcons harden){f', or {instead}' if instead else ''}."
         )
         self.what = what
         self.instead = instead
 
-    def __reduce__(self) -> tuple[type[SoftEnsembleError], tuple[str | None, str]]:
+    def __reduce__(self) -> tuple[type[SoftEnsembleError], tuple[str | None, str | None]]:
         return SoftEnsembleError, (self.what, self.instead)
 
 

@@ -25,7 +25,7 @@ from bigcons.errors import (
 COMMANDS = {
     "demo": "demo", "generate": "generate", "import": "import_", "import-pairs": "import_",
     "sample": "sample", "solve": "solve", "score": "score", "plot": "plot", "export": "stores",
-    "info": "stores", "verify": "stores", "methods": "solve",
+    "info": "stores", "verify": "stores", "harden": "stores", "methods": "solve",
 }
 # fmt: on
 """Commands in the order of a typical run, and the module of each."""

@@ -1,4 +1,4 @@
-"""``bigcons info``, ``bigcons verify`` and ``bigcons export``: what to do with a store."""
+"""``bigcons info``, ``verify``, ``export`` and ``harden``: what to do with a store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from bigcons.cli.options import PATH, output_option, overwrite_option
-from bigcons.cli.output import amount, emit, facts, reporting
+from bigcons.cli.output import amount, emit, emit_ensemble, facts, reporting
 
 
 @click.command()
@@ -69,3 +69,18 @@ def export(consensus: str, out: str, memberships: bool, overwrite: bool) -> None
         {"path": out, "n_objects": solved.n_objects, "memberships": memberships},
         f"{out}: {what} of {amount(solved.n_objects, 'object')}.",
     )
+
+
+@click.command()
+@click.argument("ensemble", type=PATH)
+@output_option("Store for the ensemble (.zarr).")
+@overwrite_option
+@reporting
+def harden(ensemble: str, out: str, overwrite: bool) -> None:
+    """Store the labels of the largest memberships of ENSEMBLE, for all that works on labels.
+
+    ENSEMBLE has soft clusterings, from `bigcons import --memberships`.
+    """
+    from bigcons.stores.ensemble import Ensemble
+
+    emit_ensemble(Ensemble.open(ensemble).harden(out, overwrite=overwrite), out)

@@ -111,7 +111,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         with nullcontext() if path is None else logging_how_to_resume(path):
             ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
-                raise SoftEnsembleError(type(self).__name__)
+                raise SoftEnsembleError(type(self).__name__, "a method for memberships: PCC, HBGF or MCLA")
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # results of an earlier fit

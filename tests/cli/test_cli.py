@@ -126,9 +126,15 @@ def test_import__stores_tables_of_memberships(ran, run, tmp_path):
     np.testing.assert_allclose(np.asarray(bigcons.Ensemble.open("soft.zarr")), np.hstack(tables), atol=1e-7)
     assert run(f"import {paths} -o hard.zarr").exit_code == 2
     ran("solve soft.zarr -m hbgf -k 2 -o consensus.zarr")
-    refused = run("solve soft.zarr -m mixture -k 2 -o other.zarr")
-    assert refused.exit_code == 1
-    assert "harden" in refused.stderr
+    for line in (
+        "solve soft.zarr -m mixture -k 2 -o other.zarr",
+        "score consensus.zarr --ensemble soft.zarr",
+    ):
+        refused = run(line)
+        assert refused.exit_code == 1
+        assert "bigcons harden" in refused.stderr
+    assert ran("harden soft.zarr -o hard.zarr")["is_soft"] is False
+    ran("score consensus.zarr --ensemble hard.zarr")
 
 
 def test_amounts__of_one_are_in_the_singular(labels, run):
