@@ -86,7 +86,7 @@ def warm_up(options: dict[str, Any], engine: object) -> None:
 
 
 def against_heap(
-    n_objects: int, n_pairs: int, divergences: Sequence[str], folder: Path
+    n_objects: int, n_pairs: int, divergences: Sequence[str], engines: Sequence[str], folder: Path
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each divergence."""
     ensemble, _ = plant(n_objects, folder)
@@ -98,7 +98,8 @@ def against_heap(
         options |= {"ensemble": str(ensemble), "out": str(folder / "consensus.zarr")}
         heap = run({**options, "pairs": str(zarr), "solver": "heap", "engine": "serial"})
         blocks = {
-            name: run({**options, "pairs": str(zarr), "solver": "blocked", "engine": name}) for name in BLOCKS
+            name: run({**options, "pairs": str(zarr), "solver": "blocked", "engine": name})
+            for name in engines
         }
         about = {"n_objects": n_objects, "n_pairs": PairTable.open(zarr).n_pairs, "divergence": divergence}
         yield about | compared(heap, blocks)
@@ -118,7 +119,8 @@ def compared(heap: dict[str, Any], blocks: dict[str, dict[str, Any]]) -> dict[st
     near = np.array(blocks["serial"]["objectives"]) <= (1 + WITHIN) * heap["objective"]
     peaks = {"heap": heap["peak_memory"]} | {name: found["peak_memory"] for name, found in blocks.items()}
     objective = blocks["serial"]["objective"]
-    one, two = blocks["processes-1"], blocks["processes-2"]
+    two = blocks["processes-2"]
+    one = blocks.get("processes-1", two)
     return {
         "objective_heap": heap["objective"],
         "objective_blocks": objective,
@@ -206,9 +208,10 @@ def main() -> None:
 def measure(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows as they are measured."""
     if options.smallest:
-        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], folder)
+        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], (BLOCKS[0], BLOCKS[-1]), folder)
     for n_objects in [] if options.smallest else options.sizes:
-        yield from against_heap(n_objects, SIZES.get(n_objects, 15 * n_objects), DIVERGENCES, folder)
+        n_pairs = SIZES.get(n_objects, 15 * n_objects)
+        yield from against_heap(n_objects, n_pairs, DIVERGENCES, BLOCKS, folder)
     if not options.no_tiles:
         n_pairs = 101 * (parse_size(TILES_MEMORY) // BYTES_PER_PAIR) // 10
         yield ten_times_the_memory(200_000 if options.smallest else n_pairs, folder)
