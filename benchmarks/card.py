@@ -1,14 +1,16 @@
 """Consensus of KDD-scale data from sampled pairs on a cluster: as good as one heap, in less time and memory?
 
-A planted ensemble (100 partitions, half of the labels missing) and uniformly drawn pairs of its objects lie
-in Zarr. Each of the divergences l2, KL and power:1.5 is minimized over the pairs:
+A planted ensemble (100 partitions, half of the labels missing) lies in Zarr, and uniformly drawn pairs of its
+objects in Zarr and in Parquet. Each of the divergences l2, KL and power:1.5 is minimized over the pairs:
 
 - by one heap, the paper's Algorithm 1, to the default tolerance or 10 n K steps;
-- in blocks: on one thread, on two, on one Dask worker and on two, to the same tolerance or 20 passes.
+- in blocks: on one thread, on two, on one Dask worker, on two, and on two from Parquet, to the same tolerance
+  or 20 passes.
 
 Every solve is a process of its own, from stored pairs to a stored consensus, within a memory budget. Reports
 the objective against that of the heap, seconds, what the second worker gains, the first pass within 1 % of
-the heap, the peak memory of all processes, and whether blocks gave the same bits on every engine.
+the heap, the peak memory of all processes, and whether blocks gave the same bits on every engine and from
+both stores.
 
 A last part is a table of pairs ten times the memory budget, drawn in tiles straight to a store and solved
 from there. With ``--smallest`` all tables are small and show only that the benchmark runs.
@@ -91,15 +93,19 @@ def against_heap(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each divergence."""
     ensemble, _ = plant(n_objects, folder)
-    zarr = folder / f"pairs-{n_pairs}.zarr"
+    zarr, parquet = folder / f"pairs-{n_pairs}.zarr", folder / f"pairs-{n_pairs}.parquet"
     if not zarr.exists():
         sample(ensemble, n_pairs=n_pairs, tiles=None, out=zarr, random_state=0, memory=MEMORY)
+    if not parquet.exists():
+        PairTable.open(zarr).to_parquet(parquet)
     for divergence in divergences:
         options = {"n_clusters": N_CLUSTERS, "divergence": divergence, "memory": MEMORY, "pairs": str(zarr)}
         options |= {"ensemble": str(ensemble), "out": str(folder / "consensus.zarr")}
         heap = run({**options, "solver": "heap", "engine": "serial"})
         options |= {"solver": "blocked", "max_iter": PASSES}
         blocks = {name: run({**options, "engine": name}) for name in engines}
+        parquet_too = {**options, "pairs": str(parquet), "engine": "processes-2"}
+        blocks["processes-2 from Parquet"] = run(parquet_too)
         about = {"n_objects": n_objects, "n_pairs": PairTable.open(zarr).n_pairs, "divergence": divergence}
         yield about | compared(heap, blocks)
 

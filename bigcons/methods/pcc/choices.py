@@ -89,8 +89,7 @@ def choose_solver(
         return asked
     if heap_only or (isinstance(pairs, str) and pairs == "dense"):
         return HEAP
-    is_many = n_pair_ends(pairs, ensemble.n_objects) >= 2 * MANY_PAIRS
-    if is_many:
+    if n_pair_ends(pairs, ensemble.n_objects) >= 2 * MANY_PAIRS:
         return BLOCKED
     if is_share:
         return HEAP

@@ -118,12 +118,12 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
     init : {"auto", "subsample", "uniform", "dirichlet"} or array, default="auto"
         First memberships. "subsample": solve 2,048 objects and extend the solution to all. "uniform":
         perturbed uniform. "dirichlet": random. For solver="blocked" these two are single starts of the
-        subsample, except for soft clusterings: otherwise every block numbers the clusters in its own way at
-        first, and hundreds of passes go by until blocks agree. An array: memberships (n_objects, n_clusters).
-        If all its rows are 1 / n_clusters, a saddle point, it is perturbed as in "uniform". For a divergence
-        such as "kl" that is infinite where objects with disjoint memberships are joined, or objects surely
-        together are separated, the rows of such pairs (with prototypes, all rows) are mixed with a millionth
-        of the uniform membership. "auto": "subsample" for pairs="all" and "blocked", "uniform" for the heap.
+        subsample: otherwise every block would number the clusters in its own way, and hundreds of passes
+        would go by until blocks agree. An array: memberships (n_objects, n_clusters). If all its rows are 1 /
+        n_clusters, a saddle point, it is perturbed as in "uniform". For a divergence such as "kl" that is
+        infinite where objects with disjoint memberships are joined, or objects surely together are separated,
+        the rows of such pairs (with prototypes, all rows) are mixed with a millionth of the uniform
+        membership. "auto": "subsample" for pairs="all" and "blocked", "uniform" for the heap.
     n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
         grouped by similar memberships. Time is proportional to it. "auto": as many as objects up to 2,048 of
