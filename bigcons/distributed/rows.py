@@ -143,14 +143,13 @@ class RowSite:
     def _propose(self, seed: int, start: int) -> Message:
         """Return the state of a start from the objects of this site."""
         labels = np.concatenate(list(self._blocks()))
-        return {"state": dict(self._require_problem().start(labels, seed, start)[0])}
+        return {"state": parameters_in(self._require_problem().start(labels, seed, start)[0])}
 
     def _step(self, start: int, state: State) -> Message:
         """Return the state after an EM step on the objects of this site alone, and the bound before it."""
-        state = {**state, "step": np.array(NO_STEP)} if "step" in state else state  # plain EM
         stats = self._visit([start], [state])["stats"][0]
-        following, record = self._require_problem().finish(state, stats)
-        return {"state": dict(following), "objective": record["objective"]}
+        following, record = self._require_problem().finish({**state, "step": np.array(NO_STEP)}, stats)
+        return {"state": parameters_in(following), "objective": record["objective"]}
 
     def _end(self, state: State, start: int | None) -> Message:
         """Keep the final state; what the objects carry belongs to it if it is that of a start."""
@@ -297,7 +296,7 @@ def fit_rows(
         _iterate(team, problem, kept, max_iter, tol)
         start_objectives = [run.objective for run in runs]
         best = max(kept, key=lambda one: one[1].objective)[0]
-        team.ask({"ask": "end", "state": runs[best].state, "start": best})
+        team.ask({"ask": "end", "state": parameters_in(runs[best].state), "start": best})
     return _row_fit(runs[best], problem, values, start_objectives)
 
 
@@ -440,7 +439,7 @@ def _iterate(
     while going := [(n, run) for n, run in runs if not run.settled and len(run.records) < max_iter]:
         for _, run in going:
             run.state = run.following
-        states = [dict(run.state) for _, run in going]
+        states = [parameters_in(run.state) for _, run in going]
         answers = team.ask({"ask": "visit", "starts": [n for n, _ in going], "states": states})
         for at, (_, run) in enumerate(going):
             stats = added([answer["stats"][at] for answer in answers])
@@ -450,14 +449,18 @@ def _iterate(
 
 def relative_change(before: State, after: State) -> float:
     """Return the summed absolute change of all arrays of a state over their absolute sum."""
-    names = [name for name in before if name != "step"]
-    changed = sum(np.abs(after[name] - before[name]).sum() for name in names)
-    return float(changed / sum(np.abs(before[name]).sum() for name in names))
+    changed = sum(np.abs(after[name] - values).sum() for name, values in before.items())
+    return float(changed / sum(np.abs(values).sum() for values in before.values()))
+
+
+def parameters_in(state: State) -> dict[str, np.ndarray]:
+    """Return a state without what `VariationalBCE` notes of its last step, which sites do not need."""
+    return {name: values for name, values in state.items() if name != "step"}
 
 
 def _row_fit(run: Run, problem: Problem, values: list[np.ndarray], start_objectives: list[float]) -> RowFit:
     warn_unless_settled(run)
-    parameters = {name: np.asarray(array) for name, array in run.state.items() if name != "step"}
+    parameters = parameters_in(run.state)
     if isinstance(problem, MixtureProblem):
         theta = np.exp(parameters["table"][:, : problem.n_clusters])
         parameters = {"weights": np.exp(parameters["bias"]), "theta": theta}
