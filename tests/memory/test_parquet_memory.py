@@ -19,8 +19,8 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, N_PAIRS = 400_000, 4_000_000
-BUDGET = 40_000_000  # the pairs take 48 MB as columns, 240 MB while they are read into memory
+N_OBJECTS, N_PAIRS = 200_000, 2_000_000
+BUDGET = 20_000_000  # the pairs take 24 MB as columns, 120 MB while they are read into memory
 
 CHILD = """
 import json, re, sys
@@ -52,7 +52,7 @@ def test_import_pairs__of_a_table_larger_than_the_budget(tmp_path):
         "n_seen": seen,
     }
     table = pa.table(columns)
-    pq.write_table(table, tmp_path / "pairs.parquet")
+    pq.write_table(table, tmp_path / "pairs.parquet", row_group_size=50_000)
     pq.write_table(table[:1000], tmp_path / "warm.parquet")
     paths = [str(tmp_path / name) for name in ("warm.parquet", "pairs.parquet", "pairs.zarr")]
     done = subprocess.run(
