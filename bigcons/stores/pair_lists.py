@@ -24,6 +24,7 @@ from bigcons.storage.interface import StorePath
 from bigcons.storage.places import DiskPlace, disk_errors, naming, place_of
 from bigcons.stores.pair_rows import MAX_OBJECTS, MAX_SEEN, Edges, Rows, counts_dtype, rows_of_entries
 from bigcons.stores.pair_store import write_pairs
+from bigcons.tables.files import CsvTable, ParquetTable
 from bigcons.tables.table import Column, Table
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -38,6 +39,9 @@ RANGES = 1 << 16
 ROW_BYTES = 160
 END_BYTES = 96
 OBJECT_BYTES = 40
+
+# Measured: what Arrow's allocator holds while a file is read, however little of it at a time.
+ARROW_BYTES = 24_000_000
 
 # Entries of a chunk, fewer where memory is short, and the bytes of one while the chunk is written.
 MIN_CHUNK_ENTRIES, CHUNK_ENTRIES = 1 << 12, 1 << 20
@@ -73,6 +77,7 @@ class PairList:
     ) -> None:
         self.table = table
         self.n_objects = n_objects
+        self._reads_by_arrow = isinstance(table, (CsvTable, ParquetTable))
         self.columns: list[str] = list(PAIR_COLUMNS if columns is None else columns)
         if len(self.columns) != len(PAIR_COLUMNS):
             raise InvalidInputError(
@@ -110,8 +115,8 @@ class PairList:
         """Return how many rows to read at a time within ``budget`` bytes."""
         rows = rows_within(
             budget,
-            2 * self.table.row_bytes + ROW_BYTES,  # Arrow keeps as much as it uses
-            fixed=2 * self.table.held_bytes,
+            self.table.row_bytes + ROW_BYTES,
+            fixed=self.table.held_bytes + (ARROW_BYTES if self._reads_by_arrow else 0),
             at_least=self.table.least_rows,
             what="one chunk of the table of pairs",
         )
