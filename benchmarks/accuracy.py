@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from papers import from_file, from_sklearn
+from real_data import from_file, from_sklearn
 
 from bigcons import METHODS, Ensemble
 from bigcons.datasets.kdd import KDD_FILE

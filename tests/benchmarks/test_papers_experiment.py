@@ -1,4 +1,4 @@
-"""How `benchmarks/papers.py` reads data, judges and counts, against plain definitions."""
+"""How the scripts of the papers read data, judge and count, against plain definitions."""
 
 import os
 
@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.papers import CRITERIA, judge, load, reported, voting_costs, winners
+from benchmarks.consensus_clusterings_paper import CRITERIA, judge, reported, voting_costs
+from benchmarks.real_data import load, winners
 from bigcons import METHODS
 from bigcons.datasets import planted_ensemble
 from tests.naive import metrics as naive
@@ -22,15 +23,17 @@ def planted():
 @pytest.mark.parametrize("seed", range(3))
 def test_judge__is_the_plain_mean_of_criteria(planted, seed):
     ensemble, labels, truth = planted
-    found = np.random.default_rng(seed).integers(0, 4, 300)
+    draw = np.random.default_rng(seed)
+    found, points = draw.integers(0, 4, 300), draw.normal(size=(300, 2))
     expected = [
         naive.average(naive.variation_of_information, labels.T, found, weighted=False),
         naive.average(naive.van_dongen, labels.T, found, weighted=False),
         naive.average(naive.rand_index, labels.T, found, weighted=False),
         naive.average(naive.nmi, labels.T, found, weighted=False),
         naive.purity(truth, found),
+        naive.compactness(points, found, "euclidean"),
     ]
-    assert judge(ensemble, found, truth) == pytest.approx(expected)
+    assert judge(ensemble, found, points, truth) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("method", ["ivc", "ipvc"])

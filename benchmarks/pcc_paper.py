@@ -1,0 +1,179 @@
+"""Do the experiments of the PCC paper (Lourenço et al. 2015) come out the same?
+
+``simulation``: J between the true soft partition and the memberships found with K = 8, on four Gaussians, at
+the published setting and at growing overlap, beside J of the label frequencies themselves, the least that
+can be expected. Published: .0012 for both divergences, four significant clusters; the means and variances
+are not.
+
+``uci``: H and adjusted Rand index (ARI) on ensembles of k-means that split data into micro-blocks (1) and of
+many algorithms (2). The paper's tables and parameters are lost; it has EAC and CSPA in the lead on ensemble
+1, PCC-KL best on 7 of 9 data sets on ensemble 2, and almost no deviation between runs.
+
+``convergence``: how far the heap is above its optimum after so many times n K steps, and all pairs after so
+many passes. The paper bounds the heap by n K steps.
+
+The large-scale experiment is ``kddcup99.py``. Real data are read from the folder that BIGCONS_DATA names;
+``--smallest`` needs none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from real_data import Named, available, counted, fitted, load, run_parts, winners
+
+from bigcons import PCC, Ensemble
+from bigcons.coassociation import sample
+from bigcons.datasets import simulated_soft_partitions
+from bigcons.errors import ConvergenceWarning
+from bigcons.generate import diverse, kmeans
+from bigcons.metrics import adjusted_rand, jensen_shannon, matching_accuracy
+
+warnings.simplefilter("ignore", ConvergenceWarning)
+
+DIVERGENCES = ("l2", "kl")
+
+SPREADS = ((1.0, 3.0, 1.0), (0.0, 3.0, 1.0), (0.5, 2.0, 1.0), (0.0, 1.0, 0.5))
+"""Least and largest coordinate of the means, and standard deviation, from little to much overlap."""
+
+
+def simulation(n_data_sets: int, spreads: Sequence[tuple[float, float, float]] = SPREADS) -> dict[str, Any]:
+    """Return J and the number of clusters that win objects at each overlap, by divergence."""
+    rows: list[dict[str, Any]] = []
+    for low, high, sigma in spreads:
+        J: dict[str, list[float]] = {name: [] for name in (*DIVERGENCES, "frequencies")}
+        clusters, entropies = [], []
+        for seed in range(n_data_sets):
+            labels, truth = simulated_soft_partitions(low=low, high=high, sigma=sigma, random_state=seed)
+            entropies.append(-(truth * np.log2(np.maximum(truth, 1e-300))).sum(axis=1).mean())
+            shares = np.stack([(labels == h).mean(axis=1) for h in range(truth.shape[1])], axis=1)
+            J["frequencies"].append(jensen_shannon(truth, shares))
+            for divergence in DIVERGENCES:
+                model = PCC(8, divergence=divergence, random_state=seed).fit(labels)
+                J[divergence].append(jensen_shannon(truth, model.memberships_))
+                clusters.append(model.n_clusters_)
+        row = {
+            "means": [low, high],
+            "sigma": sigma,
+            "bits_of_truth": round(float(np.mean(entropies)), 2),
+            **{f"J {name}": round(float(np.mean(values)), 5) for name, values in J.items()},
+            **{f"J {name} sd": round(float(np.std(values)), 5) for name, values in J.items()},
+            "clusters": sorted(set(clusters)),
+        }
+        rows.append(row)
+        print(row, flush=True)
+    return {"n_data_sets": n_data_sets, "published": 0.0012, "rows": rows}
+
+
+UCI_DATA = [
+    *("rings", "iris", "wine", "house-votes", "ionosphere", "yeast", "wdbc"),
+    *("optdigits-389", "segmentation"),
+]
+
+UCI_METHODS: Named = {
+    "PCC-l2": ("pcc", {}),
+    "PCC-KL": ("pcc", {"divergence": "kl"}),
+    "EAC-SL": ("eac-single", {}),
+    "EAC-AL": ("eac-average", {}),
+    "CSPA": ("cspa", {"partitioner": "metis"}),
+    "CSPA spectral": ("cspa", {}),
+    "HBGF": ("hbgf", {"partitioner": "metis"}),
+    "HBGF spectral": ("hbgf", {}),
+    "MM": ("mixture", {"background": False}),
+    "QMI": ("qmi", {}),
+}
+
+KINDS: dict[str, Callable[..., Ensemble]] = {
+    "1": lambda X, seed: kmeans(X, n_partitions=100, n_clusters="split", sample=1.0, random_state=seed),
+    "2": lambda X, seed: diverse(X, n_clusters=(2, 10), random_state=seed),
+}
+
+
+def uci(names: Sequence[str], n_runs: int) -> dict[str, Any]:
+    """Return the mean, spread and extremes of H and ARI over ensembles of other seeds, and who is best."""
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        X, y = load(name)
+        K = len(np.unique(y))
+        for kind, make in KINDS.items():
+            ensembles = [make(X, seed) for seed in range(n_runs)]
+            row: dict[str, Any] = {"data": name, "ensemble": kind}
+            found = {
+                method: [
+                    fitted(how, K, ensemble, seed, **parameters).labels_
+                    for seed, ensemble in enumerate(ensembles)
+                ]
+                for method, (how, parameters) in available(UCI_METHODS).items()
+            }
+            for criterion, judge in (("H", matching_accuracy), ("ARI", adjusted_rand)):
+                values = {method: [judge(y, labels) for labels in runs] for method, runs in found.items()}
+                means = {method: round(float(np.mean(v)), 4) for method, v in values.items()}
+                row[criterion] = means
+                row[f"{criterion} sd_max_min"] = {
+                    method: [round(float(f(v)), 4) for f in (np.std, np.max, np.min)]
+                    for method, v in values.items()
+                }
+                row[f"best {criterion}"] = winners(means, +1)
+            rows.append(row)
+            print(f"{name:14}{kind}  " + "  ".join(f"{m} {v:.3f}" for m, v in row["H"].items()), flush=True)
+    best = {
+        f"{criterion}, ensemble {kind}": counted(
+            row[f"best {criterion}"] for row in rows if row["ensemble"] == kind
+        )
+        for criterion in ("H", "ARI")
+        for kind in KINDS
+    }
+    print("best:", best, flush=True)
+    return {"n_runs": n_runs, "rows": rows, "best_on": best}
+
+
+STEPS = (0.25, 0.5, 1, 2, 3, 5, 10)
+"""Multiples of n K steps of the heap."""
+
+
+def convergence(name: str, n_passes: int = 12) -> dict[str, Any]:
+    """Return relative excesses over the optimum: of the heap on sampled pairs, and of all pairs by pass."""
+    X, y = load(name)
+    K, n = len(np.unique(y)), len(y)
+    ensemble = kmeans(X, n_partitions=100, n_clusters=(2, 10), sample=0.5, random_state=0)
+    pairs = sample(ensemble, per_object=min(30, n // 8), random_state=0)
+    rows: list[dict[str, Any]] = []
+    for divergence in DIVERGENCES:
+        settings: dict[str, Any] = {"divergence": divergence, "random_state": 0}
+        ends = [
+            PCC(K, pairs=pairs, max_iter=round(share * n * K), tol=0, **settings).fit(ensemble).objective_
+            for share in (*STEPS, 30)
+        ]
+        heap = {str(s): end / min(ends) - 1 for s, end in zip((*STEPS, 30), ends, strict=True)}
+        passes = PCC(K, max_iter=n_passes, tol=0, **settings).fit(ensemble).history_["objective"]
+        rows.append(
+            {
+                "divergence": divergence,
+                "heap, by steps / (n K)": {step: round(excess, 6) for step, excess in heap.items()},
+                "all pairs, by pass": [
+                    round((value - min(passes)) / abs(min(passes)), 9) for value in passes
+                ],
+            }
+        )
+        print(rows[-1], flush=True)
+    return {"data": name, "n_objects": n, "n_clusters": K, "n_pairs": pairs.n_pairs, "rows": rows}
+
+
+if __name__ == "__main__":
+    run_parts(
+        __doc__,
+        "pcc_paper",
+        {
+            "simulation": lambda: simulation(10),
+            "uci": lambda: uci(UCI_DATA, 3),
+            "convergence": lambda: convergence("segmentation"),
+        },
+        {
+            "simulation": lambda: simulation(1, SPREADS[:1]),
+            "uci": lambda: uci(["iris"], 1),
+            "convergence": lambda: convergence("iris", 3),
+        },
+    )
