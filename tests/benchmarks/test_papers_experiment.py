@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.consensus_clusterings_paper import CRITERIA, judge, reported, voting_costs
+from benchmarks.consensus_clusterings_paper import CRITERIA, judge, reported, voted, voting_costs
 from benchmarks.real_data import load, winners
 from bigcons import METHODS
 from bigcons.datasets import planted_ensemble
@@ -42,6 +42,12 @@ def test_voting_costs__are_the_objectives_of_the_solvers(planted, method):
     model = METHODS[method](6, random_state=0).fit(ensemble)
     assert model.converged_
     assert voting_costs(labels, model.labels_)[method.upper()] == pytest.approx(model.objective_)
+
+
+def test_voted__stays_where_ivc_ends(planted):
+    ensemble, labels, _ = planted
+    found = METHODS["ivc"](6, random_state=0).fit(ensemble).labels_
+    assert (voted(labels, found, 6) == found).all()
 
 
 def test_ipc__is_ipvc_on_a_complete_ensemble(planted):
