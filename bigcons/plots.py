@@ -400,16 +400,6 @@ def _glyph_drawing(
     return draw_profile if glyph == "profile" else draw_strokes
 
 
-def _history_of(consensus: Any) -> Mapping[str, Sequence[float]]:
-    history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
-    if not isinstance(history, Mapping):
-        raise InvalidInputError(
-            f"consensus has type {type(consensus).__name__} and no history; "
-            "pass a Consensus, a fitted clusterer, or its history_."
-        )
-    return history
-
-
 def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], color: str) -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 

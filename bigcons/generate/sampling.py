@@ -53,7 +53,7 @@ class Subset:
     """A random share of ``n_objects`` objects, independent of how it is read.
 
     Each segment of ``segment_rows`` objects contributes a fixed number of its rows, drawn without
-    replacement by its own generator; these numbers differ by at most one and add up to ``size``.
+    replacement by its own generator; these numbers differ by at most one and add up to the share.
     """
 
     n_objects: int
@@ -62,11 +62,6 @@ class Subset:
     seed: int
     stream: str
     index: int
-
-    @property
-    def size(self) -> int:
-        """Number of objects in the subset."""
-        return subset_size(self.n_objects, self.share)
 
     def segment(self, segment: int) -> np.ndarray:
         """Return the sampled rows of one segment, ascending."""
@@ -104,11 +99,6 @@ class DealtSubset:
     stream: str
     index: int
 
-    @property
-    def size(self) -> int:
-        """Number of objects in the subset."""
-        return self._size(self.n_objects)
-
     def segment(self, segment: int) -> np.ndarray:
         """Return the sampled rows of one segment, ascending."""
         start = segment * self.segment_rows
@@ -137,12 +127,12 @@ class DealtSubset:
         order = start + generator(self.seed, f"{self.stream}.deal", stratum).permutation(stop - start)
         is_dealt = np.arange(start, stop) % self.n_partitions == self.index
         dealt, others = order[is_dealt], order[~is_dealt]
-        n_more = self._size(stop) - self._size(start) - len(dealt)
+        n_more = self.size(stop) - self.size(start) - len(dealt)
         rng = generator(self.seed, f"{self.stream}.rest", self.index, stratum)
         rest = rng.choice(others, size=n_more, replace=False, shuffle=False) if n_more else others[:0]
         return np.sort(np.concatenate([dealt, rest]))
 
-    def _size(self, stop: int) -> int:
+    def size(self, stop: int) -> int:
         """Return how many of the first ``stop`` objects are sampled."""
         return (self.repetition * stop + self.n_partitions - 1 - self.index) // self.n_partitions
 

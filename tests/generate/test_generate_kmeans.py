@@ -26,7 +26,7 @@ from bigcons.errors import (
     StoreLockedError,
 )
 from bigcons.generate.partition import LabelColumn
-from bigcons.generate.sampling import Subset
+from bigcons.generate.sampling import Subset, subset_size
 from bigcons.generate.scaling import measure
 from bigcons.metrics import matching_accuracy
 from bigcons.progress import report_progress_to
@@ -144,7 +144,7 @@ def test_kmeans__both_algorithms_see_the_same_objects(points):
 def test_subset__has_its_size_and_reads_the_same_in_parts(n, share, segment_rows, cut):
     subset = Subset(n, share, segment_rows, seed=1, stream="test", index=0)
     rows = subset.rows(0, n)
-    assert len(rows) == subset.size
+    assert len(rows) == subset_size(n, share)
     assert (np.diff(rows) > 0).all()
     assert ((rows >= 0) & (rows < n)).all()
     middle = min(cut * segment_rows, n - n % segment_rows)

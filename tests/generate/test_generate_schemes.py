@@ -40,7 +40,7 @@ def test_dealt_subset__covers_all_objects_with_equal_parts(deal):
     assert seen.sum() == v * n
     for subset, part in zip(dealt(*deal), rows, strict=True):
         assert (np.diff(part) > 0).all()
-        assert len(part) == subset.size
+        assert len(part) == subset.size(n)
         assert len(part) in (v * n // p, -(-v * n // p))
 
 
