@@ -372,7 +372,7 @@ def draw_ranks(found: dict[str, Any], path: Path) -> None:
         )
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel("mean rank by ARI (beside the dots: mean ARI; shaded: not different from the best)")
+    axes.set_xlabel("mean rank by ARI (next to the dots: mean ARI; shaded: not different from the best)")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
     plt.close(figure)

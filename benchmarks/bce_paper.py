@@ -1,13 +1,13 @@
 """Do the experiments of Bayesian cluster ensembles (Wang, Shan and Banerjee 2009) come out the same?
 
 ``general`` (tables 3 and 4): micro-precision (MP) of the consensus of 20 partitions on ten data sets of UCI;
-the best and the mean over several ensembles beside the published figures, and how far the mixture is ahead of
-V-BCE. The paper's base clusterings are lost, and were worse than converged k-means: a second ensemble gives
-each object to the nearest of K random objects. ``missing``: MP as more and more labels are deleted, up to
-nine of ten. ``growing``: MP of the consensus of 1 to 20 partitions. ``rows``: the objects distributed over 1
-to 10 sites, by the paper's heuristic and exactly, beside k-means on the labels, which sites can run exactly
-by sums. ``columns``: the partitions distributed, one at each site, from 20 to 1,920. ``relaxation``, which is
-not of the paper: where the over-relaxed steps of `BCE` end, from the same starts as plain EM.
+the best and the mean over several ensembles next to the published figures, and how far the mixture is ahead
+of V-BCE. The paper's base clusterings are lost, and were worse than converged k-means: a second ensemble
+gives each object to the nearest of K random objects. ``missing``: MP as more and more labels are deleted, up
+to nine of ten. ``growing``: MP of the consensus of 1 to 20 partitions. ``rows``: the objects distributed over
+1 to 10 sites, by the paper's heuristic and exactly, next to k-means on the labels, which sites can run
+exactly by sums. ``columns``: the partitions distributed, one at each site, from 20 to 1,920. ``relaxation``,
+which is not of the paper: where the over-relaxed steps of `BCE` end, from the same starts as plain EM.
 
 Features are raw, as in the paper, and read from the folder BIGCONS_DATA names; ``--smallest`` needs none.
 """
@@ -353,7 +353,7 @@ ROW_DATA = ("iris", "wine", "wdbc", "glass", "bupa", "pima", "ionosphere", "bala
 
 
 def main() -> None:
-    from machine import describe  # beside this script; the tests import its functions from elsewhere
+    from machine import describe  # the other benchmarks, also when the tests import this one
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -19,7 +19,7 @@ consensus is above the mean everywhere; MCLA is mostly the best consensus functi
 The base clusterer of ``fdc`` and ``odc`` is the paper's, balanced graph partitioning by METIS of all
 similarities, Euclidean or, of documents, cosine; so are the consensus functions: CSPA and MCLA by METIS, HGPA
 by Mt-KaHyPar (hMETIS in the paper), and the supra-consensus of the three. The spectral forms of CSPA and
-MCLA, the defaults here, are beside them.
+MCLA, the defaults here, are next to them.
 
 2D2K and 8D5K are simulated anew for every run. PENDIG is a random sample of 1,000 of its 7,494 objects, for
 graphs of all pairs. YAHOO is k1b, the same 2,340 documents: the words of 0.01 to 0.1 occurrences a document

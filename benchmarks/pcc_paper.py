@@ -1,7 +1,7 @@
 """Do the experiments of the PCC paper (Lourenço et al. 2015) come out the same?
 
 ``simulation``: J between the true soft partition and the memberships found with K = 8, on four Gaussians, at
-the published setting and at growing overlap, beside J of the label frequencies themselves, the least that
+the published setting and at growing overlap, next to J of the label frequencies themselves, the least that
 can be expected. Published: .0012 for both divergences, four significant clusters; the means and variances
 are not.
 

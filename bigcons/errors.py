@@ -43,7 +43,7 @@ class EmptyPartitionError(InvalidInputError):
 
 
 class SoftEnsembleError(InvalidInputError):
-    """Soft clusterings were given to what works on labels.
+    """Soft clusterings were given to a method or function that works on labels.
 
     Attributes:
         what: Name of the method or function that works on labels, where known.

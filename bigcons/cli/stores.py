@@ -77,7 +77,7 @@ def export(consensus: str, out: str, memberships: bool, overwrite: bool) -> None
 @overwrite_option
 @reporting
 def harden(ensemble: str, out: str, overwrite: bool) -> None:
-    """Store the labels of the largest memberships of ENSEMBLE, for all that works on labels.
+    """Store the labels of the largest memberships of ENSEMBLE, for methods and tools that work on labels.
 
     ENSEMBLE has soft clusterings, from `bigcons import --memberships`.
     """

@@ -137,7 +137,7 @@ def _count_in_tiles(
 
 
 def empty_counts(n_pairs: int, n_partitions: int, *, soft: bool) -> Counts:
-    """Return ``(n_agree, n_seen)`` of so many pairs, to be filled."""
+    """Return ``(n_agree, n_seen)`` of ``n_pairs`` pairs, to be filled."""
     dtype = counts_dtype(n_partitions)
     agree = np.dtype(np.float32) if soft else dtype
     return np.empty(n_pairs, dtype=agree), np.empty(n_pairs, dtype=dtype)

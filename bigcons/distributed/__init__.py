@@ -2,8 +2,8 @@
 
 Wang, Shan and Banerjee (2009) distribute their model in two ways, and a mixture of multinomials can be
 distributed in the same two. *By rows*: the sites hold different objects, labeled by the same partitions. *By
-columns*: they hold different partitions of the same objects. In both, sites do not talk to each other but
-answer a coordinator: the caller of `fit_rows`, `fit_rows_in_turn` or `fit_columns`.
+columns*: they hold different partitions of the same objects. In both, sites do not communicate with each
+other but answer a coordinator: the caller of `fit_rows`, `fit_rows_in_turn` or `fit_columns`.
 
 A site is an object with one method, ``answer(message)``. Messages and answers are dicts of text, numbers,
 arrays, and lists and dicts of these, so that any transport can carry them: `RowSite` and `ColumnSite` answer

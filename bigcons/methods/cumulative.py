@@ -34,7 +34,7 @@ from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
-# Entropies and divergences are rounded to so many decimals, so that rounding errors do not break ties.
+# Entropies and divergences are rounded to this many decimals, so that rounding errors do not break ties.
 DECIMALS = 10
 
 
@@ -217,8 +217,8 @@ def adaptive_votes(
     """Return the votes (B, k) of base clusters, each partition mapped to the votes of those before it.
 
     The summed votes so far on the objects of a base cluster are those of the base clusters that voted, each
-    times its overlap and weight; as a vote sums to 1, so many were cast. The second of two copies of a
-    partition would vote as the first.
+    times its overlap and weight; votes sum to 1, so this is also the number of votes cast. The second of two
+    copies of a partition would vote as the first.
     """
     k = int(offsets[order[0] + 1] - offsets[order[0]])
     votes = np.zeros((len(overlaps), k))

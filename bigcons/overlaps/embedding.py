@@ -42,7 +42,7 @@ MOST_FOR_DENSE = 2_000
 # Eigenvalues below this share of the largest are rounding errors of zero.
 NEGLIGIBLE = 1e-10
 
-# Rows of unit length are distinguished by so many decimals.
+# Rows of unit length are distinguished by this many decimals.
 DECIMALS = 8
 
 

@@ -252,7 +252,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
 
 def check_n_clusters(n_clusters: Any, n_objects: int) -> None:
-    """Refuse what is no number of clusters of so many objects."""
+    """Refuse a number of clusters that is not from 1 to the number of objects."""
     if check_int("n_clusters", n_clusters) > n_objects:
         raise InvalidInputError(
             f"n_clusters={n_clusters} but there are n_objects={n_objects}; use at most {n_objects} clusters."

@@ -377,7 +377,7 @@ def _read_all(sources: SoftSources) -> np.ndarray:
 
 
 def _soft_chunk_rows(n_objects: int, n_columns: int) -> int:
-    """Return the default rows per chunk, halved until a block is small beside other memory."""
+    """Return the default rows per chunk, halved until a block is small relative to other memory."""
     rows = default_chunk_rows(n_objects)
     while rows > MIN_CHUNK_ROWS and 4 * n_columns * rows > SOFT_BLOCK_BYTES:
         rows //= 2

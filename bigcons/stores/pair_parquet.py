@@ -75,8 +75,8 @@ def write_parquet(
 ) -> None:
     """Write consecutive ``parts`` of ``n_pairs`` pairs, with ``facts`` in the metadata, all or nothing.
 
-    One file or, with ``pairs_per_file``, a folder of files of so many pairs. One part and one row group are
-    in memory at a time.
+    One file or, with ``pairs_per_file``, a folder of files of that many pairs each. One part and one row
+    group are in memory at a time.
     """
     if pairs_per_file is None:
         with new_file(path, overwrite=overwrite) as file:

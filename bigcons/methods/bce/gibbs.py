@@ -96,7 +96,7 @@ class GibbsBCE(ConsensusClusterer):
     O(n M K) time a sweep. A chain of exact sweeps holds n M bytes for labels, as much for clusters, and
     4 n K. Block sweeps, the approximate sampler of Newman et al. (2009), *Distributed algorithms for topic
     models*, hold O(B K) for B base clusters. An object carries M + 8 K bytes, which every sweep reads and
-    writes anew: in files beside ``out``, or in memory without it. Their starts are partitions of a sample of
+    writes anew: in files next to ``out``, or in memory without it. Their starts are partitions of a sample of
     4,096 objects, extended to all.
 
     References
@@ -350,11 +350,11 @@ class Chains(NamedTuple):
     log_likelihoods: list[float]
     """Of the chain that runs."""
     best: list[float]
-    """Of the best chain that ended, whose sums are beside those of the chain that runs."""
+    """Of the best chain that ended, whose sums are stored next to those of the running chain."""
     objectives: list[float]
     """Of the chains that ended."""
     last_is_best: bool
-    """Whether the chain that ended last is the best so far, so that its sums replace those beside them."""
+    """Whether the chain that ended last is the best so far, so that its sums replace those of the best."""
 
 
 class Counts(NamedTuple):

@@ -27,7 +27,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_number
 
 # The fixed-point iteration of an object stops when a step changes gamma by less than this share of its sum,
-# or after so many steps; the next pass continues from there.
+# or after this many steps; the next pass continues from there.
 E_STEP_TOL, E_STEPS = 1e-4, 100
 
 # The same for new objects, which have no next pass.

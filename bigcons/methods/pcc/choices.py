@@ -249,7 +249,7 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the memory plan of a solve; ``in_memory``: whether memberships are held rather than stored.
 
-    Blocks of pairs at work are counted once their borders are known, see ``blocked.solve_blocked``.
+    Blocks of pairs being processed are counted once their borders are known, see ``blocked.solve_blocked``.
     """
     n, K, rows, M = ensemble.n_objects, n_clusters, ensemble.chunk_rows, ensemble.n_partitions
     B, G = ensemble.n_base_clusters, n_prototypes
