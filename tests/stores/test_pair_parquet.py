@@ -12,9 +12,10 @@ import pytest
 from dask import dataframe as dd
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from bigcons import PairTable, schema
-from bigcons.coassociation import sample
+from bigcons import DID, PCC, PairTable, schema
+from bigcons.coassociation import count, sample
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
@@ -22,6 +23,7 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from bigcons.metrics import pcc_objective
 from bigcons.stores.pairs import import_pairs
 from tests.stores.test_pairs import N_OBJECTS, a_table, assert_same_table, pair_lists, table_of
 from tests.support.stores import names_in
@@ -174,6 +176,24 @@ def test_open__of_files_that_state_nothing(tmp_path, statistics):
     assert [column.tolist() for column in table.edges()] == [[0, 1], [1, 2], [1, 2], [3, 2]]
     with pytest.raises(InvalidPairsError, match="numbered 0 to 3"):
         PairTable.open(path, n_objects=4).verify()
+
+
+def test_users_of_pairs__take_files_that_state_nothing(tmp_path):
+    """The last objects are in no pair, so that only the labels tell their number."""
+    rng = np.random.default_rng(0)
+    labels, features = rng.integers(0, 3, (40, 5)), rng.random((40, 2))
+    i, j = (ends[::3] for ends in np.triu_indices(38, 1))
+    counted = count(labels, i, j)
+    pd.DataFrame(counted.edges()._asdict()).to_parquet(tmp_path / "pairs.parquet")
+    memberships = rng.dirichlet(np.ones(3), 40)
+    expected = pcc_objective(None, memberships, pairs=counted)
+    for pairs in (tmp_path / "pairs.parquet", PairTable.open(tmp_path / "pairs.parquet")):
+        assert pcc_objective(None, memberships, pairs=pairs) == expected
+        for method in (PCC(3, random_state=0), DID(3, features=features, linkage="single")):
+            found = clone(method).set_params(pairs=pairs).fit(labels)
+            wanted = clone(method).set_params(pairs=counted).fit(labels)
+            assert found.objective_ == wanted.objective_
+            np.testing.assert_array_equal(found.labels_, wanted.labels_)
 
 
 def test_open__another_number_of_objects(stored, tmp_path):
