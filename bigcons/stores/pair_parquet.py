@@ -163,7 +163,7 @@ class ParquetPairs(PairList):
         if self.stated.n_pairs not in (None, table.n_rows):
             raise CorruptStoreError(
                 f"{table.where} states n_pairs={self.stated.n_pairs} but its files have {table.n_rows}; "
-                "restore the missing files, or write the pairs again.",
+                "restore the missing files or, if pairs were left out, remove the key bigcons.pairs.",
                 path=table.where,
             )
         self.n_files: int = len(table.files())
@@ -231,7 +231,7 @@ def _stated(table: ParquetTable) -> Stated:
                     check_int(name, facts[name], at_least=int(name == "rows_per_block"), at_most=most)
             provenance = facts.get("provenance")
             facts["provenance"] = None if provenance is None else dict(provenance)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise CorruptStoreError(
                 f"{path} has damaged metadata ({error}); write the pairs again.", path=path
             ) from error
