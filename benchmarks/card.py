@@ -48,7 +48,7 @@ SIZES = {120_000: 1_800_000, 1_000_000: 10_000_000}  # objects and pairs; the fi
 DIVERGENCES = ("l2", "kl", "power:1.5")
 BLOCKS = ("serial", "threads-2", "processes-1", "processes-2")
 PASSES = 20
-MEMORY = "4GB"
+MEMORY = "2GB"
 WITHIN = 0.01
 
 TILES_MEMORY = "500MB"  # of which a process with compiled kernels takes the most
