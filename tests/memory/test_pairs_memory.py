@@ -24,6 +24,7 @@ BUDGET = "25MB"  # the table of 21 million pairs takes 250 MB in memory
 
 PEAK = """
 import json, re, sys
+from functools import partial
 from pathlib import Path
 from bigcons import PairTable
 from bigcons.coassociation import sample
@@ -31,6 +32,7 @@ from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import parse_size
 from bigcons.methods.pcc.blocked import solve_blocked
+from bigcons.methods.pcc.memberships import start_of_block
 from bigcons.storage.checkpoint import FileBlocks
 
 def peak():
@@ -40,8 +42,9 @@ def draw(ensemble, out, **options):
     return sample(ensemble, out=out, tiles=8, random_state=0, client="serial", **options)
 
 def solve(pairs, folder, memory):
+    start = partial(start_of_block, "dirichlet", n_clusters=options["K"], seed=0)
     return solve_blocked(
-        PairTable.open(pairs), options["K"], resolve_divergence("l2"), init="uniform", max_passes=1, tol=1e-3,
+        PairTable.open(pairs), options["K"], resolve_divergence("l2"), init=start, max_passes=1, tol=1e-3,
         seed=0, engine=SerialEngine(), arrays=FileBlocks(folder, options["K"]), memory=memory,
     )
 

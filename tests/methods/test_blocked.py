@@ -107,6 +107,23 @@ def test_solve_blocked__objective_never_rises(divergence, rows, init):
     assert (np.diff(objective) <= 1e-6 * np.abs(objective[:-1])).all()
 
 
+@pytest.mark.parametrize("divergence", VALUES)
+@pytest.mark.parametrize(("lengths", "expected"), [((0.7, 0.5), 0.7), ((0.0,), 0.0)])
+def test_solve_blocked__shortens_a_pass_that_raises_the_objective_or_takes_more_rounds(
+    divergence, lengths, expected, monkeypatch
+):
+    monkeypatch.setattr("bigcons.methods.pcc.blocked.ROUNDING", -1.0)  # every pass counts as one
+    monkeypatch.setattr("bigcons.methods.pcc.blocked.LENGTHS", lengths)
+    table = table_of(60)[0]
+    solution, memberships = solve(table, divergence, 6, max_passes=9)
+    taken, objective = np.array(solution.history["step_length"]), solution.history["objective"]
+    # all ten blocks share pairs: 2, 4 and 8 rounds of them, then 10
+    assert taken.tolist() == ([expected] * 9 if expected else [0.0] * 3 + [1.0] * 6)
+    assert (np.diff(objective) <= 1e-6 * objective[0]).all()
+    naive_value = naive.objective(naive_pairs(table), memberships.astype(float), VALUES[divergence][0])
+    assert solution.objective == pytest.approx(naive_value, rel=1e-5)
+
+
 @settings(deadline=None, max_examples=40)
 @given(data=st.data(), divergence=st.sampled_from(["l2", "kl"]))
 def test_solve_blocked__adversarial_pairs_never_rise(data, divergence):
@@ -184,7 +201,9 @@ class PickledTasks(SerialEngine):
         yield from [results[item] for item in items]
 
 
-def test_solve_blocked__resumes_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("rounding", [1e-7, -1.0], ids=["full passes", "shortened passes"])
+def test_solve_blocked__resumes_with_the_same_bits(rounding, tmp_path, monkeypatch):
+    monkeypatch.setattr("bigcons.methods.pcc.blocked.ROUNDING", rounding)
     table = table_of(60)[0]
     expected = solve(table, "l2", 9, max_passes=8, tol=0.0)
     keep = {"arrays": FileBlocks(tmp_path, K), "snapshots": Snapshots(tmp_path, {"of": "test"}), "tol": 0.0}
