@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -197,7 +198,8 @@ def main() -> None:
     if options.child:
         print(json.dumps(solve(json.loads(options.child))))
         return
-    results: dict[str, Any] = {"machine": describe(), "against_heap": []}
+    load = round(os.getloadavg()[0], 1)  # seconds of two engines compare only if nothing else runs
+    results: dict[str, Any] = {"machine": describe(), "load_at_start": load, "against_heap": []}
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
