@@ -1,5 +1,8 @@
 """Soft clusterings as input: the incidence matrix has their memberships in place of ones."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -248,3 +251,9 @@ def test_pcc__places_objects_without_a_sampled_pair_by_their_memberships(planted
     with pytest.raises(InvalidInputError) as refusal:
         PCC(K, pairs=fewer, divergence="kl", random_state=0).fit(ensemble)
     assert refusal.value.parameter == "pairs"
+
+
+def test_readme__names_the_methods_that_take_memberships():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    stated = re.search(r"\n(`pcc`[^.;]*?) work on the\s+memberships", readme)
+    assert set(re.findall(r"`([\w-]+)`", stated[1])) == set(TAKING)
