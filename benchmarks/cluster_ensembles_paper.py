@@ -260,16 +260,25 @@ def views_of(name: str, seed: int, draw: np.random.Generator) -> Views:
 
 
 def like_the_published(views: Views, name: str) -> bool:
-    """Return whether the best of the views and their mean are about as good as published."""
-    best, mean = PUBLISHED[name][1][2:4]
-    return abs(max(views.nmi) - best) < 0.04 and abs(np.mean(views.nmi) - mean) < 0.04
+    """Return whether the best of the views and their mean are about as good as published, and whether a naive
+    Bayes classifier that knows the classes tells them by the labels nearly as well as the paper's consensus.
+    """
+    consensus, best, mean = PUBLISHED[name][1][1:4]
+    if abs(max(views.nmi) - best) > 0.04 or abs(np.mean(views.nmi) - mean) > 0.04:
+        return False
+    score = 0.0
+    for column in views.labels.T:
+        table = np.full((len(set(views.points.classes)), column.max() + 1), 0.5)
+        np.add.at(table, (views.points.classes, column), 1)
+        score = score + np.log(table / table.sum(axis=1, keepdims=True))[:, column]
+    return nmi(views.points.classes, score.argmax(axis=0)) > consensus - 0.02
 
 
 def fdc_part(names: Sequence[str], n_runs: int, n_tried: int) -> dict[str, Any]:
     """Return for every data set the published row, ours, and the NMI of every consensus function.
 
     Because 8D5K is drawn anew, and its views may be much worse than the paper's, it is also done with the
-    first draws, of ``n_tried``, whose views are about as good as published.
+    first draws, of ``n_tried``, whose views are about as good as published: see `like_the_published`.
     """
     found = {name: fdc_rows(name, range(n_runs)) for name in names}
     if n_tried:
@@ -436,7 +445,7 @@ def main() -> None:
     runs = arguments.runs
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "noise": lambda: noise_part(runs),
-        "fdc": lambda: fdc_part(DATA, runs, 60),
+        "fdc": lambda: fdc_part(DATA, runs, 200),
         "odc": lambda: odc_part(DATA, (2, 8, 16, 32, 72), runs),
         "rcc": lambda: rcc_part(DATA, (50, 100, 200, 400, 800), runs),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -59,7 +60,8 @@ def graph_of(weights: np.ndarray) -> Graph:
 def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> tuple[np.ndarray, float]:
     """Return METIS's parts (n,) int32 of a graph and the weight of the edges cut.
 
-    No part has more than ``(1 + imbalance) n / n_parts`` vertices, unless METIS finds no such cut.
+    No part has more than ``(1 + imbalance) n / n_parts`` vertices, or than ``n / n_parts`` rounded up if the
+    former is too little for all, unless METIS finds no such cut.
     """
     try:
         import pymetis
@@ -71,7 +73,9 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
         ) from None
     if n_parts == 1:
         return np.zeros(len(graph.indptr) - 1, np.int32), 0.0
-    options = pymetis.Options(seed=seed % (2**31 - 1), ufactor=max(1, round(1000 * imbalance)))
+    share = (len(graph.indptr) - 1) / n_parts
+    allowed = max(imbalance, math.ceil(share) / share - 1)  # below the latter METIS cuts at random
+    options = pymetis.Options(seed=seed % (2**31 - 1), ufactor=max(1, math.ceil(1000 * allowed)))
     edges = pymetis.CSRAdjacency(*(part.astype(np.int64, copy=False) for part in graph[:2]))
     # recursive bisection, its default for few parts, starts from equal parts and rarely changes them
     cut, parts = pymetis.part_graph(n_parts, edges, eweights=graph.weights, recursive=False, options=options)

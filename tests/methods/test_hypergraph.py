@@ -540,6 +540,16 @@ def test_metis__keeps_to_the_imbalance_allowed():
     assert adjusted_rand(truth, uneven.labels_) > 0.9
 
 
+@pytest.mark.parametrize("n_objects", [50, 62, 73])
+def test_metis__finds_parts_of_a_few_objects(n_objects):
+    """A twentieth of them is no object: 62 objects do not fit into ten parts of at most 6.5."""
+    pytest.importorskip("pymetis")
+    truth, labels = naive.noisy_copies(n_objects, 10, 10, 0.2, 0)
+    labels = CSPA(10, partitioner="metis", random_state=0).fit(labels).labels_
+    assert adjusted_rand(truth, labels) == 1.0
+    assert np.bincount(labels).max() == -(-n_objects // 10)
+
+
 def test_metis__objective_is_the_similarity_cut():
     pytest.importorskip("pymetis")
     labels = random_labels(60, 5, 4, 0.0)
