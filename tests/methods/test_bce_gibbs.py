@@ -1,5 +1,6 @@
 """G-BCE: the sweep against counting by hand, its stationary distribution, and the estimator."""
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -180,16 +181,18 @@ def test_fit__chooses_priors_by_the_number_of_labels(planted):
             GibbsBCE(3, **{name: "most"}, **short).fit(labels)
 
 
-def test_fit__with_nine_tenths_missing_is_far_better_than_with_a_uniform_prior():
-    ensemble, truth = planted_ensemble(1000, 50, missing=0.9, random_state=1)
-    seen = (ensemble.read(0, 1000) >= 0).any(axis=1)
+@pytest.mark.parametrize("seed", range(3))
+def test_fit__with_nine_tenths_missing_is_far_better_than_with_uniform_priors(seed):
+    ensemble, truth = planted_ensemble(300, 50, missing=0.9, random_state=seed)
+    seen = (ensemble.read(0, 300) >= 0).any(axis=1)
     found = {}
-    for alpha in ("auto", 1.0):
-        model = GibbsBCE(6, alpha=alpha, n_init=2, burn_in=60, n_samples=40, random_state=0)
-        with pytest.warns(UnlabeledObjectsWarning):
-            found[alpha] = adjusted_rand(truth[seen], model.fit(ensemble).labels_[seen])
-    assert found["auto"] > 0.65
-    assert found["auto"] > found[1.0] + 0.15
+    for prior in ("auto", 1.0):
+        model = GibbsBCE(6, alpha=prior, omega=prior, burn_in=60, n_samples=40, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+            found[prior] = adjusted_rand(truth[seen], model.fit(ensemble).labels_[seen])
+    assert found["auto"] > 0.5
+    assert found[1.0] < 0.25
 
 
 def test_fit__keeps_the_most_likely_chain(planted):
