@@ -13,17 +13,18 @@ from bigcons.coassociation.counts import PAIR_BYTES
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence
-from bigcons.errors import InvalidInputError, OversegmentationWarning, warn_user
+from bigcons.errors import InvalidInputError, MemoryBudgetError, OversegmentationWarning, warn_user
 from bigcons.execution.engine import Engine
-from bigcons.memory import parse_size
+from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, entropy_weights
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
+from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pairs import PairTable, pairs_of
+from bigcons.stores.pairs import PairTable, ParquetPairTable, pairs_of
 from bigcons.validation import check_choice, check_int, check_number
 
 # Solvers: all pairs with the squared divergence, or any other by prototypes or, for few objects, pair by pair
@@ -219,6 +220,27 @@ def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> 
             "sample pairs of this ensemble."
         )
     return table
+
+
+def store_rows(
+    pairs: ParquetPairTable, scratch: Place, memory: str | float | None, left: int | None
+) -> PairTable:
+    """Return pairs in Parquet converted to rows at ``scratch``, within what ``memory`` leaves for them."""
+    if memory is None or left is None:
+        return pairs.save(str(scratch))
+    try:
+        return pairs.save(str(scratch), memory=f"{left} B")
+    except MemoryBudgetError as error:
+        if error.needed is None:
+            raise
+        needed = parse_size(memory) - left + error.needed
+        raise MemoryBudgetError(
+            f"converting {pairs.path} to rows needs {format_size(error.needed)}, over the "
+            f"{format_size(left)} that memory={format_size(parse_size(memory))} leaves; raise it to "
+            f"{enough_for(needed)}, or store the pairs with bigcons import-pairs first.",
+            needed=needed,
+            budget=parse_size(memory),
+        ) from error
 
 
 # Memory

@@ -35,6 +35,7 @@ from bigcons.methods.pcc.choices import (
     choose_weights,
     keeps_labels,
     resolve_pairs,
+    store_rows,
     warn_of_fine_labels,
 )
 from bigcons.methods.pcc.heap import solve_pairs
@@ -66,7 +67,7 @@ from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output, open_workspace, scratch_place
 from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pairs import DEFAULT_MEMORY, PairTable, ParquetPairTable
+from bigcons.stores.pairs import PairTable, ParquetPairTable
 from bigcons.validation import check_int, check_number
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -307,8 +308,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         by_blocks = choices.solver == BLOCKED
         memory = None if self.memory is None else max(parse_size(self.memory) - process_bytes(run.engine), 0)
         if isinstance(pairs, ParquetPairTable):
-            budget = DEFAULT_MEMORY if memory is None else memory
-            pairs = pairs.save(str(scratch), memory=budget) if by_blocks else pairs.load()
+            pairs = store_rows(pairs, scratch, self.memory, memory) if by_blocks else pairs.load()
         if self._needs_labels(ensemble):
             refuse_isolated(ensemble, pairs)
         logger.info("PCC on %d pairs, %s", pairs.n_pairs, "block by block" if by_blocks else "by a heap")
