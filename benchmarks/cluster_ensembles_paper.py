@@ -25,6 +25,15 @@ MCLA, the defaults here, are next to them.
 graphs of all pairs. YAHOO is k1b, the same 2,340 documents: the words of 0.01 to 0.1 occurrences a document
 are exactly as many as the paper's, 2,903, but the file has 6 topics in place of the 20 categories. Both are
 read from the folder that BIGCONS_DATA names; ``--smallest`` needs none.
+
+Where the results differ. Noise: CSPA does not overtake MCLA (0.35 against 0.49 at 70 % noise), and the
+greedy search, a local optimum, stays below CSPA from 40 % on. Views: all features of 2D2K give 0.79 of the
+paper's 0.85; exp(-d^2) is nearly the same for all pairs, and METIS pays with wrong objects for the 5 % of
+imbalance that it may use: with 0.1 %, or features three times as large, they give 0.84 and 0.85. 8D5K
+reaches 0.89 of the paper's 0.99, also with draws whose views are about as good as published: most random
+pairs of dimensions do not tell all five classes apart (those of `tests/methods/test_supra.py` do). Ten
+algorithms: with 50 objects CSPA by METIS is below their mean on 8D5K and PENDIG; HGPA, poor in the paper,
+is the best of the three functions on YAHOO, whose classes here are others. The rest comes out as published.
 """
 
 from __future__ import annotations
@@ -260,18 +269,9 @@ def views_of(name: str, seed: int, draw: np.random.Generator) -> Views:
 
 
 def like_the_published(views: Views, name: str) -> bool:
-    """Return whether the best of the views and their mean are about as good as published, and whether a naive
-    Bayes classifier that knows the classes tells them by the labels nearly as well as the paper's consensus.
-    """
-    consensus, best, mean = PUBLISHED[name][1][1:4]
-    if abs(max(views.nmi) - best) > 0.04 or abs(np.mean(views.nmi) - mean) > 0.04:
-        return False
-    score = 0.0
-    for column in views.labels.T:
-        table = np.full((len(set(views.points.classes)), column.max() + 1), 0.5)
-        np.add.at(table, (views.points.classes, column), 1)
-        score = score + np.log(table / table.sum(axis=1, keepdims=True))[:, column]
-    return nmi(views.points.classes, score.argmax(axis=0)) > consensus - 0.02
+    """Return whether the best of the views and their mean are about as good as published."""
+    best, mean = PUBLISHED[name][1][2:4]
+    return bool(abs(max(views.nmi) - best) < 0.04 and abs(np.mean(views.nmi) - mean) < 0.04)
 
 
 def fdc_part(names: Sequence[str], n_runs: int, n_tried: int) -> dict[str, Any]:
@@ -445,7 +445,7 @@ def main() -> None:
     runs = arguments.runs
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "noise": lambda: noise_part(runs),
-        "fdc": lambda: fdc_part(DATA, runs, 200),
+        "fdc": lambda: fdc_part(DATA, runs, 60),
         "odc": lambda: odc_part(DATA, (2, 8, 16, 32, 72), runs),
         "rcc": lambda: rcc_part(DATA, (50, 100, 200, 400, 800), runs),
     }

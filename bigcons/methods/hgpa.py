@@ -72,8 +72,9 @@ class HGPA(GraphClusterer):
     Objects without any label are left out of the hypergraph, and an object is in no hyperedge of a partition
     that does not label it. The hypergraph is held in memory, 80 bytes a label, and cut in this process by
     Mt-KaHyPar in its deterministic mode of high quality; hMETIS, which the paper uses, is not free. The
-    objective is weak on noisy labels, and clusters of uneven sizes are split: other methods do better on the
-    same labels.
+    objective is weak on noisy labels, and clusters of uneven sizes are split: of the paper's noisy copies it
+    recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 % noise, where `MCLA` and `CSPA`
+    reach 1.00, 0.99 and 0.86.
 
     With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
     as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size", at their
