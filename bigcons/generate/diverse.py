@@ -372,7 +372,7 @@ CLUSTERERS: dict[str, Clusterer] = {
     "random": Clusterer(random_labels),
 }
 
-SETS = {
+SETS: dict[str, tuple[str, ...]] = {
     "pcc": (*LINKAGES, "kmeans", "spectral"),
     "rcc": tuple(name for name in CLUSTERERS if name.startswith(("kmeans", "graph"))),
 }
