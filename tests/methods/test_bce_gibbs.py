@@ -168,14 +168,16 @@ def test_fit__chooses_priors_by_the_number_of_labels(planted):
     labels = planted[0].read(0, 80)
     seen = labels >= 0
     short = {"n_init": 1, "burn_in": 1, "n_samples": 1, "random_state": 0}
-    model = GibbsBCE(8, **short).fit(labels)
-    assert model.alpha_ == pytest.approx(seen.sum() / seen.any(axis=1).sum() / (4 * 8))
+    expected = GibbsBCE(8, **short).fit(labels)
+    assert expected.alpha_ == pytest.approx(seen.sum() / seen.any(axis=1).sum() / (4 * 8))
     B = sum(len(np.unique(column[column >= 0])) for column in labels.T)
-    assert model.omega_ == pytest.approx(seen.sum() / B / (4 * 8))
+    assert expected.omega_ == pytest.approx(seen.sum() / B / (4 * 8))
     model = GibbsBCE(3, **short).fit(planted[0])
     assert (model.alpha_, model.omega_) == (1.0, 1.0)
     model = GibbsBCE(3, alpha=0.3, omega=0.2, **short).fit(labels)
     assert (model.alpha_, model.omega_) == (0.3, 0.2)
+    in_blocks = GibbsBCE(8, sweeps="blocks", **short).fit(labels)
+    assert (in_blocks.alpha_, in_blocks.omega_) == (expected.alpha_, expected.omega_)
     for name in ("alpha", "omega"):
         with pytest.raises(InvalidInputError, match=f"{name}='most'"):
             GibbsBCE(3, **{name: "most"}, **short).fit(labels)

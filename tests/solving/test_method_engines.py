@@ -22,7 +22,6 @@ UNLABELED = [5, 1500]
 SOLVES = {
     **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
     "bce finalists": ("bce", {"n_finalists": 2}),
-    "eac average": ("eac-average", {}),
     "cumulative adaptive": ("cumulative", {"variant": "acv"}),
     "furthest": ("furthest", {"init": "sampled"}),
     "furthest exact": ("furthest", {}),
@@ -105,42 +104,15 @@ def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path
     assert Consensus.open(tmp_path / "consensus.zarr").labels.tobytes() == expected[0]
 
 
-def test_fit__of_increments_has_the_same_bits_on_every_engine(cluster, monkeypatch):
+@pytest.mark.parametrize("name", ["did", "eac-average"])
+def test_fit__of_a_dendrogram_has_the_same_bits_on_every_engine(name, cluster, monkeypatch):
     monkeypatch.setattr("bigcons.coassociation.increments.PAIRS_PER_TASK", 5000)
+    monkeypatch.setattr("bigcons.coassociation.counts.BAND_ENTRIES", 5000)
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(200, 2)), rng.integers(-1, 4, (200, 6))
+    parameters = {"features": features} if name == "did" else {}
     found = [
-        METHODS["did"](K, features=features, client=client).fit(labels)
+        METHODS[name](K, client=client, **parameters).fit(labels)
         for client in ("serial", ThreadsEngine(2), cluster)
     ]
     assert len({(model.linkage_.tobytes(), model.objective_) for model in found}) == 1
-
-
-@pytest.fixture(scope="module")
-def stored_memberships(stored, tmp_path_factory):
-    """Store the labels as soft clusterings, a fifth of every object spread at random."""
-    labels, rng = stored.read(0, N_OBJECTS), np.random.default_rng(6)
-    tables = []
-    for column, k in zip(labels.T, stored.n_clusters, strict=True):
-        table = 0.8 * (column[:, None] == np.arange(k)) + 0.2 * rng.dirichlet(np.ones(k), N_OBJECTS)
-        tables.append(np.where(column[:, None] < 0, 0.0, table))
-    path = tmp_path_factory.mktemp("engines") / "soft.zarr"
-    return Ensemble.from_memberships(tables).save(path, chunk_rows=CHUNK_ROWS)
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [("mcla", {}), ("hbgf", {}), ("cspa", {}), ("pcc", {}), ("pcc", {"pairs": 0.01, "tol": 0.1})],
-)
-def test_fit__of_soft_clusterings_has_the_same_bits_on_every_engine(
-    name, parameters, stored_memberships, cluster
-):
-    fits = [
-        METHODS[name](K, random_state=3, client=client, **parameters)
-        for client in ("serial", ThreadsEngine(2), cluster)
-    ]
-    for model in fits:
-        with pytest.warns(UnlabeledObjectsWarning):
-            model.fit(stored_memberships)
-    assert np.flatnonzero(fits[0].labels_ < 0).tolist() == UNLABELED
-    assert bits(fits[1]) == bits(fits[2]) == bits(fits[0])

@@ -21,7 +21,7 @@ from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rul
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.passes import START_SAMPLE, Iterate, Run, Step, best_start, run_passes
-from bigcons.solving.survey import take_survey
+from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
@@ -147,15 +147,8 @@ class GibbsBCE(ConsensusClusterer):
     ) -> None:
         self._check_memory(ensemble, engine)
         survey = take_survey(ensemble, engine, sampler.seed, 0)
+        sampler = self._choose_priors(sampler, ensemble, survey)
         n = ensemble.n_objects
-        n_labels, n_labeled = int(survey.n_seen.sum()), n - survey.unlabeled.size
-        if self.alpha == "auto":
-            sampler = sampler._replace(alpha=auto_prior(n_labels, n_labeled * self.n_clusters))
-        if self.omega == "auto":
-            n_cells = ensemble.n_base_clusters * self.n_clusters
-            sampler = sampler._replace(omega=auto_prior(n_labels, n_cells))
-        self.alpha_: float = sampler.alpha
-        self.omega_: float = sampler.omega
 
         def run(number: int) -> Chain:
             return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
@@ -168,12 +161,13 @@ class GibbsBCE(ConsensusClusterer):
     def _solve_in_blocks(
         self, sampler: Sampler, ensemble: Ensemble, engine: Engine, out: Output | None
     ) -> None:
-        method = BlockSweeps(sampler, self.n_init)
-        n_bytes = method.n_bytes(ensemble.n_partitions)
+        n_bytes = BlockSweeps(sampler, self.n_init).n_bytes(ensemble.n_partitions)
         self._check_memory_of_blocks(
             ensemble, engine, n_bytes, in_memory=out is None and engine.shares_memory
         )
         survey = take_survey(ensemble, engine, sampler.seed, START_SAMPLE)
+        sampler = self._choose_priors(sampler, ensemble, survey)
+        method = BlockSweeps(sampler, self.n_init)
         with open_workspace(out, engine, n_bytes, "u1") as workspace:
             run = Run(ensemble, engine, sampler.seed, method.n_passes, 0.0, survey.sample)
             run.arrays, run.snapshots = workspace
@@ -181,6 +175,18 @@ class GibbsBCE(ConsensusClusterer):
             self._set_results(sampler, at.state.best, at.state.objectives)
             read = partial(method.memberships, run.arrays, at.generation, at.state, ensemble.n_partitions)
             self._publish(ensemble, read, survey.unlabeled, out, engine)
+
+    def _choose_priors(self, sampler: Sampler, ensemble: Ensemble, survey: Survey) -> Sampler:
+        """Return the sampler with the priors that "auto" stands for, and keep those used."""
+        n_labels, n_labeled = int(survey.n_seen.sum()), ensemble.n_objects - survey.unlabeled.size
+        if self.alpha == "auto":
+            sampler = sampler._replace(alpha=auto_prior(n_labels, n_labeled * self.n_clusters))
+        if self.omega == "auto":
+            n_cells = ensemble.n_base_clusters * self.n_clusters
+            sampler = sampler._replace(omega=auto_prior(n_labels, n_cells))
+        self.alpha_: float = sampler.alpha
+        self.omega_: float = sampler.omega
+        return sampler
 
     def _set_results(self, sampler: Sampler, log_likelihoods: list[float], objectives: list[float]) -> None:
         """Set the results of the chain that is kept, and the objectives of all."""
