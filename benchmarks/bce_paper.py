@@ -12,7 +12,7 @@ which is not of the paper: where the over-relaxed steps of `BCE` end, from the s
 Ours beside the published figures (`results/bce_paper.json`), and why they differ:
 
 * general: converged partitions agree so much that on seven of ten sets most methods find the same clusters;
-  the paper's partitions were worse. The averages of V-BCE reach those of the partitions on six sets with either
+  the paper's were worse. The averages of V-BCE reach those of the partitions on six sets with either
   ensemble; published, on all ten. Its lead in the published maxima is the best of 100 by 100 runs by the
   truth, where ours are the runs of the highest bound. The mixture is ahead of V-BCE on balance, as published,
   and on glass and segmentation, where in the paper V-BCE is ahead.
