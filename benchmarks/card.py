@@ -125,8 +125,7 @@ def compared(heap: dict[str, Any], blocks: dict[str, dict[str, Any]]) -> dict[st
     near = np.array(blocks["serial"]["objectives"]) <= (1 + WITHIN) * heap["objective"]
     peaks = {"heap": heap["peak_memory"]} | {name: found["peak_memory"] for name, found in blocks.items()}
     objective = blocks["serial"]["objective"]
-    two = blocks["processes-2"]
-    one = blocks.get("processes-1", two)
+    two, one = blocks["processes-2"], blocks.get("processes-1")
     return {
         "objective_heap": heap["objective"],
         "objective_blocks": objective,
@@ -139,8 +138,8 @@ def compared(heap: dict[str, Any], blocks: dict[str, dict[str, Any]]) -> dict[st
         "same_bits": len({found["bits"] for found in blocks.values()}) == 1,
         "seconds": {"heap": heap["seconds"]} | {name: found["seconds"] for name, found in blocks.items()},
         "pass_seconds": {name: found["pass_seconds"] for name, found in blocks.items()},
-        "speed_up_of_second_worker": round(one["seconds"] / two["seconds"], 2),
-        "speed_up_of_second_worker_in_passes": round(one["pass_seconds"] / two["pass_seconds"], 2),
+        "speed_up_of_second_worker": one and round(one["seconds"] / two["seconds"], 2),
+        "speed_up_of_second_worker_in_passes": one and round(one["pass_seconds"] / two["pass_seconds"], 2),
         "heap_by_two_workers": round(heap["seconds"] / two["seconds"], 2),
         "peak_memory": peaks,
         "memory": parse_size(MEMORY),
