@@ -251,6 +251,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pcc by entropy": ("pcc", {"weights": "entropy"}),
     "pcc by information": ("pcc", {"weights": "information"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
+    "pcc by least squares": ("pcc", {"coassociation": "least-squares"}),
+    "pcc by moments": ("pcc", {"coassociation": "moments"}),
 }
 LEFT_OUT = {
     "did": "needs features",

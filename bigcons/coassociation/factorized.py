@@ -52,6 +52,31 @@ class Weights(NamedTuple):
         return np.where(self.partitions > 0, rows, rows.dtype.type(-1))
 
 
+class Rates(NamedTuple):
+    """How often partitions join objects, in a calibrated model of the co-association.
+
+    Partition u joins two objects with probability ``a_u + d_u y_i.y_j``: it hits with ``a + d`` and joins
+    falsely with ``a``. Each pair of objects that it labels costs ``w_u (J - a_u - d_u y_i.y_j)^2``, J being
+    ``omega_b`` if it joins them in base cluster b, else 0.
+    """
+
+    partitions: np.ndarray
+    """(M,): ``w d^2``."""
+    base_clusters: np.ndarray
+    """(B + M,): the gains ``w d omega`` of base clusters, then those of partitions, ``-w d a``."""
+    a: np.ndarray
+    d: np.ndarray
+    w: np.ndarray
+    omega: np.ndarray
+    """(B,)"""
+
+    @classmethod
+    def of(cls, a: np.ndarray, d: np.ndarray, w: np.ndarray, omega: np.ndarray, offsets: np.ndarray) -> Rates:
+        """Return the rates with their gains."""
+        gains = np.concatenate([np.repeat(w * d, np.diff(offsets)) * omega, -w * d * a])
+        return cls(w * d * d, gains, a, d, w, omega)
+
+
 class AgreementSums(NamedTuple):
     """The influence of all objects on one of them, as sums over the label matrix.
 
@@ -68,8 +93,9 @@ class AgreementSums(NamedTuple):
     """Sum of m_i |y_i|^2, with m_i the number of labels of object i or the sum of their weights."""
     quartics: float
     """Sum of m_i |y_i|^4."""
-    weights: Weights | None = None
-    """None if all partitions count the same. S and T do not include weights."""
+    weights: Weights | Rates | None = None
+    """None: all partitions count the same. S and T are what they are without weights, but with `Rates` S has
+    a further row for each partition: the summed memberships of the objects it labels."""
 
     def scaled(self, factor: float) -> AgreementSums:
         """Return the sums over ``factor`` times as many objects of the same kind."""
@@ -92,6 +118,11 @@ class AgreementSums(NamedTuple):
         """Weights (M,) of the partitions, if they have any."""
         return None if self.weights is None else self.weights.partitions
 
+    @property
+    def gains(self) -> tuple[np.ndarray, ...]:
+        """Gains (B + M,) of the rows of S in a calibrated model, a last argument of kernels; else ()."""
+        return (self.weights.base_clusters,) if isinstance(self.weights, Rates) else ()
+
     def dot(self, A: np.ndarray, B: np.ndarray) -> float:
         """Return the inner product of two tables such as S, partitions by their weights.
 
@@ -112,22 +143,26 @@ class AgreementSums(NamedTuple):
 
 
 def no_sums(
-    n_base_clusters: int, n_partitions: int, n_clusters: int, weights: Weights | None = None
+    n_base_clusters: int, n_partitions: int, n_clusters: int, weights: Weights | Rates | None = None
 ) -> AgreementSums:
     """Return the sums over no objects."""
-    S = np.zeros((n_base_clusters, padded(n_clusters)))
+    n_rows = n_base_clusters + n_partitions if isinstance(weights, Rates) else n_base_clusters
+    S = np.zeros((n_rows, padded(n_clusters)))
     T = np.zeros((n_partitions, padded(kernel.triangle(n_clusters))))
     return AgreementSums(n_clusters, S, T, 0.0, 0.0, weights)
 
 
 def agreement_sums(
-    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, weights: Weights | None = None
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    memberships: np.ndarray,
+    weights: Weights | Rates | None = None,
 ) -> AgreementSums:
     """Return the sums over a block's objects under the given memberships (rows, K) float32."""
     sums = no_sums(*sizes_of(offsets, memberships), weights)
     powers = np.zeros(2)
     kernels_for(labels).accumulate(
-        labels, offsets, sums.partition_weights, memberships, sums.S, sums.T, powers
+        *(labels, offsets, sums.partition_weights, memberships, sums.S, sums.T, powers), *sums.gains
     )
     return sums._replace(squares=float(powers[0]), quartics=float(powers[1]))
 
@@ -147,7 +182,7 @@ def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
 def select_clusters(sums: AgreementSums, kept: np.ndarray) -> AgreementSums:
     """Return the sums of the memberships in the clusters ``kept``, in that order, all others left out.
 
-    ``quartics`` is that of all clusters: the sums do not tell what is left of it.
+    ``quartics`` is that of all clusters, and so is ``squares`` with `Rates`: sums do not tell what is left.
     """
     n = kept.size
     S, T = np.zeros((sums.S.shape[0], padded(n))), np.zeros((sums.T.shape[0], padded(kernel.triangle(n))))
@@ -155,10 +190,13 @@ def select_clusters(sums: AgreementSums, kept: np.ndarray) -> AgreementSums:
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
     S[:, :n] = sums.S[:, kept]
     T[:, : larger.size] = sums.T[:, larger * (larger + 1) // 2 + smaller]
+    selected = sums._replace(n_clusters=n, S=S, T=T)
+    if isinstance(sums.weights, Rates):
+        return selected
     k = np.arange(n)
     squares = T[:, k * (k + 3) // 2].sum(axis=1)
     by_partition = np.ones(len(T)) if sums.weights is None else sums.weights.partitions
-    return sums._replace(n_clusters=n, S=S, T=T, squares=float(np.einsum("u,u->", squares, by_partition)))
+    return selected._replace(squares=float(np.einsum("u,u->", squares, by_partition)))
 
 
 def sizes_of(offsets: np.ndarray, memberships: np.ndarray) -> tuple[int, int, int]:

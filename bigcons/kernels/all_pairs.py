@@ -12,6 +12,10 @@ the upper triangle only, so that gathering and scattering are vector instruction
 With partition weights, ``S`` and ``T`` are unchanged: rows are weighted when they are gathered, m_i is
 the summed weight of the labels of object i, and each partition's part of the norms counts by its weight.
 ``weights=None`` is resolved at compile time and costs nothing.
+
+A calibrated model (``coassociation.calibrated``) has gains besides weights: ``S`` has a further row for each
+partition, the summed memberships of the objects it labels, and every row counts by its gain, positive for
+base clusters and negative for partitions, where rows without gains count by the weight of their partition.
 """
 
 from __future__ import annotations
@@ -32,6 +36,9 @@ N_STEP_SUMS = 6
 # Clusters with at least this share of an object's largest ``b`` are read first: others rarely attract it.
 LIKELY_SHARE = 0.125
 
+# Quadratics up to this share of an object's own contribution are rounding residue of zero.
+RESIDUE = 1e-9
+
 # From a face of more clusters than this, as in a random start, it is faster to restart at a vertex: leaving a
 # face of K clusters takes K rounds of K^3, and few objects end in more than a handful.
 WIDE_FACE = 32
@@ -45,30 +52,32 @@ def triangle(n_clusters):
 
 @jit
 def sweep(
-    labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals
-):
+    labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals,
+    gains=None
+):  # fmt: skip
     """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``totals``.
 
-    labels (rows, M) with -1 missing; offsets (M+1,) int64; weights (M,) float64 or None; S, S_out (B, padded
-    K) float64; T, T_out (M, padded K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32;
-    totals (N_TOTALS,) float64. Cluster ``k`` of the tables is column ``order[k]`` of the memberships. The
-    fewer of the first clusters an object needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m``
-    labels.
+    labels (rows, M) with -1 missing; offsets (M+1,) int64; weights (M,) float64 or None; gains None or, with
+    weights, (B+M,) float64; S, S_out (B, padded K) float64, with gains (B+M, padded K); T, T_out (M, padded
+    K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (N_TOTALS,) float64. Cluster
+    ``k`` of the tables is column ``order[k]`` of the memberships. The fewer of the first clusters an object
+    needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m`` labels.
 
     With ``S_out is S`` and ``T_out is T`` later objects see the moves of earlier ones (Gauss-Seidel). An
     object whose KKT gap is at most ``threshold`` does not move; others take ``relaxation`` >= 1 times the
     step to their minimum, or stop at the boundary of the simplex. With ``fresh`` the objects are new:
     ``y_old`` is not read, counts as zero, and they are not part of S and T yet.
 
-    totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 and m|y|^4; totals[MAX_GAP] is the largest
-    KKT gap found, totals[N_MOVED] the number of objects that moved.
+    totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 (by gains, if any) and m|y|^4;
+    totals[MAX_GAP] is the largest KKT gap found, totals[N_MOVED] the number of objects that moved.
     """
     n_rows, M = labels.shape
     K = y_new.shape[1]
     s_width, t_width = S.shape[1], T.shape[1]
-    s_at = np.empty(M, np.uint64)
+    s_at = np.empty(M if gains is None else 2 * M, np.uint64)
     t_at = np.empty(M, np.uint64)
     w_at = listed(weights)
+    g_at = np.empty(M if gains is None else 2 * M)
     s_sum = np.empty(s_width)
     t_sum = np.empty(t_width)
     A = np.empty((K, K))
@@ -87,12 +96,20 @@ def sweep(
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
             continue
-        sum_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
+        m_rows, pull = m, weight
+        if gains is None:
+            sum_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
+        else:
+            m_rows, pull = 2 * m, find_gains(labels, i, offsets, gains, s_width, m, s_at, g_at)
+            sum_columns(s_flat, s_at, g_at, m_rows, 0, s_width, s_sum)
         for k in range(K):
             y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
-            b[k] = s_sum[k] - weight * y[k]
+            b[k] = s_sum[k] - pull * y[k]
         n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
+        if gains is not None and is_residue(A, n, weight):
+            A[:n, :n] = 0.0
+            b[:] = 0.0
         if not fresh:
             lowest, highest = gradient_range(A, b, y, n)
             wider = n_below(lowest, b, n)
@@ -118,19 +135,19 @@ def sweep(
             wider = n_below(level, b, n)
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
-        if record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
+        if record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
             fill_change(y, d, n, t_change)
-            add_to_rows(s_out, s_at, m, d, s_width)
+            add_to_rows(s_out, s_at, m_rows, d, s_width)
             add_to_rows(t_out, t_at, m, t_change, triangle(n))
 
 
 @jit
-def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
+def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=None):
     """Add a block's terms of the objective along its changes, besides those of S and T.
 
     ``T_step``, as T, sums ``d d'`` over the changes ``d`` from ``y_old`` to ``y_new (rows, K)`` float32, in
     the order of the memberships. ``sums (N_STEP_SUMS,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
-    c, ab, ac + 2b^2, bc, c^2.
+    c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone.
     """
     K = y_new.shape[1]
     s_at = np.empty(labels.shape[1], np.uint64)
@@ -155,8 +172,11 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
         fill_outer(d, K, outer)
         add_to_rows(table, t_at, m, outer, triangle(K))
         weight = weigh(labels, i, m, weights, w_at)
-        for slot, term in enumerate((b, c, a * b, a * c + 2.0 * b * b, b * c, c * c)):
-            sums[slot] += weight * term
+        pull = weight if gains is None else sum_of_gains(labels, i, offsets, gains)
+        sums[0] += pull * b
+        sums[1] += pull * c
+        for slot, term in enumerate((a * b, a * c + 2.0 * b * b, b * c, c * c)):
+            sums[slot + 2] += weight * term
 
 
 @jit
@@ -179,6 +199,38 @@ def weigh(labels, i, m, weights, w_at):
     total = 0.0
     for e in range(m):
         total += w_at[e]
+    return total
+
+
+@leaf
+def find_gains(labels, i, offsets, gains, width, m, s_at, g_at):
+    """List the gains of the ``m`` base clusters of object ``i``, then rows and gains of their partitions.
+
+    Return the sum of the gains.
+    """
+    M = labels.shape[1]
+    B = offsets[M]
+    e = 0
+    total = 0.0
+    for u in range(M):
+        if labels[i, u] < 0:
+            continue
+        g_at[e] = gains[offsets[u] + labels[i, u]]
+        g_at[m + e] = gains[B + u]
+        s_at[m + e] = np.uint64((B + u) * width)
+        total += g_at[e] + g_at[m + e]
+        e += 1
+    return total
+
+
+@leaf
+def sum_of_gains(labels, i, offsets, gains):
+    """Return the summed gains of the base clusters of object ``i`` and of their partitions."""
+    M = labels.shape[1]
+    total = 0.0
+    for u in range(M):
+        if labels[i, u] >= 0:
+            total += gains[offsets[u] + labels[i, u]] + gains[offsets[M] + u]
     return total
 
 
@@ -216,6 +268,15 @@ def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
         for k in range(r + 1):
             A[k, r] = A[r, k] = t_sum[q] - own * y[k]
             q += 1
+
+
+@leaf
+def is_residue(A, n, weight):
+    """Return whether ``A`` is rounding residue: the object shares partitions with no other."""
+    largest = 0.0
+    for k in range(n):
+        largest = max(largest, A[k, k])
+    return largest <= RESIDUE * weight
 
 
 @leaf
@@ -269,7 +330,7 @@ def overshoot(order, y_old, i, step, y):
 
 
 @leaf
-def record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
+def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
     """Round ``y`` into ``y_new[i]``; return if it moved, with the old row in ``y``, the change in ``d``."""
     moved = False
     a = b = c = 0.0
@@ -285,7 +346,7 @@ def record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
         c += d[k] * d[k]
     if moved:
         change = 2.0 * b + c
-        totals[SQUARES] += weight * change
+        totals[SQUARES] += pull * change
         totals[QUARTICS] += weight * change * (2.0 * a + change)
         totals[N_MOVED] += 1.0
     return moved
@@ -315,12 +376,16 @@ def fill_outer(d, n, outer):
 
 
 @jit
-def accumulate(labels, offsets, weights, y, S, T, sums):
-    """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and m|y|^4 to ``sums (2,)``."""
-    K = y.shape[1]
-    s_at = np.empty(labels.shape[1], np.uint64)
-    t_at = np.empty(labels.shape[1], np.uint64)
+def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
+    """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and m|y|^4 to ``sums (2,)``.
+
+    With gains, their sum takes the place of m for m|y|^2.
+    """
+    K, M = y.shape[1], labels.shape[1]
+    s_at = np.empty(M if gains is None else 2 * M, np.uint64)
+    t_at = np.empty(M, np.uint64)
     w_at = listed(weights)
+    g_at = np.empty(M if gains is None else 2 * M)
     d = np.zeros(S.shape[1])
     outer = np.zeros(T.shape[1])
     s_flat, t_flat = S.ravel(), T.ravel()
@@ -330,9 +395,27 @@ def accumulate(labels, offsets, weights, y, S, T, sums):
         for k in range(K):
             d[k] = np.float64(y[i, k])
             square += d[k] * d[k]
-        fill_outer(d, K, outer)
-        add_to_rows(s_flat, s_at, m, d, S.shape[1])
-        add_to_rows(t_flat, t_at, m, outer, T.shape[1])
         weight = weigh(labels, i, m, weights, w_at)
-        sums[0] += weight * square
+        m_rows, pull = m, weight
+        if gains is not None:
+            m_rows, pull = 2 * m, find_gains(labels, i, offsets, gains, S.shape[1], m, s_at, g_at)
+        fill_outer(d, K, outer)
+        add_to_rows(s_flat, s_at, m_rows, d, S.shape[1])
+        add_to_rows(t_flat, t_at, m, outer, T.shape[1])
+        sums[0] += pull * square
         sums[1] += weight * square * square
+
+
+@jit
+def sum_powers(labels, offsets, y, squares, quartics):
+    """Add ``|y|^2`` of each object of a block to ``squares (B,)`` of its base clusters, and ``|y|^4`` to
+    ``quartics (M,)`` of its partitions.
+    """
+    for i in range(labels.shape[0]):
+        square = 0.0
+        for k in range(y.shape[1]):
+            square += np.float64(y[i, k]) * np.float64(y[i, k])
+        for u in range(labels.shape[1]):
+            if labels[i, u] >= 0:
+                squares[offsets[u] + labels[i, u]] += square
+                quartics[u] += square * square

@@ -139,7 +139,7 @@ def sweep(
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
         squares = totals[SQUARES]
-        if record_move(order, y_old, y_new, i, y, fresh, weight, d, totals):
+        if record_move(order, y_old, y_new, i, y, fresh, weight, weight, d, totals):
             change = 0.0
             for k in range(K):
                 change += (2.0 * y[k] + d[k]) * d[k]

@@ -37,6 +37,7 @@ SOLVES = {
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "supra": ("supra", {"members": "cspa, mcla, best"}),
     "pcc kl by pairs": ("pcc", {"divergence": "kl", "n_prototypes": N_OBJECTS, "max_iter": 2}),
+    "pcc calibrated": ("pcc", {"coassociation": "least-squares", "rarity": 1.0}),
     "pcc pruned": ("pcc", {"prune": 0.2}),
 }
 

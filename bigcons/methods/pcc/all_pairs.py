@@ -18,6 +18,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import (
     AgreementSums,
+    Rates,
     Weights,
     add_sums,
     agreement_sums,
@@ -67,26 +68,32 @@ class AllPairs:
 
     name = "all-pairs PCC"
 
-    def __init__(self, n_clusters: int, n_seen: np.ndarray, weights: Weights | str | None = None) -> None:
+    def __init__(
+        self,
+        n_clusters: int,
+        n_seen: np.ndarray,
+        weights: Weights | str | None = None,
+        solve_sample: Callable[..., Subsample] | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.n_seen = n_seen
         """(M,): number of objects that each partition labels."""
         self.weights = weights
         """Of the partitions; "entropy" and "information" are computed at the start."""
+        self.solve_sample = solve_sample
+        """Solves the subsample, given labels, offsets, numbers of clusters and starts, and a seed, and finds
+        the rates of a calibrated model. None for the model of the paper: `solve_subsample`."""
 
     def start(self, run: Run) -> tuple[AgreementSums, list[float]]:
         """Write the first memberships and return their sums; from a subsample, by solving it first."""
-        ensemble, offsets, K = run.data, run.data.offsets, self.n_clusters
-        weights, init, estimate, objectives = self.weights, run.init, None, []
-        if isinstance(weights, str) and weights == ENTROPY:
-            weights = entropy_weights(run.sample, offsets)
-        elif isinstance(weights, str):
-            plain = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine)
-            weights = information_weights(plain.sums, offsets)
+        ensemble, K, init, estimate, objectives = run.data, self.n_clusters, run.init, None, []
+        weights, solved = self._counted(run)
         if not isinstance(init, str):
             init = checked_start(init, ensemble.n_objects, K)
         elif init == "subsample":
-            solved = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine, weights)
+            if solved is None:
+                arguments = run.sample, ensemble.offsets, K, run.n_init, run.seed, run.engine
+                solved = solve_subsample(*arguments, weights)
             objectives = solved.start_objectives
             if run.sample.shape[0] == ensemble.n_objects:
                 init = solved.memberships
@@ -95,6 +102,19 @@ class AllPairs:
         first = FirstBlock(ensemble, run.arrays, K, run.seed, init, estimate, weights)
         with progress("start of PCC", ensemble.n_objects) as listener:
             return run.fold(first, add_sums, listener), objectives
+
+    def _counted(self, run: Run) -> tuple[Weights | Rates | None, Subsample | None]:
+        """Return how partitions count, and the solved subsample if that gives the rates."""
+        offsets, K = run.data.offsets, self.n_clusters
+        if self.solve_sample is not None:
+            solved = self.solve_sample(run.sample, offsets, K, run.n_init, run.seed)
+            return solved.sums.weights, solved
+        if not isinstance(self.weights, str):
+            return self.weights, None
+        if self.weights == ENTROPY:
+            return entropy_weights(run.sample, offsets), None
+        plain = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine)
+        return information_weights(plain.sums, offsets), None
 
     def visit(self, run: Run, at: Iterate[AgreementSums]) -> Visit:
         """Return the task that updates every object of a block given all others."""
@@ -139,7 +159,8 @@ class AllPairs:
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> AgreementSums:
         """Return the sums of a snapshot."""
         S, T = arrays.pop("S"), arrays.pop("T")
-        return AgreementSums(S=S, T=T, **facts, weights=Weights(**arrays) if arrays else None)
+        kind = Rates if "omega" in arrays else Weights
+        return AgreementSums(S=S, T=T, **facts, weights=kind(**arrays) if arrays else None)
 
     def _threshold(self, run: Run, at: Iterate[AgreementSums]) -> float:
         """Return the relative gap up to which objects do not move in the next pass."""
@@ -164,7 +185,7 @@ class FirstBlock:
     init: Init
     estimate: AgreementSums | None
     """Sums over all objects, to place those of the block instead of using ``init``."""
-    weights: Weights | None
+    weights: Weights | Rates | None
 
     def __call__(self, block: Block) -> AgreementSums:
         """Write a block."""
@@ -223,7 +244,7 @@ def update_block(
     updated, totals = np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
     kernels_for(labels).sweep(
         *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
-        *(threshold, relaxation, False, totals),
+        *(threshold, relaxation, False, totals, *sums.gains),
     )
     back = np.argsort(order)
     change = Change(
@@ -248,7 +269,8 @@ def place_block(
     S, T, weights = aligned_copy(S), aligned_copy(T), estimate.partition_weights
     sums = no_sums(*sizes_of(offsets, placed), estimate.weights)
     kernels_for(labels).sweep(
-        labels, offsets, weights, S, T, sums.S, sums.T, order, placed, placed, 0.0, 1.0, True, totals
+        *(labels, offsets, weights, S, T, sums.S, sums.T, order, placed, placed, 0.0, 1.0, True, totals),
+        *estimate.gains,
     )
     back = np.argsort(order)
     return sums._replace(
@@ -314,7 +336,8 @@ def measure_block(
     """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
     found = StepSums(np.zeros_like(sums.T), np.zeros(kernel.N_STEP_SUMS))
     before, after = in_use(sums, before), in_use(sums, after)
-    kernels_for(labels).measure_step(labels, offsets, sums.partition_weights, before, after, *found)
+    counted = sums.partition_weights
+    kernels_for(labels).measure_step(labels, offsets, counted, before, after, *found, *sums.gains)
     return found
 
 
@@ -397,7 +420,7 @@ class SubsampleStart:
     offsets: np.ndarray
     n_clusters: int
     seed: int
-    weights: Weights | None
+    weights: Weights | Rates | None
     draw: Callable[..., np.ndarray] = dirichlet
 
     def __call__(self, number: int) -> Subsample:
@@ -430,7 +453,7 @@ def solve_subsample(
     n_init: int,
     seed: int,
     engine: Engine,
-    weights: Weights | None = None,
+    weights: Weights | Rates | None = None,
     draw: Callable[..., np.ndarray] = dirichlet,
 ) -> Subsample:
     """Solve a few thousand objects from ``n_init`` starts, of which ``draw`` returns the memberships.

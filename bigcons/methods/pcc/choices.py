@@ -17,6 +17,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, Oversegmentatio
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, entropy_weights
+from bigcons.methods.pcc.calibrated import LEAST_SQUARES, MOMENTS, Calibration
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
@@ -25,7 +26,7 @@ from bigcons.solving.survey import Survey
 from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable, ParquetPairTable, pairs_of
-from bigcons.validation import check_choice, check_int, check_number
+from bigcons.validation import check_choice, check_flag, check_int, check_number
 
 # Solvers: all pairs with the squared divergence, or any other by prototypes or, for few objects, pair by pair
 # (all solver="all" to a user); Algorithm 1 on listed pairs, in memory or block by block.
@@ -37,6 +38,9 @@ PAPER = "paper"
 # From this many pairs on, "auto" solves in blocks. It depends on the pairs alone: by the number of workers, a
 # cluster would find other bits than one thread.
 MANY_PAIRS = 1_000_000
+
+# The co-association of the paper, of which rates of partitions are no part.
+PAPER_MODEL = "paper"
 
 DEFAULT_STARTS = 8
 """On the subsample, where starts are cheap."""
@@ -54,6 +58,8 @@ class Choices(NamedTuple):
     """0 if the solver uses none."""
     weights: Weights | str | None
     """Of the partitions, or the rule to compute them; None if all are one."""
+    calibration: Calibration | None = None
+    """None for the co-association of the paper."""
 
 
 def choose_solver(
@@ -123,13 +129,15 @@ def choose_init(asked: Any, solver: str) -> Init:
     return asked
 
 
-def choose_n_init(asked: int | str, init: Init, solver: str, pairs: Any, weights: Any) -> int:
+def choose_n_init(
+    asked: int | str, init: Init, solver: str, pairs: Any, weights: Any, calibration: Calibration | None
+) -> int:
     """Return the number of starts; refuse several if there is only one."""
     if asked == "auto":
         return 1 if solver == HEAP else DEFAULT_STARTS
     n_init = check_int("n_init", asked)
-    # "information" has starts of its own
-    is_informed = isinstance(weights, str) and weights == INFORMATION
+    # "information" and calibration have starts of their own
+    is_informed = (isinstance(weights, str) and weights == INFORMATION) or calibration is not None
     reason = None
     if not isinstance(init, str):
         reason = "init= as memberships"
@@ -175,6 +183,36 @@ def choose_weights(
             f"weights={asked!r} is unknown; use 'entropy', 'information', numbers or None."
         )
     return Weights.given(asked, offsets)
+
+
+def choose_calibration(
+    coassociation: str,
+    rarity: float,
+    common: Any,
+    weights: Any,
+    solver: str,
+    pairs: Any,
+    divergence: Divergence,
+) -> Calibration | None:
+    """Return how to calibrate the co-association; None for that of the paper."""
+    check_choice("coassociation", coassociation, (PAPER_MODEL, LEAST_SQUARES, MOMENTS))
+    rarity = check_number("rarity", rarity, at_least=0.0)
+    common = check_flag("common_rates", common)
+    if coassociation == PAPER_MODEL:
+        if rarity or common:
+            given = f"rarity={rarity:g}" if rarity else "common_rates=True"
+            raise InvalidInputError(f"{given} with coassociation='paper'; use 'least-squares' or 'moments'.")
+        return None
+    if solver != ALL:
+        raise InvalidInputError(
+            f"coassociation={coassociation!r} with pairs={pairs!r}, divergence={divergence.label!r}; "
+            "it requires pairs='all' and divergence='l2'."
+        )
+    if weights is not None:
+        raise InvalidInputError(
+            f"weights with coassociation={coassociation!r}, which finds its own; leave one of them out."
+        )
+    return Calibration(coassociation, rarity, common)
 
 
 def check_prune(prune: Any, solver: str, pairs: Any, divergence: Divergence) -> None:
@@ -278,7 +316,7 @@ def plan_memory(
     everything = 0
     if solver == PAIRWISE:  # labels and memberships of all objects, and the terms of one of them
         everything, G = label_bytes(ensemble, n) + 20 * n * K + 32 * n, default_prototypes(K)
-    statistics = 8 * (G + 8) * (B + M) if G else 8 * (B * (K + 8) + M * (K * (K + 1) + 16))
+    statistics = 8 * (G + 8) * (B + M) if G else 8 * ((B + M) * (K + 8) + M * (K * (K + 1) + 16))
     generations = (
         3 if G or prunes or solver == BLOCKED else 2
     )  # a third if a pass is shortened or a cluster is removed

@@ -6,17 +6,19 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Rates, Weights
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, InvalidInputError, SoftEnsembleError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, parse_size
 from bigcons.methods.pcc.all_pairs import SUBSAMPLE, AllPairs, extend_subsample
 from bigcons.methods.pcc.blocked import solve_blocked
+from bigcons.methods.pcc.calibrated import solve_calibrated
 from bigcons.methods.pcc.choices import (
     ALL,
     BLOCKED,
@@ -28,6 +30,7 @@ from bigcons.methods.pcc.choices import (
     asks_for_heap,
     check_memory,
     check_prune,
+    choose_calibration,
     choose_init,
     choose_n_init,
     choose_n_prototypes,
@@ -143,6 +146,21 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         remain in ``memberships_``, as its last columns, but the objects they would win get their best
         membership among the other clusters, which are numbered from 0 by falling size. 0 removes empty
         clusters and numbers the others; None does neither.
+    coassociation : {"paper", "least-squares", "moments"}, default="paper"
+        Model of the co-association, for pairs="all" and "l2". "paper": partitions join objects ``i`` and
+        ``j`` with probability ``y_i.y_j``. The others calibrate it: partition ``u`` joins them with
+        probability ``a_u + d_u y_i.y_j``, its false-join rate and the excess of its hit rate, both estimated
+        with the memberships of the subsample, from a spectral start. "least-squares": rates of the best fit,
+        which use all ``n_clusters`` and leave memberships soft. "moments": rates with which pairs that are
+        surely together or apart have probability 1 or 0, so that memberships are probabilities and
+        ``n_clusters`` an upper limit. See Notes.
+    rarity : float, default=0.0
+        Calibrated models weigh a join in base cluster ``b`` by ``(n_u / n_b) ** rarity``, ``n_b`` of ``n_u``
+        labeled objects being in it. 1 suits partitions coarser than the consensus whose clusters are of
+        similar sizes; 0 counts all joins alike.
+    common_rates : bool, default=False
+        Whether all partitions share the rates of a calibrated model and count alike. Otherwise each has its
+        own, and counts by the inverse variance of its residuals.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
@@ -159,16 +177,20 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     memberships_ : (n_objects, n_clusters) float32, rows sum to 1
     objective_ : the objective. For pairs="all" without its constant, which for "l2" is
-        ``sum c_ij^2 / N_ij``. With prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
+        ``sum c_ij^2 / N_ij``; for a calibrated model without what it is where all ``y_i.y_j`` are zero. With
+        prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
         their probabilities ``p_ij``; for "kl" this is the negative log-likelihood
     start_objectives_ : the objective of every start when the best was chosen. On the subsample this is "l2"
         over its pairs (weighted, if there are weights), whatever the divergence; of a single start from
-        random or given memberships, and of every start of the heap, it is the final objective
+        random or given memberships, and of every start of the heap, it is the final objective. Calibrated
+        models start from the best of ``n_init`` k-means of the spectral embedding: their squared distances
     gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds. With prototypes it is exact
         too, over all pairs of 128 random objects (of all objects, up to 2,048)
     grouped_gap_ : with prototypes, largest gap of the grouped problem, which the passes reduce
     approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
+    hit_rates_, false_join_rates_ : (n_partitions,) float64, of calibrated models: how often a partition joins
+        objects that belong together, ``a_u + d_u``, and those that do not, ``a_u`` (times their rarity)
     n_clusters_ : number of clusters with at least one object in ``labels_``
     n_passes_ : number of passes; for the heap, of stretches of steps
     converged_ : whether ``gap_ <= tol``. Fewer prototypes than objects do not reach the default ``tol``
@@ -206,6 +228,11 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
     1999 that plain PCC kept whole. "information" gains less, but also detects nearly random partitions, which
     "entropy" considers informative; it solves the subsample twice and can do harm with few partitions.
 
+    Calibrated models are our addition, too. Partitions coarser than the consensus join objects of different
+    clusters by chance, and the paper's model, which has no term for that, merges clusters; finer ones
+    separate objects of one cluster, and it splits them. A pass costs O(n M K) more. Rates are of the
+    subsample, as is the rarity of base clusters.
+
     References
     ----------
     Lourenço, Rota Bulò, Rebagliati, Fred, Figueiredo and Pelillo (2015), *Probabilistic consensus clustering
@@ -230,6 +257,9 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         n_prototypes: int | str = "auto",
         weights: Any = None,
         prune: float | None = None,
+        coassociation: str = "paper",
+        rarity: float = 0.0,
+        common_rates: bool = False,
         resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
@@ -249,6 +279,9 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         self.n_prototypes = n_prototypes
         self.weights = weights
         self.prune = prune
+        self.coassociation = coassociation
+        self.rarity = rarity
+        self.common_rates = common_rates
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         choices = self._choose(ensemble, engine)
@@ -258,7 +291,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
-        if not ensemble.is_soft:
+        if not ensemble.is_soft and choices.calibration is None:
             warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
         with open_workspace(out, engine, self.n_clusters) as workspace:
             passes = DEFAULT_PASSES if self.max_iter in (None, PAPER) else int(self.max_iter)
@@ -266,7 +299,10 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             run.n_init, run.init = choices.n_init, choices.init
             run.arrays, run.snapshots = workspace
             if choices.solver == ALL:
-                asked = self.n_clusters, survey.n_seen, choices.weights
+                solve = None
+                if choices.calibration is not None:
+                    solve = partial(solve_calibrated, calibration=choices.calibration)
+                asked = self.n_clusters, survey.n_seen, choices.weights, solve
                 least_won = (self.prune or 0.0) * (ensemble.n_objects - survey.unlabeled.size)
                 method = AllPairs(*asked) if self.prune is None else PrunedPairs(*asked, least_won)
                 at = run_passes(run, method)
@@ -380,12 +416,19 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             if solver in (PROTOTYPES, PAIRWISE):
                 what = f"PCC with pairs={pairs!r} and divergence={divergence.label!r}"
                 raise SoftEnsembleError(what, "divergence='l2' or sampled pairs, for memberships")
+            if self.coassociation != "paper":
+                what = f"PCC with coassociation={self.coassociation!r}"
+                raise SoftEnsembleError(what, "coassociation='paper'")
             for name in ("prune", "weights"):
                 value = getattr(self, name)
                 if isinstance(value, str) or (name == "prune" and value is not None):
                     raise SoftEnsembleError(f"PCC with {name}={value!r}", f"PCC without {name}")
         init = choose_init(self.init, solver)
-        n_init = choose_n_init(self.n_init, init, solver, pairs, self.weights)
+        calibration = choose_calibration(
+            *(self.coassociation, self.rarity, self.common_rates, self.weights),
+            *(solver, pairs, divergence),
+        )
+        n_init = choose_n_init(self.n_init, init, solver, pairs, self.weights, calibration)
         size = ensemble.n_objects, self.n_clusters
         n_prototypes = choose_n_prototypes(self.n_prototypes, solver, *size, pairs, divergence)
         if solver == PROTOTYPES and n_prototypes >= ensemble.n_objects:
@@ -395,7 +438,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
         if not isinstance(init, str):
             given = checked_start(init, ensemble.n_objects, self.n_clusters)
             init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else init
-        return Choices(solver, init, n_init, n_prototypes, weights)
+        return Choices(solver, init, n_init, n_prototypes, weights, calibration)
 
     def _needs_labels(self, ensemble: Ensemble) -> bool:
         """Return whether objects cannot be placed: by prototypes, there is no form for memberships."""
@@ -427,8 +470,12 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
             self.approximation_error_: float = solution.history["error"][-1]
             self.grouped_gap_: float = solution.history["gap"][-1]
         if solution.sums is not None:
-            given = solution.sums.partition_weights
-            self.weights_: np.ndarray = np.ones(n_partitions) if given is None else given
+            given = solution.sums.weights
+            self.weights_: np.ndarray = np.ones(n_partitions) if given is None else given.partitions
+            if isinstance(given, Rates):
+                self.weights_ = given.w
+                self.hit_rates_: np.ndarray = given.a + given.d
+                self.false_join_rates_: np.ndarray = given.a
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._placing is None:

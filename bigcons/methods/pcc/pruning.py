@@ -9,6 +9,7 @@ objects they would win get their best membership among the other clusters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from bigcons.coassociation.factorized import (
     agreement_sums,
     select_clusters,
 )
-from bigcons.methods.pcc.all_pairs import AllPairs, Change, place_block
+from bigcons.methods.pcc.all_pairs import AllPairs, Change, Subsample, place_block
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.solving.survey import labeled_objects
@@ -41,9 +42,14 @@ class PrunedPairs(AllPairs):
     """
 
     def __init__(
-        self, n_clusters: int, n_seen: np.ndarray, weights: Weights | str | None, least_won: float
+        self,
+        n_clusters: int,
+        n_seen: np.ndarray,
+        weights: Weights | str | None,
+        solve_sample: Callable[..., Subsample] | None,
+        least_won: float,
     ) -> None:
-        super().__init__(n_clusters, n_seen, weights)
+        super().__init__(n_clusters, n_seen, weights, solve_sample)
         self.least_won = least_won
         """Number of objects: clusters that win fewer are removed if possible."""
 

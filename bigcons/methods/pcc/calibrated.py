@@ -1,0 +1,256 @@
+"""PCC with a calibrated co-association: how often partitions hit and join falsely is part of the model.
+
+The paper takes the share of partitions that join two objects for the probability that they belong together.
+But partitions coarser than the consensus join objects of different clusters by chance, and finer ones
+separate objects of one. Here partition u joins objects i and j with probability ``a_u + d_u y_i.y_j``, and
+the memberships minimize
+
+    f = sum_u w_u sum_{i<j} (omega J_u(i, j) - a_u - d_u y_i.y_j)^2
+
+over the pairs that u labels, where J is 1 for objects in one base cluster b, and ``omega_b`` weighs a join by
+how rare it is. For given rates the sums of `AllPairs` solve it, with gains for weights. The rates are
+estimated on the subsample, in turn with its memberships, from a spectral start, and then fixed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.factorized import Rates, agreement_sums
+from bigcons.execution.engine import stop_if_cancelled
+from bigcons.kernels import all_pairs as kernel
+from bigcons.methods.pcc.all_pairs import (
+    LONG_PASSES,
+    LONG_TOL,
+    RELAXATION,
+    SHORT_TOL,
+    Subsample,
+    SubsampleStart,
+    apply_change,
+    update_block,
+)
+from bigcons.methods.pcc.memberships import softened
+from bigcons.overlaps.embedding import best_kmeans, leading_eigenvectors, n_distinct_rows
+from bigcons.seeding import generator
+from bigcons.solving.survey import mean_pair_weight
+
+LEAST_SQUARES, MOMENTS = "least-squares", "moments"
+
+# Passes over the subsample in turn with estimates of the rates; by moments, estimates begin after a few
+# passes and come every third, which lets the memberships follow.
+CALIBRATING_PASSES = 40
+MOMENTS_AFTER, MOMENTS_EVERY = 4, 3
+
+# Weights of partitions are estimated from this pass on, when residuals tell partitions apart.
+WEIGHTS_AFTER = 2
+
+# The calibration has settled when fewer than this share of the objects move.
+FEW_MOVE = 2e-3
+
+# Scales and residual variances are at least this: a partition that joins nobody has no hits.
+LEAST_RATE = 1e-9
+
+
+class Calibration(NamedTuple):
+    """How the rates of the partitions are found."""
+
+    rule: str
+    """`LEAST_SQUARES` or `MOMENTS`."""
+    rarity: float
+    """The exponent gamma of ``omega_b = (n_u / n_b)^gamma``."""
+    common: bool
+    """Whether all partitions have the same rates and weights."""
+
+
+class PairSums(NamedTuple):
+    """Sums over the pairs of objects that each partition labels, (M,) each; p is ``y_i.y_j``."""
+
+    n: np.ndarray
+    """Of ones."""
+    J: np.ndarray
+    J2: np.ndarray
+    """Of the joins and their squares, weighed by rarity."""
+    p: np.ndarray
+    p2: np.ndarray
+    Jp: np.ndarray
+
+    def residual(self, a: np.ndarray, d: np.ndarray) -> np.ndarray:
+        """Return the summed squares ``(J - a - d p)^2``."""
+        squares = self.J2 + a * a * self.n + d * d * self.p2
+        return squares - 2.0 * a * self.J - 2.0 * d * self.Jp + 2.0 * a * d * self.p
+
+    def in_common(self, w: np.ndarray) -> PairSums:
+        """Return the sums over all partitions by their weights, for each."""
+        return PairSums(*(np.full(w.size, float(np.einsum("u,u->", w, part))) for part in self))
+
+
+def solve_calibrated(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    seed: int,
+    calibration: Calibration,
+) -> Subsample:
+    """Estimate rates and memberships of the subsample in turn, then solve it by the rates found."""
+    omega = rarity_of(labels, offsets, calibration.rarity)
+    memberships, objectives = spectral_start(labels, offsets, n_clusters, n_init, seed)
+    rates = estimated(labels, offsets, memberships, omega, calibration, None, 0)
+    found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
+    seen = np.count_nonzero(labels >= 0, axis=0)
+    for number in range(1, CALIBRATING_PASSES + 1):
+        stop_if_cancelled()
+        threshold = SHORT_TOL * mean_pair_weight(seen, len(labels), rates.partitions)
+        arguments = found.sums, offsets, threshold, RELAXATION, labels, found.memberships
+        change, memberships = update_block(*arguments)
+        if change.n_moved < FEW_MOVE * len(labels) and number > MOMENTS_AFTER + MOMENTS_EVERY:
+            found = found._replace(sums=apply_change(found.sums, change), memberships=memberships)
+            break
+        rates = estimated(labels, offsets, memberships, omega, calibration, rates, number)
+        found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
+    return SubsampleStart(labels, offsets, n_clusters, seed, rates).resume(found, LONG_PASSES, LONG_TOL)
+
+
+def rarity_of(labels: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarray:
+    """Return ``(n_u / n_b)^gamma`` (B,) of the base clusters; empty ones here count as of one object."""
+    sizes = table_of(labels, offsets, np.zeros(len(labels), np.int64), 1)[:, 0]
+    seen = np.repeat(np.add.reduceat(sizes, offsets[:-1]), np.diff(offsets))
+    return np.asarray((seen / np.maximum(sizes, 1.0)) ** gamma)
+
+
+def table_of(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return how many objects of each base cluster are in each of ``clusters`` (rows,), (B, K) float64."""
+    table = np.zeros((int(offsets[-1]), n_clusters))
+    rows, partitions = np.nonzero(labels >= 0)
+    np.add.at(table, (offsets[partitions] + labels[rows, partitions], clusters[rows]), 1.0)
+    return table
+
+
+def estimated(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    memberships: np.ndarray,
+    omega: np.ndarray,
+    calibration: Calibration,
+    before: Rates | None,
+    number: int,
+) -> Rates:
+    """Return the rates after pass ``number``, given the memberships (rows, K) float32 it ended with."""
+    sums = pair_sums(labels, offsets, memberships, omega)
+    w = np.ones(sums.n.size) if before is None else before.w
+    pooled = sums.in_common(w) if calibration.common else sums
+    if calibration.rule == LEAST_SQUARES or number < MOMENTS_AFTER or before is None:
+        a, d = least_squares(pooled)
+    elif (number - MOMENTS_AFTER) % MOMENTS_EVERY == 0:
+        a, d = by_moments(labels, offsets, memberships, omega, w if calibration.common else None)
+    else:
+        a, d = before.a, before.d
+    if not calibration.common and number >= WEIGHTS_AFTER:
+        variances = sums.residual(a, d) / np.maximum(sums.n, 1.0)
+        w = 1.0 / np.maximum(variances, LEAST_RATE)
+        w[sums.n == 0.0] = w[sums.n > 0.0].mean() if (sums.n > 0.0).any() else 1.0
+        w /= w.mean()
+    return Rates.of(a, d, w, omega, offsets)
+
+
+def pair_sums(
+    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, omega: np.ndarray
+) -> PairSums:
+    """Return the sums over all pairs of objects under the memberships (rows, K) float32; O(n M K^2) time."""
+    plain, M = agreement_sums(labels, offsets, memberships), offsets.size - 1
+    squares, quartics = np.zeros(omega.size), np.zeros(M)
+    kernel.sum_powers(labels, offsets, memberships, squares, quartics)
+
+    def by_partition(values: np.ndarray) -> np.ndarray:
+        return np.asarray(np.add.reduceat(values, offsets[:-1]))
+
+    K = plain.n_clusters
+    sizes = table_of(labels, offsets, np.zeros(len(labels), np.int64), 1)[:, 0]
+    seen, of_partitions = by_partition(sizes), np.add.reduceat(plain.S, offsets[:-1], axis=0)
+    twice = 2.0 * np.ones((K, K)) - np.eye(K)
+    norms = np.einsum("uq,uq,q->u", *(plain.T[:, : K * (K + 1) // 2],) * 2, twice[np.tril_indices(K)])
+    return PairSums(
+        n=0.5 * seen * (seen - 1.0),
+        J=0.5 * by_partition(omega * sizes * (sizes - 1.0)),
+        J2=0.5 * by_partition(omega**2 * sizes * (sizes - 1.0)),
+        p=0.5 * (np.einsum("uk,uk->u", of_partitions, of_partitions) - by_partition(squares)),
+        p2=0.5 * (norms - quartics),
+        Jp=0.5 * by_partition(omega * (np.einsum("bk,bk->b", plain.S, plain.S) - squares)),
+    )
+
+
+def least_squares(sums: PairSums) -> tuple[np.ndarray, np.ndarray]:
+    """Return background and scale (M,) of the least residual, the background at least zero.
+
+    The scale is free: all clusters are used, and memberships are soft.
+    """
+    n = np.maximum(sums.n, 1.0)
+    variance = np.maximum(sums.p2 - sums.p * sums.p / n, LEAST_RATE)
+    d = (sums.Jp - sums.p * sums.J / n) / variance
+    a = (sums.J - d * sums.p) / n
+    d = np.where(a < 0.0, sums.Jp / np.maximum(sums.p2, LEAST_RATE), d)
+    return np.maximum(a, 0.0), np.maximum(d, LEAST_RATE)
+
+
+def by_moments(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    memberships: np.ndarray,
+    omega: np.ndarray,
+    pooled: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return background and scale (M,) from the mean joins of objects of one cluster and of different ones.
+
+    With these a pair that is surely together has probability 1, so memberships are probabilities and clusters
+    can stay empty. ``pooled``: weights of partitions that have rates in common.
+    """
+    K = memberships.shape[1]
+    table = table_of(labels, offsets, memberships.argmax(axis=1), K)
+
+    def by_partition(values: np.ndarray) -> np.ndarray:
+        return np.asarray(np.add.reduceat(values, offsets[:-1]))
+
+    sizes, of_partitions = table.sum(axis=1), np.add.reduceat(table, offsets[:-1], axis=0)
+    seen = of_partitions.sum(axis=1)
+    pairs = 0.5 * seen * (seen - 1.0)
+    together = 0.5 * (of_partitions * (of_partitions - 1.0)).sum(axis=1)
+    joined = 0.5 * by_partition(omega * sizes * (sizes - 1.0))
+    hits = 0.5 * by_partition(omega * (table * (table - 1.0)).sum(axis=1))
+    if pooled is not None:
+        parts = (pairs, together, joined, hits)
+        pairs, together, joined, hits = (np.full(seen.size, float((pooled * part).sum())) for part in parts)
+    a = (joined - hits) / np.maximum(pairs - together, 1.0)
+    return a, np.maximum(hits / np.maximum(together, 1.0) - a, LEAST_RATE)
+
+
+def spectral_start(
+    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int
+) -> tuple[np.ndarray, list[float]]:
+    """Return memberships (rows, K) float32 by the spectral embedding of the labels, and k-means' distances.
+
+    The embedding is that of HBGF, from the rows: O(rows^2) memory, whatever the number of base clusters.
+    Random starts do worse: the calibrated objective has many more local optima than that of the paper.
+    """
+    import scipy.sparse
+
+    rows, partitions = np.nonzero(labels >= 0)
+    columns = offsets[partitions] + labels[rows, partitions]
+    n_labels, sizes = (
+        np.bincount(rows, minlength=len(labels)),
+        np.bincount(columns, minlength=int(offsets[-1])),
+    )
+    values = 1.0 / np.sqrt(n_labels[rows] * sizes[columns])
+    incidence = scipy.sparse.csr_array((values, (rows, columns)), shape=(len(labels), int(offsets[-1])))
+    similarity = np.asarray((incidence @ incidence.T).todense())
+    _, vectors = leading_eigenvectors(similarity, n_clusters)
+    lengths = np.sqrt(np.einsum("ik,ik->i", vectors, vectors))
+    embedded = vectors / np.maximum(lengths, np.finfo(float).tiny)[:, None]
+    labeled = n_labels > 0
+    draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
+    n_groups = min(n_clusters, n_distinct_rows(embedded[labeled]))
+    model, distances = best_kmeans(embedded[labeled], n_groups, n_init, draw)
+    crisp = np.full((len(labels), n_clusters), 1.0 / n_clusters, np.float32)
+    crisp[labeled] = np.eye(n_clusters, dtype=np.float32)[model.labels_]
+    return softened(crisp), distances

@@ -1,0 +1,266 @@
+"""The calibrated co-association: sums against all pairs one by one, rates, and PCC by them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import PCC
+from bigcons.coassociation.factorized import Rates, agreement_sums
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError
+from bigcons.methods.pcc.all_pairs import (
+    AllPairs,
+    apply_change,
+    apply_part,
+    line_search,
+    measure_block,
+    objective_change,
+    place_block,
+    update_block,
+)
+from bigcons.methods.pcc.calibrated import (
+    MOMENTS_AFTER,
+    Calibration,
+    PairSums,
+    by_moments,
+    estimated,
+    least_squares,
+    pair_sums,
+    rarity_of,
+    spectral_start,
+)
+from bigcons.metrics import adjusted_rand
+from tests.naive import calibrated as naive
+from tests.support.strategies import label_matrices
+
+EXACT = {"rel": 1e-9, "abs": 1e-9}
+
+
+@st.composite
+def problems(draw):
+    """Draw labels, offsets, memberships and rates."""
+    labels = draw(label_matrices(min_objects=2, max_objects=9, max_clusters=3))
+    rng, K, M = np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.integers(2, 9)), labels.shape[1]
+    offsets = np.arange(M + 1) * 3
+    Y = rng.dirichlet(np.ones(K), len(labels)).astype(np.float32)
+    if draw(st.booleans()):
+        Y = np.eye(K, dtype=np.float32)[Y.argmax(axis=1)]
+    rates = rng.uniform(0, 0.5, M), rng.uniform(0.1, 2, M), rng.uniform(0.1, 3, M), rng.uniform(0.5, 4, 3 * M)
+    return labels, offsets, Y, rates
+
+
+def brute_force(labels, offsets, Y, rates):
+    """Return the objective less what it is if no two objects belong together."""
+    Y = Y.astype(np.float64)
+    whole = naive.objective(labels, offsets, Y, *rates)
+    return whole - naive.objective(labels, offsets, np.zeros_like(Y), *rates)
+
+
+@given(problems())
+def test_agreement_sums__give_the_objective_of_all_pairs(problem):
+    labels, offsets, Y, rates = problem
+    sums = agreement_sums(labels, offsets, Y, Rates.of(*rates, offsets))
+    assert sums.objective == pytest.approx(brute_force(*problem), **EXACT)
+
+
+@given(problems())
+@settings(max_examples=40)
+def test_update_block__finds_the_gap_and_the_best_membership_of_each_object(problem):
+    labels, offsets, Y, rates = problem
+    sums = agreement_sums(labels, offsets, Y, Rates.of(*rates, offsets))
+    gradient = naive.gradient(labels, offsets, Y.astype(np.float64), *rates)
+    scale = max(1.0, float(np.abs(gradient).max()))
+    for j in range(len(Y)):
+        if not (labels[j] >= 0).any():
+            continue
+        one = labels[j : j + 1], Y[j : j + 1]
+        change, updated = update_block(sums, offsets, -1.0, 1.0, *one)
+        gap = gradient[j][Y[j] > 0].max() - gradient[j].min()
+        assert change.gap == pytest.approx(gap, abs=1e-7 * scale)
+        moved = Y.copy()
+        moved[j] = updated[0]
+        found = brute_force(labels, offsets, moved, rates)
+        assert objective_change(sums, change) == pytest.approx(
+            found - brute_force(*problem), abs=1e-6 * scale
+        )
+        after = naive.gradient(labels, offsets, moved.astype(np.float64), *rates)[j]
+        assert after[moved[j] > 0].max() - after.min() <= 1e-4 * scale
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_update_block__returns_what_it_changed_and_the_quartic_along_it(problem):
+    labels, offsets, Y, rates = problem
+    weights = Rates.of(*rates, offsets)
+    sums = agreement_sums(labels, offsets, Y, weights)
+    change, updated = update_block(sums, offsets, 0.0, 1.5, labels, Y)
+    reached = apply_change(sums, change)
+    expected = agreement_sums(labels, offsets, updated, weights)
+    assert reached.objective == pytest.approx(expected.objective, rel=1e-7, abs=1e-7)
+    assert expected.objective <= sums.objective + 1e-5
+    along = measure_block(sums, offsets, labels, Y, updated)
+    length, gain = line_search(sums, change, along)
+    assert apply_part(sums, change, along, length).objective == pytest.approx(
+        sums.objective + gain, rel=1e-7, abs=1e-7
+    )
+    half = Y + np.float32(0.5) * (updated - Y)
+    there = agreement_sums(labels, offsets, half, weights).objective
+    assert apply_part(sums, change, along, 0.5).objective == pytest.approx(there, rel=1e-5, abs=1e-4)
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_place_block__places_an_object_as_an_update_would(problem):
+    labels, offsets, Y, rates = problem
+    weights = Rates.of(*rates, offsets)
+    known = agreement_sums(labels[1:], offsets, np.ascontiguousarray(Y[1:]), weights)
+    placed = np.empty((1, Y.shape[1]), np.float32)
+    own = place_block(known, labels[:1], offsets, placed)
+    if (labels[0] >= 0).any():
+        everyone = np.vstack([placed, Y[1:]])
+        gradient = naive.gradient(labels, offsets, everyone.astype(np.float64), *rates)[0]
+        assert gradient[placed[0] > 0].max() - gradient.min() <= 1e-4 * max(1.0, np.abs(gradient).max())
+    assert own.squares == pytest.approx(agreement_sums(labels[:1], offsets, placed, weights).squares, **EXACT)
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_pair_sums__are_those_of_all_pairs(problem):
+    labels, offsets, Y, (*_, omega) = problem
+    found = pair_sums(labels, offsets, Y, omega)
+    expected = naive.pair_sums(labels, offsets, Y.astype(np.float64), omega)
+    for name, sums, values in zip(PairSums._fields, found, expected, strict=True):
+        np.testing.assert_allclose(sums, values, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_least_squares__has_the_least_residual(problem):
+    labels, offsets, Y, (*_, omega) = problem
+    sums = pair_sums(labels, offsets, Y, omega)
+    a, d = least_squares(sums)
+    least = sums.residual(a, d)
+    assert (a >= 0).all()
+    clear = sums.p2 - sums.p**2 / np.maximum(sums.n, 1) > 1e-3
+    for other in ((a + 0.01, d), (np.maximum(a - 0.01, 0), d), (a, d * 1.01), (a + 0.01, d * 0.99)):
+        assert (sums.residual(*other) >= least - 1e-9)[clear & (d > 1e-6)].all()
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_by_moments__are_mean_joins_within_and_between(problem):
+    labels, offsets, Y, (*_, omega) = problem
+    a, d = by_moments(labels, offsets, Y, omega, None)
+    winners = Y.argmax(axis=1)
+    within, between = ([[] for _ in a] for _ in range(2))
+    for u, i, j, J in naive.joins(labels, omega, offsets):
+        (within if winners[i] == winners[j] else between)[u].append(J)
+    for u in range(a.size):
+        assert a[u] == pytest.approx(np.mean(between[u]) if between[u] else 0.0)
+        if within[u] and np.mean(within[u]) > a[u]:
+            assert a[u] + d[u] == pytest.approx(np.mean(within[u]))
+
+
+def test_rarity_of__is_a_power_of_the_inverse_share():
+    labels = np.array([[0, 0], [0, -1], [0, 1], [1, -1]])
+    offsets = np.array([0, 2, 5])
+    np.testing.assert_allclose(rarity_of(labels, offsets, 0.5), np.sqrt([4 / 3, 4, 2, 2, 2]))
+    assert (rarity_of(labels, offsets, 0.0) == 1.0).all()
+
+
+def test_estimated__of_common_rates_are_the_same_for_all_partitions():
+    labels = planted_ensemble(80, 12, random_state=1)[0].read(0, 80)
+    offsets = np.arange(13) * 10
+    Y = np.random.default_rng(0).dirichlet(np.ones(4), 80).astype(np.float32)
+    omega = rarity_of(labels, offsets, 1.0)
+    for rule in ("least-squares", "moments"):
+        start = estimated(labels, offsets, Y, omega, Calibration(rule, 1.0, True), None, 0)
+        rates = estimated(labels, offsets, Y, omega, Calibration(rule, 1.0, True), start, MOMENTS_AFTER)
+        assert np.ptp(rates.a) == np.ptp(rates.d) == np.ptp(rates.w) == 0
+        own = estimated(labels, offsets, Y, omega, Calibration(rule, 1.0, False), start, MOMENTS_AFTER)
+        assert np.ptp(own.a) > 0
+        assert own.w.mean() == pytest.approx(1)
+
+
+def test_spectral_start__finds_classes_that_the_labels_show():
+    truth = np.repeat([0, 1, 2], [10, 20, 30])
+    labels = np.stack([truth, truth // 2, (truth + 1) // 2], axis=1)
+    labels[5] = -1
+    Y, distances = spectral_start(labels, np.array([0, 3, 5, 7]), 3, 4, 0)
+    labeled = np.arange(60) != 5
+    assert adjusted_rand(truth[labeled], Y[labeled].argmax(axis=1)) == 1
+    np.testing.assert_allclose(Y[5], 1 / 3)
+    np.testing.assert_allclose(Y.sum(axis=1), 1, atol=1e-6)
+    assert len(distances) == 4
+
+
+@pytest.fixture(scope="module")
+def coarse():
+    """Eight classes by partitions of two to four clusters, which join objects of different classes."""
+    return planted_ensemble(
+        1200, 40, shares=(0.125,) * 8, n_clusters=(2, 4), noise=(0.0, 0.2), missing=0.3, random_state=2
+    )
+
+
+@pytest.mark.parametrize("rule", ["least-squares", "moments"])
+def test_fit__finds_classes_finer_than_the_partitions(coarse, rule):
+    ensemble, truth = coarse
+    plain = PCC(8, random_state=0).fit(ensemble)
+    model = PCC(8, coassociation=rule, random_state=0).fit(ensemble)
+    assert model.converged_
+    assert adjusted_rand(truth, model.labels_) > adjusted_rand(truth, plain.labels_) + 0.02
+    assert (model.false_join_rates_ >= (0.1 if rule == "moments" else 0.0)).all()
+    assert (model.hit_rates_ > model.false_join_rates_).all()
+    objective = np.array(model.history_["objective"])
+    assert (np.diff(objective) <= 1e-9 * np.abs(objective[0])).all()
+    labels, Y = ensemble.read(0, 1200), model.memberships_
+    rates = Rates.of(
+        model.false_join_rates_,
+        model.hit_rates_ - model.false_join_rates_,
+        model.weights_,
+        np.ones(ensemble.n_base_clusters),
+        ensemble.offsets,
+    )
+    assert model.objective_ == pytest.approx(agreement_sums(labels, ensemble.offsets, Y, rates).objective)
+    assert (model.predict(ensemble) == model.labels_).mean() > 0.99
+
+
+def test_fit__is_resumed_with_the_same_bits(coarse, tmp_path, monkeypatch):
+    ensemble, _ = coarse
+    asked = {"n_clusters": 8, "coassociation": "moments", "rarity": 0.5, "prune": 0.05, "random_state": 0}
+    expected = PCC(**asked, init="dirichlet").fit(ensemble)
+    assert expected.n_passes_ > 3
+
+    def stop(self, run, at, total, step=AllPairs.step):
+        if len(at.records) == 2:
+            raise KeyboardInterrupt
+        return step(self, run, at, total)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AllPairs, "step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            PCC(**asked, init="dirichlet").fit(ensemble, out=tmp_path / "c.zarr")
+    resumed = PCC(**asked, init="dirichlet").fit(ensemble, out=tmp_path / "c.zarr")
+    np.testing.assert_array_equal(np.asarray(resumed.memberships_), expected.memberships_)
+    assert resumed.history_["objective"] == expected.history_["objective"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"coassociation": "exact"}, "coassociation='exact' is unknown"),
+        ({"rarity": 1.0}, "rarity=1 with coassociation='paper'"),
+        ({"common_rates": True}, "common_rates=True with coassociation='paper'"),
+        ({"coassociation": "moments", "rarity": -1}, "rarity=-1 is out of range"),
+        ({"coassociation": "moments", "common_rates": 1}, "common_rates=1 is not a boolean"),
+        ({"coassociation": "moments", "divergence": "kl"}, "coassociation='moments' with pairs='all'"),
+        ({"coassociation": "moments", "pairs": "dense"}, "coassociation='moments' with pairs='dense'"),
+        ({"coassociation": "moments", "weights": "entropy"}, "weights with coassociation='moments'"),
+    ],
+)
+def test_fit__refuses_what_it_cannot_calibrate(asked, message):
+    with pytest.raises(InvalidInputError, match=message):
+        PCC(2, **asked).fit(np.arange(12).reshape(6, 2) % 3)

@@ -1,0 +1,36 @@
+"""PCC with a calibrated co-association as its definition reads, one pair and one partition at a time."""
+
+from itertools import combinations
+
+import numpy as np
+
+
+def joins(labels, omega, offsets):
+    """Yield (u, i, j, J) of every pair of objects and every partition that labels both; J by its rarity."""
+    for u in range(labels.shape[1]):
+        for i, j in combinations(np.flatnonzero(labels[:, u] >= 0), 2):
+            same = labels[i, u] == labels[j, u]
+            yield u, i, j, omega[offsets[u] + labels[i, u]] if same else 0.0
+
+
+def objective(labels, offsets, Y, a, d, w, omega):
+    """Return the whole objective."""
+    return sum(w[u] * (J - a[u] - d[u] * (Y[i] @ Y[j])) ** 2 for u, i, j, J in joins(labels, omega, offsets))
+
+
+def gradient(labels, offsets, Y, a, d, w, omega):
+    g = np.zeros_like(Y)
+    for u, i, j, J in joins(labels, omega, offsets):
+        slope = 2.0 * w[u] * d[u] * (a[u] + d[u] * (Y[i] @ Y[j]) - J)
+        g[i] += slope * Y[j]
+        g[j] += slope * Y[i]
+    return g
+
+
+def pair_sums(labels, offsets, Y, omega):
+    """Return for each partition the sums over its pairs of 1, J, J^2, p, p^2 and J p."""
+    sums = np.zeros((6, labels.shape[1]))
+    for u, i, j, J in joins(labels, omega, offsets):
+        p = Y[i] @ Y[j]
+        sums[:, u] += [1.0, J, J * J, p, p * p, J * p]
+    return sums
