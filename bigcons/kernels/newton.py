@@ -102,7 +102,9 @@ def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
     """Minimize one object's cost over the simplex, in place in ``cost.y``, from its model there.
 
     Every step heads for the minimizer of the quadratic model over the simplex: the full step, so that
-    vanishing coordinates become exactly zero, unless the slope at its end shows that the model is poor.
+    vanishing coordinates become exactly zero, unless the slope at its end shows that the model is poor. Where
+    some probability is nearly zero, curvatures can differ by so much that rounding spoils the minimizer: then
+    the step is the paper's, between two coordinates.
     """
     y, step = cost.y, cost.step
     K = y.shape[0]
@@ -120,7 +122,7 @@ def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
             step[k] -= y[k]
             promised -= cost.gradient[k] * step[k]
         if promised <= 0.0:
-            return
+            promised = set_pair_step(y, cost.gradient, step)
         for e in range(n_terms):
             change = 0.0
             for k in range(K):
@@ -136,6 +138,21 @@ def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
                 p += cost.prototypes[e, k] * y[k]
             cost.terms[0, e] = p
         gap = newton_model(cost, n_terms, slope, curvature, parameter)
+
+
+@jit
+def set_pair_step(y, gradient, step):
+    """Set the step that moves all of the worst coordinate of ``y`` to the best; return its first decrease."""
+    best = worst = -1
+    for k in range(y.shape[0]):
+        step[k] = 0.0
+        if best < 0 or gradient[k] < gradient[best]:
+            best = k
+        if y[k] > 0.0 and (worst < 0 or gradient[k] > gradient[worst]):
+            worst = k
+    step[best] += y[worst]
+    step[worst] -= y[worst]
+    return (gradient[worst] - gradient[best]) * y[worst]
 
 
 @jit

@@ -225,3 +225,11 @@ def test_fit__of_few_objects_has_the_same_bits_on_any_engine_and_after_a_kill(tm
     resumed = PCC(4, **asked).fit(tmp_path / "e.zarr", out=tmp_path / "c.zarr")
     np.testing.assert_array_equal(np.asarray(resumed.memberships_), expected.memberships_)
     assert resumed.history_["objective"] == expected.history_["objective"]
+
+
+def test_fit__leaves_starts_in_which_an_observed_pair_is_nearly_impossible():
+    """Curvatures of 1e12 beside 1e3: the quadratic model alone would stay where its rounding holds it."""
+    labels = planted_ensemble(500, 40, missing=0.5, random_state=1)[0]
+    model = PCC(4, divergence="kl", tol=1e-5, random_state=0, client="serial").fit(labels)
+    assert model.converged_
+    assert model.gap_ <= 1e-5
