@@ -453,7 +453,7 @@ def test_memory__that_cannot_hold_the_overlaps_is_refused_with_the_number(method
 
 def test_memory__of_many_base_clusters_must_be_allowed(planted, monkeypatch):
     monkeypatch.setattr(incidence, "LARGEST_TABLE", 8 * 60**2 - 1)
-    with pytest.raises(MemoryBudgetError, match=r"n_base_clusters=60; pass memory='.* MB'") as refusal:
+    with pytest.raises(MemoryBudgetError, match=r"n_base_clusters=60; pass memory='.* [MG]B'") as refusal:
         MCLA(5).fit(planted[1])
     enough = str(refusal.value).split("'")[1]
     assert MCLA(5, memory=enough).fit(planted[1]).n_clusters_ == 5

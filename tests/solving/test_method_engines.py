@@ -94,7 +94,7 @@ def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path
     expected = bits(model)
     assert model.n_clusters_ > 1
     assert np.flatnonzero(model.labels_ < 0).tolist() == UNLABELED
-    if "tol" in model.get_params():  # passes over all objects until they change little
+    if "tol" in model.get_params() and solve != "hgpa km1":  # a cut takes one pass
         assert model.n_passes_ > 1
     assert bits(fit(solve, stored, ThreadsEngine(2))) == expected
     on_cluster = fit(solve, stored, cluster)
