@@ -110,35 +110,53 @@ def sweep(
         if gains is not None and is_residue(A, n, weight):
             A[:n, :n] = 0.0
             b[:] = 0.0
-        if not fresh:
-            lowest, highest = gradient_range(A, b, y, n)
-            wider = n_below(lowest, b, n)
-            if wider > n:
-                read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
-                n = wider
-                lowest, highest = gradient_range(A, b, y, n)
-            gap = 2.0 * (highest - lowest)
-            totals[MAX_GAP] = max(totals[MAX_GAP], gap)
-            if gap <= threshold:
-                for k in range(K):
-                    y_new[i, k] = y_old[i, k]
-                continue
-        if fresh or n_positive(y, n) > WIDE_FACE:
-            y[:n] = 0.0
-            y[lightest_vertex(A, b, n)] = 1.0
-        level = minimize_on_simplex(A, b, y, n, support, work)
-        wider = n_below(level, b, n)
-        while wider > n:
-            read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
-            n = wider
-            level = minimize_on_simplex(A, b, y, n, support, work)
-            wider = n_below(level, b, n)
+        n = solve_row(
+            t_flat, t_at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
+        )
+        if n == 0:
+            for k in range(K):
+                y_new[i, k] = y_old[i, k]
+            continue
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
         if record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
             fill_change(y, d, n, t_change)
             add_to_rows(s_out, s_at, m_rows, d, s_width)
             add_to_rows(t_out, t_at, m, t_change, triangle(n))
+
+
+@leaf
+def solve_row(
+    table, at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
+):  # fmt: skip
+    """Minimize the quadratic of one object over the simplex in place in ``y``, from its first ``n`` clusters.
+
+    More of ``A`` is read as clusters attract the object. Returns how many were read; 0 if the KKT gap, which
+    goes to ``totals``, is at most ``threshold`` and ``y`` stays. With ``fresh`` no gap is measured.
+    """
+    if not fresh:
+        lowest, highest = gradient_range(A, b, y, n)
+        wider = n_below(lowest, b, n)
+        if wider > n:
+            read_quadratic(table, at, w_at, m, weight, y, n, wider, t_sum, A)
+            n = wider
+            lowest, highest = gradient_range(A, b, y, n)
+        gap = 2.0 * (highest - lowest)
+        totals[MAX_GAP] = max(totals[MAX_GAP], gap)
+        if gap <= threshold:
+            return 0
+    if fresh or n_positive(y, n) > WIDE_FACE:
+        for k in range(n):
+            y[k] = 0.0
+        y[lightest_vertex(A, b, n)] = 1.0
+    level = minimize_on_simplex(A, b, y, n, support, work)
+    wider = n_below(level, b, n)
+    while wider > n:
+        read_quadratic(table, at, w_at, m, weight, y, n, wider, t_sum, A)
+        n = wider
+        level = minimize_on_simplex(A, b, y, n, support, work)
+        wider = n_below(level, b, n)
+    return n
 
 
 @jit

@@ -12,24 +12,17 @@ import numpy as np
 
 from bigcons.kernels._jit import jit
 from bigcons.kernels.all_pairs import (
-    MAX_GAP,
-    SQUARES,
-    WIDE_FACE,
     fill_change,
     fill_outer,
-    gradient_range,
-    lightest_vertex,
     listed,
-    n_below,
     n_likely,
-    n_positive,
     overshoot,
     read_quadratic,
     record_move,
+    solve_row,
     triangle,
 )
 from bigcons.kernels.cluster_tables import add_to_rows, sum_columns
-from bigcons.kernels.simplex import minimize_on_simplex
 
 
 @jit
@@ -113,37 +106,16 @@ def sweep(
             b[k] = s_sum[k] - own * y[k]
         n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
-        if not fresh:
-            lowest, highest = gradient_range(A, b, y, n)
-            wider = n_below(lowest, b, n)
-            if wider > n:
-                read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
-                n = wider
-                lowest, highest = gradient_range(A, b, y, n)
-            gap = 2.0 * (highest - lowest)
-            totals[MAX_GAP] = max(totals[MAX_GAP], gap)
-            if gap <= threshold:
-                for k in range(K):
-                    y_new[i, k] = y_old[i, k]
-                continue
-        if fresh or n_positive(y, n) > WIDE_FACE:
-            y[:n] = 0.0
-            y[lightest_vertex(A, b, n)] = 1.0
-        level = minimize_on_simplex(A, b, y, n, support, work)
-        wider = n_below(level, b, n)
-        while wider > n:
-            read_quadratic(t_flat, t_at, w_at, m, weight, y, n, wider, t_sum, A)
-            n = wider
-            level = minimize_on_simplex(A, b, y, n, support, work)
-            wider = n_below(level, b, n)
+        n = solve_row(
+            t_flat, t_at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
+        )
+        if n == 0:
+            for k in range(K):
+                y_new[i, k] = y_old[i, k]
+            continue
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
-        squares = totals[SQUARES]
-        if record_move(order, y_old, y_new, i, y, fresh, weight, weight, d, totals):
-            change = 0.0
-            for k in range(K):
-                change += (2.0 * y[k] + d[k]) * d[k]
-            totals[SQUARES] = squares + own * change
+        if record_move(order, y_old, y_new, i, y, fresh, weight, own, d, totals):
             fill_change(y, d, n, t_change)
             add_shares(s_out, s_at, p_at, n_s, d, K)
             add_to_rows(t_out, t_at, m, t_change, triangle(n))
