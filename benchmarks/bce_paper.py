@@ -30,19 +30,15 @@ Features are raw, as in the paper, and read from the folder BIGCONS_DATA names; 
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
-import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from real_data import bundled, run_parts, table
 
 from bigcons import METHODS, Ensemble
 from bigcons.datasets import planted_ensemble
@@ -57,31 +53,17 @@ from bigcons.seeding import generator
 Points = tuple[np.ndarray, np.ndarray]
 
 
-def from_sklearn(name: str) -> Points:
-    from sklearn import datasets
-
-    return getattr(datasets, f"load_{name}")(return_X_y=True)
-
-
-def from_file(name: str, *, label: int = -1, skip: int = 0, named: bool = False) -> Points:
-    """Return features and classes from a table; ``named`` if its first column is no feature."""
-    with gzip.open(Path(os.environ["BIGCONS_DATA"]) / name, "rt") as file:
-        rows = [line.strip().split(",") for line in list(file)[skip:] if line.strip()]
-    classes = np.array([row.pop(label) for row in rows])
-    return np.array([[float(value) for value in row[named:]] for row in rows]), classes
-
-
 DATA: dict[str, Callable[[], Points]] = {
-    "pima": partial(from_file, "pima/pima-indians-diabetes.data.gz"),
-    "iris": partial(from_sklearn, "iris"),
-    "wdbc": partial(from_sklearn, "breast_cancer"),
-    "balance": partial(from_file, "balance-scale/balance-scale.data.gz", label=0),
-    "glass": partial(from_file, "glass/glass.data.gz", named=True),
-    "bupa": partial(from_file, "bupa/bupa.data.gz"),
-    "wine": partial(from_sklearn, "wine"),
-    "magic04": partial(from_file, "magic04/magic04.data.gz"),
-    "ionosphere": partial(from_file, "ionosphere/ionosphere.data.gz"),
-    "segmentation": partial(from_file, "segmentation/segmentation.test.gz", label=0, skip=5),
+    "pima": partial(table, "pima/pima-indians-diabetes.data.gz"),
+    "iris": partial(bundled, "iris"),
+    "wdbc": partial(bundled, "breast_cancer"),
+    "balance": partial(table, "balance-scale/balance-scale.data.gz", label=0),
+    "glass": partial(table, "glass/glass.data.gz", named=True),
+    "bupa": partial(table, "bupa/bupa.data.gz"),
+    "wine": partial(bundled, "wine"),
+    "magic04": partial(table, "magic04/magic04.data.gz"),
+    "ionosphere": partial(table, "ionosphere/ionosphere.data.gz"),
+    "segmentation": partial(table, "segmentation/segmentation.test.gz", label=0, skip=5),
 }
 
 # Published: maximum and average of table 3, and the mean of MM - V-BCE of table 4.
@@ -368,45 +350,25 @@ GROWING_DATA = ("iris", "wine", "wdbc", "glass", "ionosphere")
 ROW_DATA = ("iris", "wine", "wdbc", "glass", "bupa", "pima", "ionosphere", "balance")
 
 
-def main() -> None:
-    from machine import describe  # the other benchmarks, also when the tests import this one
-
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--smallest", action="store_true", help="seconds, to see that it runs")
-    full: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "general": lambda: general(list(DATA), arguments.ensembles),
-        "missing": lambda: missing(MISSING_DATA, np.round(np.arange(0, 0.91, 0.09), 2).tolist(), 3),
-        "growing": lambda: growing(GROWING_DATA, (1, 2, 3, 5, 10, 20), 4),
-        "rows": lambda: rows(ROW_DATA, (1, 2, 5, 10), 1),
-        "columns": lambda: columns(("iris", "wine"), (20, 60, 120, 240, 480, 960, 1920)),
-        "relaxation": lambda: relaxation(ROW_DATA, 8),
-    }
-    smallest: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "general": lambda: general(["iris"], 1),
-        "missing": lambda: missing(["iris"], (0.0, 0.9), 1),
-        "growing": lambda: growing(["iris"], (1, 5), 1),
-        "rows": lambda: rows(["iris"], (2,), 1),
-        "columns": lambda: columns(["iris"], (5,)),
-        "relaxation": lambda: relaxation([], 1),
-    }
-    parser.add_argument("--parts", nargs="+", choices=list(full), default=list(full))
-    parser.add_argument("--ensembles", type=int, default=3, help="of each data set in general")
-    parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
-    arguments = parser.parse_args()
-    if not arguments.smallest and "BIGCONS_DATA" not in os.environ:
-        parser.error("BIGCONS_DATA names no folder of data; set it, or run --smallest.")
-    name = "results/bce_paper.json"
-    out = arguments.out or (None if arguments.smallest else Path(__file__).parent / name)
-    results: dict[str, Any] = json.loads(out.read_text()) if out and out.exists() else {}
-    for part in arguments.parts:
-        began = time.process_time()
-        found = (smallest if arguments.smallest else full)[part]()
-        results[part] = {**found, "cpu_seconds": round(time.process_time() - began, 1), "machine": describe()}
-    if out:
-        out.write_text(json.dumps(results, indent=1) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(
+        __doc__,
+        "bce_paper",
+        lambda n_runs: {
+            "general": lambda: general(list(DATA), n_runs),
+            "missing": lambda: missing(MISSING_DATA, np.round(np.arange(0, 0.91, 0.09), 2).tolist(), 3),
+            "growing": lambda: growing(GROWING_DATA, (1, 2, 3, 5, 10, 20), 4),
+            "rows": lambda: rows(ROW_DATA, (1, 2, 5, 10), 1),
+            "columns": lambda: columns(("iris", "wine"), (20, 60, 120, 240, 480, 960, 1920)),
+            "relaxation": lambda: relaxation(ROW_DATA, 8),
+        },
+        {
+            "general": lambda: general(["iris"], 1),
+            "missing": lambda: missing(["iris"], (0.0, 0.9), 1),
+            "growing": lambda: growing(["iris"], (1, 5), 1),
+            "rows": lambda: rows(["iris"], (2,), 1),
+            "columns": lambda: columns(["iris"], (5,)),
+            "relaxation": lambda: relaxation([], 1),
+        },
+        n_runs=3,
+    )

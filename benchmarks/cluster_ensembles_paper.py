@@ -40,19 +40,17 @@ published.
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from real_data import run_parts, table
 
 from bigcons import METHODS, Ensemble
 from bigcons.datasets import ce_2d2k, ce_8d5k
@@ -180,10 +178,9 @@ class Points(NamedTuple):
 
 def pendig() -> Points:
     """Pen-based digits: 16 coordinates from 0 to 1."""
-    with gzip.open(Path(os.environ["BIGCONS_DATA"]) / "pendigits/pendigits.tra.gz", "rt") as file:
-        rows = np.array([line.split(",") for line in file if line.strip()], float)
-    rows = rows[generator(0, "papers.sample").choice(len(rows), 1000, replace=False)]
-    return Points(rows[:, :-1] / 100, rows[:, -1].astype(int), 10)
+    features, classes = table("pendigits/pendigits.tra.gz")
+    kept = generator(0, "papers.sample").choice(len(classes), 1000, replace=False)
+    return Points(features[kept] / 100, classes[kept].astype(int), 10)
 
 
 def yahoo() -> Points:
@@ -429,46 +426,21 @@ def rcc_part(names: Sequence[str], sizes: Sequence[int], n_runs: int) -> dict[st
 DATA = tuple(PUBLISHED)
 
 
-def main() -> None:
-    from machine import describe  # the other benchmarks, also when the tests import this one
-
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--smallest", action="store_true", help="a run of everything small, to see that it runs"
-    )
-    parser.add_argument("--parts", nargs="+", choices=("noise", "fdc", "odc", "rcc"), help="only these")
-    parser.add_argument("--runs", type=int, default=10, help="how many originals, views or samples")
-    parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
-    arguments = parser.parse_args()
-    if not arguments.smallest and "BIGCONS_DATA" not in os.environ:
-        parser.error("BIGCONS_DATA names no folder of data; set it, or run --smallest.")
-    runs = arguments.runs
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "noise": lambda: noise_part(runs),
-        "fdc": lambda: fdc_part(DATA, runs, 60),
-        "odc": lambda: odc_part(DATA, (2, 8, 16, 32, 72), runs),
-        "rcc": lambda: rcc_part(DATA, (50, 100, 200, 400, 800), runs),
-    }
-    if arguments.smallest:
-        parts = {
+if __name__ == "__main__":
+    run_parts(
+        __doc__,
+        "cluster_ensembles_paper",
+        lambda n_runs: {
+            "noise": lambda: noise_part(n_runs),
+            "fdc": lambda: fdc_part(DATA, n_runs, 60),
+            "odc": lambda: odc_part(DATA, (2, 8, 16, 32, 72), n_runs),
+            "rcc": lambda: rcc_part(DATA, (50, 100, 200, 400, 800), n_runs),
+        },
+        {
             "noise": lambda: {"rows": [noise_row(name, [0]) for name in ("MCLA", "HGPA")]},
             "fdc": lambda: fdc_part(["8d5k"], 1, 0),
             "odc": lambda: odc_part(["2d2k"], [16], 1),
             "rcc": lambda: rcc_part(["8d5k"], [100], 1),
-        }
-    out = arguments.out or (None if arguments.smallest else RESULTS)
-    results: dict[str, Any] = json.loads(out.read_text()) if out and out.exists() else {}
-    for part in arguments.parts or parts:
-        began = time.process_time()
-        found = parts[part]()
-        results[part] = {**found, "cpu_seconds": round(time.process_time() - began, 1), "machine": describe()}
-        if out:
-            out.write_text(json.dumps(results, indent=1) + "\n")
-
-
-RESULTS = Path(__file__).parent / "results" / "cluster_ensembles_paper.json"
-
-if __name__ == "__main__":
-    main()
+        },
+        n_runs=10,
+    )

@@ -199,6 +199,7 @@ if __name__ == "__main__":
     run_parts(
         __doc__,
         "consensus_clusterings_paper",
-        {"wins": lambda: wins(DATA, 200, 100), "iterations": lambda: iterations(DATA, 200)},
+        lambda n_runs: {"wins": lambda: wins(DATA, 200, n_runs), "iterations": lambda: iterations(DATA, 200)},
         {"wins": lambda: wins({"iris": 4}, 10, 2), "iterations": lambda: iterations({"iris": 4}, 10)},
+        n_runs=100,
     )

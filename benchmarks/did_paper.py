@@ -84,4 +84,10 @@ def did(names: Sequence[str], n_partitions: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run_parts(__doc__, "did_paper", {"did": lambda: did(DID_DATA, 100)}, {"did": lambda: did(["iris"], 10)})
+    run_parts(
+        __doc__,
+        "did_paper",
+        lambda _: {"did": lambda: did(DID_DATA, 100)},
+        {"did": lambda: did(["iris"], 10)},
+        n_runs=1,
+    )

@@ -166,9 +166,9 @@ if __name__ == "__main__":
     run_parts(
         __doc__,
         "pcc_paper",
-        {
+        lambda n_runs: {
             "simulation": lambda: simulation(10),
-            "uci": lambda: uci(UCI_DATA, 3),
+            "uci": lambda: uci(UCI_DATA, n_runs),
             "convergence": lambda: convergence("segmentation"),
         },
         {
@@ -176,4 +176,5 @@ if __name__ == "__main__":
             "uci": lambda: uci(["iris"], 1),
             "convergence": lambda: convergence("iris", 3),
         },
+        n_runs=3,
     )

@@ -58,23 +58,33 @@ def moons() -> Points:
     return points(*make_moons(400, noise=0.08, random_state=0))
 
 
-def from_sklearn(name: str) -> Points:
+def bundled(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return features and classes of a set that scikit-learn brings along, as they are."""
     from sklearn import datasets
 
-    return points(*getattr(datasets, f"load_{name}")(return_X_y=True))
+    features, classes = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return features, classes
+
+
+def from_sklearn(name: str) -> Points:
+    return points(*bundled(name))
 
 
 VOTES = {"y": 1.0, "?": 0.5, "n": 0.0}
 
 
-def from_file(name: str, label: int = -1, skip: int = 0, named: bool = False) -> Points:
-    """Return a data set from a table; ``named`` if its first column is not a feature."""
+def table(name: str, label: int = -1, skip: int = 0, named: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return features and classes of a table, as they are; ``named`` if its first column is not a feature."""
     path = Path(os.environ["BIGCONS_DATA"]) / name
     with gzip.open(path, "rt") as file:
         lines = [line.strip() for line in list(file)[skip:]]
     rows = [line.split("," if "," in line else None) for line in lines if line]
-    classes = [row.pop(label) for row in rows]
-    return points([[VOTES.get(v) or float(VOTES.get(v, v)) for v in row[named:]] for row in rows], classes)
+    classes = np.asarray([row.pop(label) for row in rows])
+    return np.array([[VOTES.get(v) or float(VOTES.get(v, v)) for v in row[named:]] for row in rows]), classes
+
+
+def from_file(name: str, label: int = -1, skip: int = 0, named: bool = False) -> Points:
+    return points(*table(name, label, skip, named))
 
 
 def some(whole: Points, n_objects: int | None = None, classes: Sequence[str] | None = None) -> Points:
@@ -136,31 +146,36 @@ def counted(wins: Any) -> dict[str, int]:
     return {name: names.count(name) for name in sorted(set(names), key=lambda name: -names.count(name))}
 
 
-Part = Callable[[], dict[str, Any]]
+Parts = Mapping[str, Callable[[], dict[str, Any]]]
 
 
 def run_parts(
-    description: str | None, name: str, whole: Mapping[str, Part], smallest: Mapping[str, Part]
+    description: str | None, name: str, whole: Callable[[int], Parts], smallest: Parts, n_runs: int
 ) -> None:
-    """Run the parts that the command line asks for, and write ``results/NAME.json``."""
+    """Run the parts that the command line asks for, and write each to ``results/NAME.json`` as it ends.
+
+    ``whole`` returns the parts for a number of runs, ``n_runs`` by default.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
-    parser.add_argument("--parts", nargs="+", choices=list(whole), default=list(whole))
+    parser.add_argument("--parts", nargs="+", choices=list(smallest), default=list(smallest))
+    parser.add_argument("--runs", type=int, default=n_runs, help="repetitions, where a part has any")
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
     arguments = parser.parse_args()
     if not arguments.smallest and "BIGCONS_DATA" not in os.environ:
         parser.error("BIGCONS_DATA is not set; set it to the folder of data sets, or use --smallest.")
+    parts = smallest if arguments.smallest else whole(arguments.runs)
     default = None if arguments.smallest else Path(__file__).parent / "results" / f"{name}.json"
     out = arguments.out or default
     results: dict[str, Any] = json.loads(out.read_text()) if out and out.exists() else {}
     for part in arguments.parts:
         began = time.process_time()
-        found = (smallest if arguments.smallest else whole)[part]()
+        found = parts[part]()
         results[part] = {**found, "cpu_seconds": round(time.process_time() - began, 1), "machine": describe()}
-    if out:
-        out.write_text(json.dumps(results, indent=1) + "\n")
+        if out:
+            out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
