@@ -17,16 +17,13 @@ from bigcons.overlaps.embedding import KMEANS_SAMPLE, Centers, Embedding, KMeans
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
-from bigcons.solving.memory_plan import MemoryPlan
+from bigcons.solving.memory_plan import check_held_plan
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_number
 
 DEFAULT_IMBALANCE = 0.05
-
-# Without memory=, the most that a graph to be partitioned may take.
-GRAPH_MEMORY = "4GB"
 
 
 class GraphClusterer(PredictingClusterer):
@@ -119,9 +116,8 @@ class GraphClusterer(PredictingClusterer):
                 f"a cut by {type(self).__name__}",
                 f"{self._choice}={self._embedded!r}, which takes memberships",
             )
-        budget = GRAPH_MEMORY if self.memory is None else self.memory
-        remedy = f" or use {self._choice}={self._embedded!r}"
-        MemoryPlan(n_bytes).check(type(self).__name__, engine, ensemble, budget, remedy)
+        name, remedy = type(self).__name__, f", or use {self._choice}={self._embedded!r}"
+        check_held_plan(name, engine, ensemble, n_bytes, memory=self.memory, remedy=remedy)
 
     def _publish_parts(
         self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None

@@ -64,13 +64,10 @@ class MemoryPlan(NamedTuple):
             )
 
 
-def check_matrix_plan(
-    name: str, engine: Engine, ensemble: Ensemble, *, memory: str | float | None, remedy: str
+def check_held_plan(
+    name: str, engine: Engine, ensemble: Ensemble, held: int, *, memory: str | float | None, remedy: str
 ) -> None:
-    """Check the plan of a method that holds a matrix of all pairs, of up to 4 GB without ``memory``."""
-    n_objects = ensemble.n_objects
-    held = 20 * n_objects**2  # two counts, the similarity and temporaries
-    name = f"{name} of {n_objects:,} objects"
+    """Check the plan of a method that holds ``held`` bytes of data, at most 4 GB without ``memory``."""
     if memory is None and held > DEFAULT_DATA_BYTES:
         raise MemoryBudgetError(
             f"{name} needs {format_size(held)} in addition to the process; "
@@ -79,6 +76,16 @@ def check_matrix_plan(
             budget=DEFAULT_DATA_BYTES,
         )
     MemoryPlan(held).check(name, engine, ensemble, memory, remedy)
+
+
+def check_matrix_plan(
+    name: str, engine: Engine, ensemble: Ensemble, *, memory: str | float | None, remedy: str
+) -> None:
+    """Check the plan of a method that holds a matrix of all pairs, of up to 4 GB without ``memory``."""
+    n_objects = ensemble.n_objects
+    held = 20 * n_objects**2  # two counts, the similarity and temporaries
+    name = f"{name} of {n_objects:,} objects"
+    check_held_plan(name, engine, ensemble, held, memory=memory, remedy=remedy)
 
 
 def data_budget(memory: str | float | None, engine: Engine) -> int:

@@ -560,10 +560,19 @@ def test_metis__objective_is_the_similarity_cut():
 
 
 def test_metis__of_too_many_pairs_is_refused_with_the_number():
-    with pytest.raises(
-        MemoryBudgetError, match=r"over memory=4 GB; raise it to .* or use partitioner='spectral'"
-    ):
-        CSPA(2, partitioner="metis").fit(np.zeros((20_000, 1), int))
+    labels = np.zeros((20_000, 1), int)
+    for memory in (None, "4GB"):
+        with pytest.raises(MemoryBudgetError, match="or use partitioner='spectral'") as refused:
+            CSPA(2, partitioner="metis", memory=memory).fit(labels)
+        assert refused.value.budget == 4_000_000_000
+
+
+def test_cut__without_a_budget_does_not_count_the_processes(monkeypatch):
+    monkeypatch.setattr("bigcons.solving.memory_plan.process_bytes", lambda engine: 4_000_000_000)
+    labels = random_labels(60, 5, 4, 0.0)
+    assert CSPA(3, partitioner="metis", random_state=0).fit(labels).n_clusters_ == 3
+    with pytest.raises(MemoryBudgetError):
+        CSPA(3, partitioner="metis", random_state=0, memory="4GB").fit(labels)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
