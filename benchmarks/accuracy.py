@@ -1,9 +1,8 @@
 """How accurate is each consensus on ordinary data? Methods, variants and do-it-yourself code compared.
 
 Real and planted data sets, each clustered into ensembles of several kinds with several seeds; every contender
-is given the true number of clusters and the labels, nothing else. Reports the adjusted Rand index and the
-normalized mutual information with the classes, ranks with the critical difference of Nemenyi's test, and
-shortfalls: how far a contender is below the best of all on the same ensemble, on average and at worst.
+is given the true number of clusters and the labels, nothing else. `accuracy_report.py` makes the tables and
+the picture of the rows. Seconds are of processor time, on one thread.
 
 The data sets are divided once and for all: defaults, thresholds and constants are chosen on `CHOOSING`, and
 results are claimed on `REPORTING`.
@@ -21,8 +20,11 @@ sparse               halves-20 with labels deleted until four in five are missin
 useless              halves-20 with a quarter of the partitions random
 ===================  ============================================================================
 
-Results are appended to ``--out`` as they come, and an interrupted run resumes. Features are read from the
-folder that BIGCONS_DATA names; without it, and with ``--smallest``, planted data replace them.
+Results are appended to ``--out`` as they come, and an interrupted run resumes: seed 0 of the reporting half
+first, then seed 0 of the choosing half, then the other seeds. ``--ensembles`` keeps the ensembles, which take
+longer to make than most contenders take to solve them. ``--peers`` names the folder of the environments that
+``accuracy_peers.py install`` makes; without it only bigcons and the do-it-yourself code run. Features come
+from the folder that BIGCONS_DATA names; without it there are the planted sets, iris and digits.
 """
 
 from __future__ import annotations
@@ -33,10 +35,13 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import accuracy_peers
 import numpy as np
+from accuracy_report import read_rows, report, show
 from real_data import from_file, from_sklearn
 
 from bigcons import METHODS, Ensemble
@@ -124,6 +129,7 @@ REPORTING = [
 CHOOSING = [name for name in (*PLANTED, *REAL) if name not in REPORTING]
 
 
+@cache
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return standardized features and classes of at most `N_OBJECTS` objects."""
     features, classes = {**PLANTED, **REAL}[name]()
@@ -195,7 +201,7 @@ def ensemble_of(kind: str, x: np.ndarray, seed: int) -> np.ndarray:
             else:
                 yield mixed_labels(x, draw)
 
-    labels = np.column_stack(list(columns()))
+    labels = np.column_stack(list(columns())).astype(np.int16)
     if kind == "sparse":
         labels[draw.random(labels.shape) < 0.6] = -1
     if kind == "useless":
@@ -203,6 +209,22 @@ def ensemble_of(kind: str, x: np.ndarray, seed: int) -> np.ndarray:
             seen = labels[:, u] >= 0
             labels[seen, u] = draw.integers(int(draw.integers(2, 21)), size=int(seen.sum()))
     return labels
+
+
+def kept_ensemble(name: str, kind: str, seed: int, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels and classes of an ensemble, read from ``folder`` if they were made before."""
+    path = folder / f"{name}.{kind}.{seed}.npz" if folder else None
+    if path and path.exists():
+        with np.load(path) as found:
+            return found["labels"], found["classes"]
+    x, classes = load(name)
+    labels = ensemble_of(kind, x, seed)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".part.npz")
+        np.savez_compressed(unfinished, labels=labels, classes=classes)
+        unfinished.rename(path)
+    return labels, classes
 
 
 KINDS = ("halves-10", "halves-20", "all-20", "sqrt", "projections", "views", "mixed", "sparse", "useless")
@@ -247,12 +269,28 @@ def svd_kmeans(labels: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     return KMeans(n_clusters, n_init=10, random_state=seed).fit_predict(u)
 
 
+def spectral(labels: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
+    """Spectral clustering of the co-association matrix, by scikit-learn; its size is quadratic."""
+    from sklearn.cluster import SpectralClustering
+
+    h = one_hot(labels)
+    seen = (labels >= 0).astype(np.float32)
+    similarity = np.asarray((h @ h.T).todense()) / np.maximum(seen @ seen.T, 1)
+    model = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed)
+    return model.fit_predict(similarity)
+
+
+DO_IT_YOURSELF = {"one-hot k-means": one_hot_kmeans, "scaled SVD": svd_kmeans, "spectral": spectral}
+
+PAPER: dict[str, Any] = {"coassociation": "paper", "rarity": 0.0, "common_rates": False, "weights": None}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "pcc by entropy": ("pcc", {"weights": "entropy"}),
-    "pcc by information": ("pcc", {"weights": "information"}),
-    "pcc kl": ("pcc", {"divergence": "kl"}),
-    "pcc by least squares": ("pcc", {"coassociation": "least-squares"}),
-    "pcc by moments": ("pcc", {"coassociation": "moments"}),
+    "pcc paper": ("pcc", PAPER),
+    "pcc paper, entropy": ("pcc", PAPER | {"weights": "entropy"}),
+    "pcc paper, information": ("pcc", PAPER | {"weights": "information"}),
+    "pcc least squares": ("pcc", PAPER | {"coassociation": "least-squares"}),
+    "pcc least squares, rarity 1": ("pcc", PAPER | {"coassociation": "least-squares", "rarity": 1.0}),
+    "pcc moments": ("pcc", PAPER | {"coassociation": "moments"}),
+    "pcc moments, rarity 1": ("pcc", PAPER | {"coassociation": "moments", "rarity": 1.0}),
 }
 LEFT_OUT = {
     "did": "needs features",
@@ -260,162 +298,106 @@ LEFT_OUT = {
     "eac": "a threshold, no number of clusters",
     "greedy-anmi": "minutes an ensemble",
     "supra": "the best of others, by ANMI",
+    "pcc kl": "all pairs of 2,000 objects, one by one: 16 to 38 seconds an ensemble",
 }
+ONCE = {
+    *("bce", "hgpa", "ipc", "nmf", "spectral"),
+    *("pcc least squares", "pcc least squares, rarity 1", "pcc moments", "pcc moments, rarity 1"),
+    *("ensembleclustering hbgf", "pce lwea", "pce lwgp", "pce ecpcs_mc", "pce mdecbg"),
+}
+"""Contenders that take a third of a second or more run on seed 0 of the reporting half only."""
+
+Solver = Callable[[np.ndarray, int, int], tuple[np.ndarray, float | None]]
+"""Takes labels, number of clusters and seed; returns labels, and seconds if spent in another process."""
 
 
-def contenders() -> dict[str, Callable[[np.ndarray, int, int], np.ndarray]]:
-    """Return every contender by name, as a function of labels, number of clusters and seed."""
+def contenders(peers: Path | None) -> dict[str, Solver]:
+    """Return every contender by name."""
 
-    def by(method: str, parameters: Mapping[str, Any]) -> Callable[[np.ndarray, int, int], np.ndarray]:
-        def solve(labels: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
-            model = METHODS[method](n_clusters, random_state=seed, client="serial", **parameters)
-            return np.asarray(model.fit(Ensemble.from_labels(labels)).labels_)
+    def ours(labels: np.ndarray, n_clusters: int, seed: int, *, method: str, **parameters: Any) -> Any:
+        model = METHODS[method](n_clusters, random_state=seed, client="serial", **parameters)
+        return np.asarray(model.fit(Ensemble.from_labels(labels)).labels_), None
 
-        return solve
+    def own(labels: np.ndarray, n_clusters: int, seed: int, *, solve: Callable[..., np.ndarray]) -> Any:
+        return solve(labels, n_clusters, seed), None
 
-    ours = {name: (name, {}) for name in METHODS if name not in LEFT_OUT} | VARIANTS
-    found = {name: by(method, parameters) for name, (method, parameters) in ours.items()}
-    return found | {"one-hot k-means": one_hot_kmeans, "scaled SVD": svd_kmeans}
+    found: dict[str, Solver] = {
+        name: partial(ours, method=name) for name in METHODS if name not in LEFT_OUT
+    } | {name: partial(ours, method=method, **parameters) for name, (method, parameters) in VARIANTS.items()}
+    found |= {name: partial(own, solve=solve) for name, solve in DO_IT_YOURSELF.items()}
+    return found | (accuracy_peers.solvers(peers) if peers else {})
 
 
-def rows_of(name: str, kind: str, seed: int, todo: list[str]) -> Iterator[dict[str, Any]]:
+def rows_of(
+    name: str, kind: str, seed: int, solvers: Mapping[str, Solver], ensembles: Path | None
+) -> Iterator[dict[str, Any]]:
     """Yield a row for each contender on one ensemble."""
-    x, classes = load(name)
+    labels, classes = kept_ensemble(name, kind, seed, ensembles)
     n_clusters = int(classes.max()) + 1
-    labels = ensemble_of(kind, x, seed)
     seen = (labels >= 0).any(axis=1)
-    solvers = contenders()
-    for contender in todo:
-        began = time.perf_counter()
+    for contender, solve in solvers.items():
+        began = time.process_time()
         row = {"data": name, "kind": kind, "seed": seed, "contender": contender}
         try:
-            found = solvers[contender](labels, n_clusters, seed)
+            found, elsewhere = solve(labels, n_clusters, seed)
         except Exception as error:  # a refusal counts as a result
             yield row | {"ari": 0.0, "nmi": 0.0, "refused": f"{type(error).__name__}: {error}"[:200]}
             continue
-        seconds = time.perf_counter() - began
+        seconds = elsewhere or time.process_time() - began
         yield row | {
             "ari": round(float(adjusted_rand(classes[seen], found[seen])), 4),
             "nmi": round(float(nmi(classes[seen], found[seen])), 4),
+            "clusters": int(np.unique(found[seen]).size),
             "seconds": round(seconds, 3),
         }
 
 
-# ----------------------------------------------------------------------------------------------- report
-
-
-def summary(rows: list[dict[str, Any]], data: list[str]) -> dict[str, Any]:
-    """Return means, ranks, shortfalls and times of all contenders over the ensembles of some data sets."""
-    from scipy.stats import rankdata, studentized_range
-
-    names = sorted({row["contender"] for row in rows})
-    cells: dict[tuple[str, str, int], dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        if row["data"] in data:
-            cells.setdefault((row["data"], row["kind"], row["seed"]), {})[row["contender"]] = row
-    whole = [found for found in cells.values() if set(names) <= set(found)]
-    if not whole:
-        return {"ensembles": 0, "contenders": {}}
-    scores = np.array([[found[name]["ari"] for name in names] for found in whole])
-    mutual = np.array([[found[name]["nmi"] for name in names] for found in whole])
-    seconds = np.array([[found[name].get("seconds", np.nan) for name in names] for found in whole])
-    ranks = rankdata(-scores, axis=1).mean(axis=0)
-    shortfall = scores.max(axis=1, keepdims=True) - scores
-    n_data = len({key[0] for key, found in cells.items() if set(names) <= set(found)})
-    # ensembles of one data set are not independent: the test counts data sets
-    q = studentized_range.ppf(0.95, len(names), np.inf) / np.sqrt(2)
-    difference = q * np.sqrt(len(names) * (len(names) + 1) / (6 * n_data))
-    table = {
-        name: {
-            "ari": round(float(scores[:, i].mean()), 4),
-            "nmi": round(float(mutual[:, i].mean()), 4),
-            "rank": round(float(ranks[i]), 2),
-            "shortfall": round(float(shortfall[:, i].mean()), 4),
-            "worst": round(float(shortfall[:, i].max()), 4),
-            "seconds": round(float(np.nanmedian(seconds[:, i])), 3),
-            "refused": int(np.isnan(seconds[:, i]).sum()),
-        }
-        for i, name in enumerate(names)
-    }
-    return {
-        "data": sorted({key[0] for key in cells}),
-        "ensembles": len(whole),
-        "critical_difference": round(float(difference), 2),
-        "contenders": dict(sorted(table.items(), key=lambda entry: entry[1]["rank"])),
-    }
-
-
-def show(title: str, found: dict[str, Any]) -> None:
-    print(
-        f"\n{title}: {found['ensembles']} ensembles; ranks closer than the critical difference "
-        f"({found.get('critical_difference')}) may be chance"
-    )
-    print(f"{'':20}{'ARI':>7}{'NMI':>7}{'rank':>7}{'short':>8}{'worst':>7}{'s':>8}{'refused':>9}")
-    for name, row in found["contenders"].items():
-        print(
-            f"{name:20}{row['ari']:7.3f}{row['nmi']:7.3f}{row['rank']:7.2f}{row['shortfall']:8.3f}"
-            f"{row['worst']:7.3f}{row['seconds']:8.2f}{row['refused']:9d}"
-        )
-
-
-def draw_ranks(found: dict[str, Any], path: Path) -> None:
-    """Draw mean ranks, best at the top, with the critical difference as a bar from the best."""
-    import matplotlib.pyplot as plt
-
-    table = found["contenders"]
-    names, ranks = list(table), [row["rank"] for row in table.values()]
-    figure, axes = plt.subplots(figsize=(7, 0.24 * len(names) + 1.1), layout="constrained")
-    within = [rank <= ranks[0] + found["critical_difference"] for rank in ranks]
-    axes.axvspan(ranks[0], ranks[0] + found["critical_difference"], color="#dbe7f3", zorder=0)
-    axes.scatter(ranks, range(len(names)), c=["#1f5a92" if ok else "#999999" for ok in within], s=22)
-    for i, name in enumerate(names):
-        axes.annotate(
-            f"{table[name]['ari']:.3f}", (ranks[i], i), (6, -3), textcoords="offset points", fontsize=7
-        )
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel("mean rank by ARI (next to the dots: mean ARI; shaded: not different from the best)")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+def order(data: list[str], seeds: int) -> Iterator[tuple[int, str]]:
+    """Yield seeds and data sets, what matters most first."""
+    for first, halves in ((0, (REPORTING, CHOOSING)), (1, (REPORTING, CHOOSING))):
+        for half in halves:
+            for seed in range(first, seeds if first else min(seeds, 1)):
+                yield from ((seed, name) for name in data if name in half)
 
 
 def main() -> None:
-    from machine import describe  # the other benchmarks
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--smallest", action="store_true", help="one planted data set, to see that it runs")
+    parser.add_argument("--smallest", action="store_true", help="one small data set, to see that it runs")
     parser.add_argument("--data", nargs="+", help="data sets, by default all that are at hand")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, metavar="KIND")
     parser.add_argument("--seeds", type=int, default=5, help="0 to SEEDS - 1")
     parser.add_argument("--contenders", nargs="+", help="by default all")
+    parser.add_argument("--again", nargs="+", default=[], help="contenders whose rows in --out are replaced")
+    parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles")
+    parser.add_argument("--peers", type=Path, help="folder of the peers' environments")
     parser.add_argument("--out", type=Path, help="JSON lines, one a solve; results/accuracy.jsonl")
     arguments = parser.parse_args()
-    here = Path(__file__).parent / "results"
-    out = arguments.out or (None if arguments.smallest else here / "accuracy.jsonl")
+    out = arguments.out or Path(__file__).parent / "results" / "accuracy.jsonl"
     data = arguments.data or [*PLANTED, *(REAL if os.environ.get("BIGCONS_DATA") else ["iris", "digits"])]
-    kinds, seeds, names = arguments.kinds, arguments.seeds, arguments.contenders or list(contenders())
+    solvers = contenders(arguments.peers)
+    names, kinds, seeds = arguments.contenders or list(solvers), arguments.kinds, arguments.seeds
     if arguments.smallest:
-        data, kinds, seeds, names = ["iris"], ["halves-10"], 1, ["pcc", "hbgf", "one-hot k-means"]
+        out, data, kinds, seeds, names = None, ["iris"], ["halves-10"], 1, ["pcc", "hbgf", "one-hot k-means"]
     warnings.simplefilter("ignore")
-    rows = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    rows = read_rows(out) if out else []
+    if out and arguments.again:
+        rows = [row for row in rows if row["contender"] not in arguments.again]
+        out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = {(row["data"], row["kind"], row["seed"], row["contender"]) for row in rows}
-    for seed in range(seeds):
-        for name in data:
-            for kind in kinds:
-                todo = [c for c in names if (name, kind, seed, c) not in done]
-                for row in rows_of(name, kind, seed, todo) if todo else ():
-                    rows.append(row)
-                    if out:
-                        with out.open("a") as file:
-                            file.write(json.dumps(row) + "\n")
-    choosing, reporting = summary(rows, CHOOSING), summary(rows, REPORTING)
-    show("Choosing half", choosing)
-    show("Reporting half", reporting)
-    if out and arguments.out is None:
-        found = {"machine": describe(), "left_out": LEFT_OUT, "choosing": choosing, "reporting": reporting}
-        (here / "accuracy.json").write_text(json.dumps(found, indent=1) + "\n")
-        draw_ranks(reporting, here / "accuracy.png")
+    for seed, name in order(data, seeds):
+        for kind in kinds:
+            todo = {
+                contender: solvers[contender]
+                for contender in names
+                if (name, kind, seed, contender) not in done
+                and (contender not in ONCE or (seed == 0 and name in REPORTING))
+            }
+            for row in rows_of(name, kind, seed, todo, arguments.ensembles) if todo else ():
+                rows.append(row)
+                if out:
+                    with out.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+    show(report(rows, {"choosing": CHOOSING, "reporting": REPORTING}))
 
 
 if __name__ == "__main__":
