@@ -214,7 +214,7 @@ def main() -> None:
             ensemble = ensemble.save(folder / "kdd.zarr")
         else:
             features, truth = kddcup99(arguments.data_dir)
-            ensemble = kmeans(features, out=folder / "kdd.zarr", random_state=0)
+            ensemble = kmeans(features, train="all", out=folder / "kdd.zarr", random_state=0)
         pairs = sample(ensemble, share=0.01 if arguments.smallest else SHARE, random_state=0)
         results = {
             "machine": describe(),

@@ -105,6 +105,7 @@ def _run(
             n_partitions=N_PARTITIONS,
             n_clusters=(2, 10),
             sample=0.5,
+            train="all",  # as in the paper
             out=str(folder / "ensemble.zarr"),
             random_state=random_state,
             overwrite=True,

@@ -30,7 +30,8 @@ SCHEMES = {
 """Schemes and their functions in `bigcons.generate`."""
 
 
-def _clusters(value: str) -> tuple[int, int] | str:
+def base_clusters(value: str) -> tuple[int, int] | str:
+    """Parse the clusters of a partition: a number, a range, or split."""
     return value if value == "split" else _range(value, int, "a number of clusters; use 5 or 2:10")
 
 
@@ -69,7 +70,7 @@ def _names(value: str) -> str | list[str]:
 )
 @click.option(
     "--n-clusters",
-    type=_clusters,
+    type=base_clusters,
     metavar="K|MIN:MAX|split",
     help="Clusters per partition; split: enough to divide the data into small groups.  [default: 2:10; "
     "required for views]",
@@ -85,6 +86,12 @@ def _names(value: str) -> str | list[str]:
     "--sample",
     type=click.FloatRange(0, 1, min_open=True),
     help="Fraction of the objects in each partition; the others get no label in it.  [default: 0.5; zipf: 1]",
+)
+@click.option(
+    "--train",
+    type=click.Choice(["auto", "all"]),
+    help="Not for diverse. all: k-means on all objects of a partition; auto: where these are many, on a "
+    "sample of them, and one pass that labels all.  [default: auto]",
 )
 @click.option(
     "--alpha-range", type=_numbers, metavar="MIN:MAX", help="zipf: range of the exponents.  [default: 0:1.5]"
@@ -121,6 +128,7 @@ def generate(
     out: str,
     scheme: str,
     fixed: int | None,
+    train: str | None,
     standardize: bool,
     random_state: int,
     memory: str,
@@ -143,10 +151,13 @@ def generate(
         if twice := given.keys() & {"n_clusters", "sample"}:
             raise click.UsageError(f"Give either --fixed or {_option_names(twice)}, not both.")
         given |= {"n_clusters": fixed, "sample": 1.0}
+    if train is not None and scheme == "diverse":
+        raise click.UsageError("Scheme 'diverse' takes no --train; leave it out.")
     is_there = is_store(out) and not overwrite
     ensemble = _generator(scheme, given)(
         features,
         **given,
+        **({} if train is None else {"train": train}),
         out=out,
         standardize=standardize,
         memory=memory,

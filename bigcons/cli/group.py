@@ -23,7 +23,7 @@ from bigcons.errors import (
 
 # fmt: off
 COMMANDS = {
-    "demo": "demo", "generate": "generate", "import": "import_", "import-pairs": "import_",
+    "demo": "demo", "run": "run", "generate": "generate", "import": "import_", "import-pairs": "import_",
     "sample": "sample", "solve": "solve", "score": "score", "plot": "plot", "export": "stores",
     "info": "stores", "verify": "stores", "harden": "stores", "methods": "solve",
 }
@@ -121,6 +121,7 @@ def _quiet_dask_client() -> Iterator[None]:
 def main() -> None:
     """Consensus clustering for data larger than memory.
 
-    Start with `bigcons demo`. A typical run on your own data: generate (or import), solve, score, plot. With
-    --json, a command prints one JSON object to standard output; progress and logs go to standard error.
+    Start with `bigcons demo`. On your own data: run, or step by step generate (or import), solve, score,
+    plot. With --json, a command prints one JSON object to standard output; progress and logs go to standard
+    error.
     """

@@ -67,7 +67,7 @@ def score(
     solved = Consensus.open(consensus)
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects}
     if truth is not None:
-        table = truth_table(_classes(truth, column, solved.n_objects), solved.label_rows)
+        table = truth_table(read_classes(truth, column, solved.n_objects), solved.label_rows)
         result["n_judged"] = int(table.sum())
         result |= {name: criterion(table) for name, criterion in OF_TRUTH.items()}
     if ensemble is not None:
@@ -105,7 +105,7 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
     return scores
 
 
-def _classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
+def read_classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
     """Return the classes of a truth file as integers, -1 where missing."""
     table = _table(path)
     names = list(table.names)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from bigcons.methods import ConsensusClusterer
 
 
-def _cluster_count(value: str) -> int | range | str:
+def cluster_count(value: str) -> int | range | str:
+    """Parse the clusters of a consensus: a number, a range, or auto."""
     if value == "auto":
         return value
     low, colon, high = value.partition(":")
@@ -37,7 +38,8 @@ def _complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> li
     return [CompletionItem(incomplete, type="file")]
 
 
-def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a method."""
     from bigcons.methods import METHODS
 
     return [name for name in METHODS if name.startswith(incomplete)]
@@ -57,12 +59,12 @@ def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> 
     default="pcc",
     show_default=True,
     help="Method, one of those listed by `bigcons methods`.",
-    shell_complete=_complete_method,
+    shell_complete=complete_method,
 )
 @click.option(
     "-k",
     "--n-clusters",
-    type=_cluster_count,
+    type=cluster_count,
     metavar="K|LOW:HIGH|auto",
     help="Clusters, at most; auto for methods that can find the number, such as eac by lifetime; a range for "
     "supra, which tries all.",
@@ -104,7 +106,7 @@ def solve(
 
     options["n_clusters"] = n_clusters
     given = {name: value for name, value in options.items() if value is not None}
-    ensemble, model = _parse(method, words, {**given, "random_state": random_state})
+    ensemble, model = parse_method(method, words, {**given, "random_state": random_state})
     if isinstance(pairs := getattr(model, "pairs", None), str) and is_parquet(pairs):
         click.echo(
             f"{pairs}: converting to rows; bigcons import-pairs keeps them for other solves.", err=True
@@ -122,7 +124,7 @@ def solve(
     emit({"kind": "consensus", "path": out, **results}, facts({"consensus": out, **results}))
 
 
-def _parse(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:
+def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:
     """Return the ensemble that ``words`` name, and the method with their options and ``given``."""
     method = _find_method(name)
     arguments, own = _parse_options(name, method, words)

@@ -12,7 +12,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
 from bigcons.generate.partition import one_thread, quiet_scikit_learn
-from bigcons.generate.pipeline import check_range, map_within, matrix_copies, open_logged_engine
+from bigcons.generate.pipeline import check_range, map_within, open_logged_engine
+from bigcons.generate.planning import matrix_copies
 from bigcons.generate.scaling import Scaling, measure
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.memory import format_size, parse_size

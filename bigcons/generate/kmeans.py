@@ -30,6 +30,7 @@ def kmeans(
     sample: float = 0.5,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
+    train: str = "auto",
     algorithm: str = "auto",
     init: str = "random",
     n_init: int = 1,
@@ -64,11 +65,18 @@ def kmeans(
         Path of the store to write; if None, the ensemble is in memory.
     standardize
         Scale every column to mean 0 and variance 1 over all objects. Constant columns are always dropped.
+    train
+        "auto": k-means runs on all objects that a partition sees while they are few, else on a sample of
+        them, and one pass over the features labels the objects in all partitions. A sample has 20,000
+        objects, fewer if there are more than 209 features, and at least 256 per cluster; few are at most two
+        samples. Centers estimated from m objects per cluster add about 1/m to the inertia. "all": on all
+        objects it sees.
     algorithm
-        "lloyd": scikit-learn's KMeans, with the subset in memory. "minibatch": Lloyd's algorithm on
-        up to 2 million values of the subset, one pass of MiniBatchKMeans over the rest, and a pass
-        that assigns the labels. "auto": "lloyd" if a subset fits in ``memory``, else "minibatch"; the
-        choice is logged and recorded in the provenance.
+        How k-means runs on all objects; other values than "auto" imply ``train="all"``. "lloyd":
+        scikit-learn's KMeans, with the subset in memory. "minibatch": Lloyd's algorithm on up to 2 million
+        values of the subset, one pass of MiniBatchKMeans over the rest, and a pass that assigns the labels.
+        "auto": "lloyd" if a subset fits in ``memory``, else "minibatch"; the choice is logged and recorded in
+        the provenance.
     init, n_init, max_iter, tol
         As in scikit-learn's KMeans; ``init`` is "random" or "k-means++".
     memory
@@ -108,6 +116,7 @@ def kmeans(
         n_clusters=n_clusters,
         out=out,
         standardize=standardize,
+        train=train,
         algorithm=algorithm,
         init=init,
         n_init=n_init,
@@ -148,7 +157,7 @@ def weighted_kmeans(
     largest_weight
         Number of possible weights (T); the default is ours, too.
     **options
-        ``out``, ``standardize``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
+        ``out``, ``standardize``, ``train``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
         ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
 
     Constant columns are dropped and have no weights. Errors, memory and cost are those of `kmeans`.
@@ -189,7 +198,7 @@ def feature_views(
     n_partitions
         Number of views.
     **options
-        ``out``, ``standardize``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
+        ``out``, ``standardize``, ``train``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
         ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
 
     No label is missing. Errors, memory and cost are those of `kmeans` with ``n_features`` features,
@@ -225,7 +234,7 @@ def object_views(
     repetition
         Average number of partitions that see an object, v, from 1 to ``n_partitions``; 2 in the paper.
     **options
-        ``out``, ``standardize``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
+        ``out``, ``standardize``, ``train``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
         ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
 
     Objects are shuffled and dealt within strata of the data (see `DealtSubset`), and k-means replaces the

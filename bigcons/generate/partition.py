@@ -111,14 +111,14 @@ class PartitionTask:
         with one_thread():
             if self.plan.algorithm == "lloyd":
                 rows = subset.rows(0, n_objects)
-                column.put(rows, self._model(n_clusters, rng).fit(points.gather(rows)).labels_)
+                column.put(rows, untrained(self.settings, n_clusters, rng).fit(points.gather(rows)).labels_)
             else:
                 for rows, labels in self._minibatch(points, n_clusters, rng):
                     column.put(rows, labels)
         labels = column.dense()
         if self.scratch is None:
             return labels
-        self.scratch.write_partition(u, labels)
+        self.scratch.write(self.scratch.partition(u), labels)
         return None
 
     def _minibatch(self, points: Points, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
@@ -130,7 +130,7 @@ class PartitionTask:
 
         subset = points.subset
         segments = rng.permutation(-(-subset.n_objects // subset.segment_rows))
-        start = self._model(n_clusters, rng).fit(self._start(points, segments, rng))
+        start = untrained(self.settings, n_clusters, rng).fit(self._start(points, segments, rng))
         model = MiniBatchKMeans(n_clusters, init=start.cluster_centers_, n_init=1, reassignment_ratio=0)
         del start
         rng.shuffle(segments)
@@ -143,19 +143,6 @@ class PartitionTask:
             rows = subset.rows(block.start, block.stop)
             if len(rows):
                 yield rows, model.predict(points.gather(rows))
-
-    def _model(self, n_clusters: int, rng: np.random.Generator) -> KMeans:
-        from sklearn.cluster import KMeans
-
-        return KMeans(
-            n_clusters,
-            init=self.settings.init,
-            n_init=self.settings.n_init,
-            max_iter=self.settings.max_iter,
-            tol=self.settings.tol,
-            random_state=int(rng.integers(2**31)),
-            copy_x=False,
-        )
 
     def _start(self, points: Points, segments: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return points of the subset from up to 256 segments, the same number from each."""
@@ -172,6 +159,21 @@ class PartitionTask:
             if n_points >= self.plan.start_rows:
                 break
         return np.concatenate(parts)
+
+
+def untrained(settings: Settings, n_clusters: int, rng: np.random.Generator) -> KMeans:
+    """Return scikit-learn's k-means with these settings and a seed from ``rng``."""
+    from sklearn.cluster import KMeans
+
+    return KMeans(
+        n_clusters,
+        init=settings.init,
+        n_init=settings.n_init,
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+        random_state=int(rng.integers(2**31)),
+        copy_x=False,
+    )
 
 
 class Points(NamedTuple):

@@ -1,7 +1,8 @@
 """The pipeline shared by all k-means ensembles, from features to stored partitions.
 
-`make_partitions` measures the features, plans the work within the memory budget, scales the features into one
-matrix, computes the partitions one by one and stores them.
+`make_partitions` checks the call and measures the features. Partitions trained on all objects they see are
+computed one by one, from the features scaled into one matrix; those trained on samples are trained one by one
+and labeled together, in one pass over the features.
 """
 
 from __future__ import annotations
@@ -14,17 +15,26 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, ThreadsEngine, open_engine
+from bigcons.generate.one_pass import LabelTask, Pool, Seen, TrainTask, choose_sample_rows
 from bigcons.generate.partition import Matrix, PartitionTask, Plan, Settings, quiet_scikit_learn
+from bigcons.generate.planning import SamplingPlan, make_plan, make_sampling_plan
 from bigcons.generate.sampling import Scheme
-from bigcons.generate.scaling import Scaling, measure
-from bigcons.generate.scratch import find_finished, local_output, open_scratch, take_finished
-from bigcons.memory import format_size, parse_size
+from bigcons.generate.scaling import Scaling, measure, measure_and_sample
+from bigcons.generate.scratch import (
+    Scratch,
+    find_finished,
+    kept_seed,
+    local_output,
+    open_scratch,
+    take_finished,
+)
+from bigcons.memory import parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.storage.places import atomic_file, disk_errors, place_of
@@ -42,16 +52,10 @@ Result = TypeVar("Result")
 ClusterCount = int | tuple[int, int] | str
 """An integer, an inclusive range (low, high), or "split"."""
 
-SEGMENT_ROWS = 4096
-"""Rows from which a subset is drawn at a time; fewer if there are more than 256 features."""
-
 SPLIT = "split"
 _SPLIT_SPAN = 20
-_BATCH_VALUES = 1 << 20
-_START_VALUES = 1 << 21
-_PREPARE_BYTES_PER_VALUE = 48
-_DISTANCE_BYTES = 2048
-"""Per cluster: its distances to the 256 points that Lloyd's algorithm processes together."""
+_FEW_SAMPLES = 2
+"""Partitions that see at most so many samples are trained on all of them: sampling would save little."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +65,7 @@ class KMeansOptions(TypedDict, total=False):
 
     out: str | os.PathLike[str] | None
     standardize: bool
+    train: str
     algorithm: str
     init: str
     n_init: int
@@ -81,6 +86,7 @@ def make_partitions(
     n_clusters: ClusterCount,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
+    train: str = "auto",
     algorithm: str = "auto",
     init: str = "random",
     n_init: int = 1,
@@ -93,9 +99,6 @@ def make_partitions(
     client: object = None,
 ) -> Ensemble:
     """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
-    from bigcons.stores.ensemble import ensemble_of  # imports zarr
-    from bigcons.tables.memory import ColumnsTable
-
     if isinstance(n_clusters, str) and n_clusters != SPLIT:
         raise InvalidInputError(
             f"n_clusters={n_clusters!r} is unknown; use an integer, (low, high) or {SPLIT!r}."
@@ -110,12 +113,15 @@ def make_partitions(
     )
     check_int("n_partitions", n_partitions)
     check_choice("algorithm", algorithm, ("auto", "lloyd", "minibatch"))
+    check_choice("train", train, ("auto", "all"))
     budget, seed = parse_size(memory), resolve_seed(random_state)
     asked = {"n_partitions": n_partitions, "standardize": standardize, "generator": scheme.name}
     asked |= settings._asdict() | scheme.parameters()
     if clusters is None:
         del asked["n_clusters"]
     asked["algorithm"] = None if algorithm == "auto" else algorithm
+    may_sample = train == "auto" and algorithm == "auto"
+    asked["train"] = None if may_sample else "all"
     asked["seed"] = None if random_state is None else seed
     finished = find_finished(out, asked, overwrite=overwrite, resume=resume)  # before any work
     with open_logged_engine(client, scheme.name) as engine:
@@ -129,63 +135,201 @@ def make_partitions(
                 f"{given} of n_objects={data.n_objects} is {n_seen} objects, fewer than "
                 f"n_clusters={settings.n_clusters[1]}; {scheme.objects.remedy} or use fewer clusters."
             )
-        scaling = measure(data, standardize=standardize)
-        plan = make_plan(data, len(scaling.kept), scheme, settings, budget, algorithm, engine)
-        made_with = _made_with(data, scaling, scheme, settings, plan, standardize)
-        if finished is not None:
-            return take_finished(finished, made_with)
-        _log.info("%s of %s: %s", scheme.name, data.where, plan.reason)
-        if out is None:
-            with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
-                matrix = _scaled_matrix(data, scaling, plan, Path(folder))
-                task = PartitionTask(matrix, scheme, settings, plan, seed, scratch=None)
-                columns = _run(task, plan, engine, range(n_partitions))
-            table = ColumnsTable(columns, data.n_objects)
-            return ensemble_of(table, provenance={**made_with, "seed": seed, "source": data.where})
+        call = Call(
+            data,
+            scheme,
+            settings,
+            n_partitions=n_partitions,
+            standardize=standardize,
+            algorithm=algorithm,
+            budget=budget,
+            seed=seed,
+            seed_is_given=random_state is not None,
+            out=out,
+            overwrite=overwrite,
+            resume=resume and not overwrite,
+            finished=finished,
+            engine=engine,
+        )
+        sample_rows = choose_sample_rows(settings.n_clusters[1], data.n_features)
+        if may_sample and n_seen > _FEW_SAMPLES * sample_rows:
+            return _train_on_samples(call, sample_rows)
+        return _train_on_all(call)
+
+
+class Call(NamedTuple):
+    """A checked call of a generator."""
+
+    data: Features
+    scheme: Scheme
+    settings: Settings
+    n_partitions: int
+    standardize: bool
+    algorithm: str
+    budget: int
+    seed: int
+    seed_is_given: bool
+    out: str | os.PathLike[str] | None
+    overwrite: bool
+    resume: bool
+    finished: Ensemble | None
+    engine: Engine
+
+    def made_with(self, scaling: Scaling, **how: Any) -> dict[str, Any]:
+        """Return everything but the seed that determines the labels; it must match to resume."""
+        from sklearn import __version__ as sklearn_version
+
+        return {
+            "generator": self.scheme.name,
+            **self.settings._asdict(),
+            **self.scheme.parameters(),
+            **how,
+            "standardize": self.standardize,
+            "n_objects": self.data.n_objects,
+            "features": [self.data.names[c] for c in scaling.kept],
+            "features_checksum": scaling.checksum,
+            "bigcons": __version__,
+            "scikit_learn": sklearn_version,
+        }
+
+    @contextmanager
+    def scratch(self, made_with: dict[str, Any]) -> Iterator[Scratch]:
+        """Yield the folder in which the call keeps what is finished."""
+        assert self.out is not None  # noqa: S101 - results in memory need none
         with (
-            local_output(place_of(out)) as path,
+            local_output(place_of(self.out)) as path,
             open_scratch(
-                path,
-                made_with,
-                seed=seed,
-                seed_is_given=random_state is not None,
-                resume=resume and not overwrite,
+                path, made_with, seed=self.seed, seed_is_given=self.seed_is_given, resume=self.resume
             ) as scratch,
         ):
-            unfinished = scratch.unfinished(n_partitions)
-            if len(unfinished) < n_partitions:
-                _log.info("%d of %d partitions are finished", n_partitions - len(unfinished), n_partitions)
-            if unfinished:
-                matrix = _scaled_matrix(data, scaling, plan, scratch.folder)
-                task = PartitionTask(matrix, scheme, settings, plan, scratch.seed, scratch)
-                _run(task, plan, engine, unfinished)
-            return ensemble_of(
-                ColumnsTable([scratch.partition(u) for u in range(n_partitions)], data.n_objects),
-                out,
-                provenance={**made_with, "seed": scratch.seed, "source": data.where},
-                overwrite=overwrite,
-                memory=budget,
-            )
+            yield scratch
+
+    def unfinished(self, file: Callable[[int], Path]) -> list[int]:
+        """Return the partitions without their file; log how many have one."""
+        unfinished = [u for u in range(self.n_partitions) if not file(u).exists()]
+        if len(unfinished) < self.n_partitions:
+            n_finished = self.n_partitions - len(unfinished)
+            _log.info("%d of %d partitions are finished", n_finished, self.n_partitions)
+        return unfinished
 
 
-def _made_with(
-    data: Features, scaling: Scaling, scheme: Scheme, settings: Settings, plan: Plan, standardize: bool
-) -> dict[str, Any]:
-    """Return everything but the seed that determines the labels; it must match to resume."""
-    from sklearn import __version__ as sklearn_version
+# Partitions trained on all objects they see, one by one
 
-    return {
-        "generator": scheme.name,
-        **settings._asdict(),
-        **scheme.parameters(),
-        "algorithm": plan.algorithm,
-        "standardize": standardize,
-        "n_objects": data.n_objects,
-        "features": [data.names[c] for c in scaling.kept],
-        "features_checksum": scaling.checksum,
-        "bigcons": __version__,
-        "scikit_learn": sklearn_version,
-    }
+
+def _train_on_all(call: Call) -> Ensemble:
+    """Return the ensemble of partitions that are computed one by one."""
+    from bigcons.stores.ensemble import ensemble_of  # imports zarr
+    from bigcons.tables.memory import ColumnsTable
+
+    data = call.data
+    scaling = measure(data, standardize=call.standardize)
+    plan = make_plan(
+        data, len(scaling.kept), call.scheme, call.settings, call.budget, call.algorithm, call.engine
+    )
+    made_with = call.made_with(scaling, algorithm=plan.algorithm, train="all")
+    if call.finished is not None:
+        return take_finished(call.finished, made_with)
+    _log.info("%s of %s: %s", call.scheme.name, data.where, plan.reason)
+    if call.out is None:
+        with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
+            matrix = _scaled_matrix(data, scaling, plan, Path(folder))
+            task = PartitionTask(matrix, call.scheme, call.settings, plan, call.seed, scratch=None)
+            columns = _run("make partitions", task, plan.n_tasks, call.engine, range(call.n_partitions))
+        table = ColumnsTable(columns, data.n_objects)
+        return ensemble_of(table, provenance={**made_with, "seed": call.seed, "source": data.where})
+    with call.scratch(made_with) as scratch:
+        unfinished = call.unfinished(scratch.partition)
+        if unfinished:
+            matrix = _scaled_matrix(data, scaling, plan, scratch.folder)
+            task = PartitionTask(matrix, call.scheme, call.settings, plan, scratch.seed, scratch)
+            _run("make partitions", task, plan.n_tasks, call.engine, unfinished)
+        return ensemble_of(
+            ColumnsTable([scratch.partition(u) for u in range(call.n_partitions)], data.n_objects),
+            call.out,
+            provenance={**made_with, "seed": scratch.seed, "source": data.where},
+            overwrite=call.overwrite,
+            memory=call.budget,
+        )
+
+
+# Partitions trained on samples, labeled in one pass
+
+
+def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
+    """Return the ensemble of partitions that are trained on ``sample_rows`` objects each."""
+    from bigcons.stores.ensemble import ensemble_of_blocks  # imports zarr
+    from bigcons.stores.ensemble_store import Header
+
+    data = call.data
+    if call.resume and not call.seed_is_given and (kept := kept_seed(call.out)) is not None:
+        call = call._replace(seed=kept)
+    plan = make_sampling_plan(
+        data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine
+    )
+    seen = Seen(call.scheme, data.n_objects, plan.segment_rows, call.seed)
+    subset = seen.pool(plan.pool_rows) if call.finished is None else None
+    scaling, rows = measure_and_sample(data, subset, standardize=call.standardize)
+    call.scheme.features.width(len(scaling.kept))
+    made_with = call.made_with(scaling, algorithm="lloyd", train="samples", sample_rows=sample_rows)
+    made_with["n_partitions"] = call.n_partitions  # of every block of labels
+    if subset is None:
+        assert call.finished is not None  # noqa: S101 - or there were a sample
+        return take_finished(call.finished, made_with)
+    _log.info("%s of %s: %s", call.scheme.name, data.where, plan.reason)
+    pool = Pool(subset.rows(0, data.n_objects), scaling.apply(rows))
+    del rows
+    train = TrainTask(seen, call.settings, pool, sample_rows)
+    provenance = {**made_with, "seed": call.seed, "source": data.where}
+
+    def header(centers: list[np.ndarray]) -> Header:
+        return Header(
+            data.n_objects,
+            [f"p{u}" for u in range(call.n_partitions)],
+            np.array([len(found) for found in centers], np.int64),
+            np.array([seen.subset(u).size(data.n_objects) for u in range(call.n_partitions)], np.int64),
+            plan.store_rows,
+            provenance,
+        )
+
+    if call.out is None:
+        centers = _run("train partitions", train, plan.n_tasks, call.engine, range(call.n_partitions))
+        del train, pool
+        blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), None)
+        return ensemble_of_blocks(blocks, header(centers))
+    with call.scratch(made_with) as scratch:
+        unfinished = call.unfinished(scratch.centers)
+        _run("train partitions", train, plan.n_tasks, call.engine, unfinished, scratch.write_centers)
+        del train, pool
+        centers = [np.load(scratch.centers(u)) for u in range(call.n_partitions)]
+        blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), scratch)
+        return ensemble_of_blocks(blocks, header(centers), call.out, overwrite=call.overwrite)
+
+
+def _label_blocks(
+    call: Call, plan: SamplingPlan, task: LabelTask, scratch: Scratch | None
+) -> Generator[np.ndarray, None, None]:
+    """Yield the labels of all blocks in order; those in ``scratch`` are not computed again."""
+    blocks = call.data.blocks(plan.block_rows)
+    is_done = [scratch is not None and scratch.block(block).exists() for block in blocks]
+    if any(is_done):
+        _log.info("%d of %d blocks of labels are finished", sum(is_done), len(blocks))
+    if not all(is_done):
+        first = is_done.index(False)
+        items = (item for item in call.data.iterate(plan.block_rows, first) if not is_done[item[0].index])
+        made = call.engine.map(task, items)
+    try:
+        for block in blocks:
+            if is_done[block.index]:
+                assert scratch is not None  # noqa: S101 - or nothing were done
+                yield np.load(scratch.block(block))
+                continue
+            labels = next(made)
+            if scratch is not None:
+                scratch.write(scratch.block(block), labels)
+            yield labels
+    finally:
+        if not all(is_done):
+            made.close()
 
 
 # Numbers of clusters
@@ -214,81 +358,7 @@ def split_range(n_seen: int) -> tuple[int, int]:
     return min(low, n_seen), min(low + _SPLIT_SPAN, n_seen)
 
 
-# Memory and engines
-
-
-def make_plan(
-    data: Features,
-    n_kept: int,
-    scheme: Scheme,
-    settings: Settings,
-    budget: int,
-    algorithm: str,
-    engine: Engine,
-) -> Plan:
-    """Plan the work for ``n_kept`` columns of ``data``; raises MemoryBudgetError if it does not fit.
-
-    The budget covers all concurrent tasks, on all workers, and every process that holds the matrix. The
-    choice of the algorithm does not depend on the engine.
-    """
-    width, k = scheme.features.width(n_kept), settings.n_clusters[1]
-    block_values = min(data.chunk_rows, data.n_objects) * data.n_features
-    prepare = _PREPARE_BYTES_PER_VALUE * block_values + data.held_bytes
-    column = data.n_objects * settings.label_dtype.itemsize
-    size = scheme.objects.most(data.n_objects)
-    centers = k * (32 * width + _DISTANCE_BYTES)
-    # the subset, a copy to measure its variance, work per row
-    lloyd = column + centers + size * (8 * width + 64)
-    matrix = 4 * data.n_objects * n_kept * matrix_copies(engine)
-    segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
-    start_rows = min(size, max(_START_VALUES // width, 20 * k))
-    batch_rows = min(size, max(_BATCH_VALUES // width, 20 * k))
-    minibatch = column + centers + start_rows * (8 * width + 64) + 16 * (batch_rows + segment_rows) * width
-    if budget < prepare + column:
-        raise _too_little("a block of the features and the labels of a partition", budget, prepare + column)
-    free = budget - prepare
-    if algorithm != "minibatch" and free >= lloyd:
-        in_memory = free >= matrix + lloyd
-        task, chosen = lloyd, "lloyd"
-        n_tasks = (free - matrix if in_memory else free) // lloyd
-    elif algorithm == "lloyd":
-        raise _too_little(
-            f"a subset of {size} objects (algorithm='minibatch' does not need to)", budget, prepare + lloyd
-        )
-    elif free < minibatch:
-        raise _too_little("the mini-batches of a partition", budget, prepare + minibatch)
-    else:
-        in_memory, task, chosen = False, minibatch, "minibatch"
-        n_tasks = free // minibatch
-    where = "in memory" if in_memory else "in a file"
-    reason = (
-        f"algorithm={chosen!r}, scaled features ({format_size(matrix)}) {where}, {format_size(task)} per "
-        f"partition, {n_tasks} at a time within memory={format_size(budget)}"
-    )
-    return Plan(
-        algorithm=chosen,
-        matrix_in_memory=in_memory,
-        n_tasks=int(n_tasks),
-        chunk_rows=data.chunk_rows,
-        segment_rows=segment_rows,
-        batch_segments=math.ceil(batch_rows / (segment_rows * scheme.objects.share)),
-        start_rows=start_rows,
-        reason=reason,
-    )
-
-
-def _too_little(what: str, budget: int, needed: float) -> MemoryBudgetError:
-    return MemoryBudgetError(
-        f"memory={format_size(budget)} cannot hold {what}, which needs {format_size(needed)}; "
-        "raise the budget to that.",
-        needed=needed,
-        budget=budget,
-    )
-
-
-def matrix_copies(engine: Engine) -> int:
-    """Return how many processes on one machine hold a copy of data in memory."""
-    return 1 if engine.shares_memory else engine.n_processes
+# Engines
 
 
 @contextmanager
@@ -341,11 +411,21 @@ def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, folder: Path) -
     return Matrix(*shape, NpyTable(path))
 
 
-def _run(task: PartitionTask, plan: Plan, engine: Engine, partitions: Sequence[int]) -> list[Any]:
-    """Compute partitions; return their labels unless the task writes them."""
+def _run(
+    what: str,
+    task: Callable[[int], Any],
+    n_tasks: int,
+    engine: Engine,
+    partitions: Sequence[int],
+    keep: Callable[[int, Any], None] | None = None,
+) -> list[Any]:
+    """Compute partitions, at most ``n_tasks`` at a time, and ``keep`` or return the results."""
     results = []
-    with quiet_scikit_learn(), progress("make partitions", len(partitions), "partitions") as listener:
-        for result in map_within(engine, plan.n_tasks, task, partitions):
-            results.append(result)
+    with quiet_scikit_learn(), progress(what, len(partitions), "partitions") as listener:
+        for u, result in zip(partitions, map_within(engine, n_tasks, task, partitions), strict=True):
+            if keep is None:
+                results.append(result)
+            else:
+                keep(u, result)
             listener.advance(1)
     return results

@@ -67,7 +67,9 @@ class Subset:
         """Return the sampled rows of one segment, ascending."""
         start = segment * self.segment_rows
         stop = min(start + self.segment_rows, self.n_objects)
-        count = subset_size(stop, self.share) - subset_size(start, self.share)
+        count = self.size(stop) - self.size(start)
+        if count == stop - start:
+            return np.arange(start, stop)
         rng = generator(self.seed, self.stream, self.index, segment)
         return start + np.sort(rng.choice(stop - start, size=count, replace=False, shuffle=False))
 
@@ -77,6 +79,10 @@ class Subset:
         return np.concatenate(
             [self.segment(first + block.index) for block in row_blocks(stop - start, self.segment_rows)]
         )
+
+    def size(self, stop: int) -> int:
+        """Return how many of the first ``stop`` objects are sampled."""
+        return subset_size(stop, self.share)
 
 
 @dataclass(frozen=True)

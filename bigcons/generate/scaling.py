@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.generate.sampling import Subset
 from bigcons.progress import progress
 from bigcons.stores.features import Features
 
@@ -82,13 +83,26 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
 
     Raises InvalidInputError if no column varies, or if one has values too large for float32.
     """
+    return measure_and_sample(features, None, standardize=standardize)[0]
+
+
+def measure_and_sample(
+    features: Features, subset: Subset | None, *, standardize: bool
+) -> tuple[Scaling, np.ndarray]:
+    """Return the scaling, as `measure` does, and the rows of ``subset``, not scaled, in the same pass."""
     total: Moments | None = None
-    checksum = 0
+    checksum = n_sampled = 0
+    size = 0 if subset is None else subset.size(features.n_objects)
+    sampled = np.empty((size, features.n_features), features.dtype)
     with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
         for block, values in features.iterate():
             checksum = zlib.crc32(values.data, checksum)
             part = Moments.of(values)
             total = part if total is None else total.merge(part)
+            if subset is not None:
+                rows = subset.rows(block.start, block.stop) - block.start
+                sampled[n_sampled : n_sampled + len(rows)] = values[rows]
+                n_sampled += len(rows)
             listener.advance(block.n_rows)
     assert total is not None  # noqa: S101 - features have at least one row
     moments = total
@@ -112,4 +126,4 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
             f"column {features.names[column]!r} of {features.where} ranges from {moments.low[column]:g} to "
             f"{moments.high[column]:g}, too far for float32; rescale or clip it."
         )
-    return Scaling(kept, mean, scale, checksum)
+    return Scaling(kept, mean, scale, checksum), sampled

@@ -1,4 +1,4 @@
-"""Resumable runs: finished partitions are kept in a folder next to the output.
+"""Resumable runs: what is finished is kept in a folder next to the output.
 
 The rules are those of every solve: repeating an interrupted call resumes it, repeating a finished one returns
 its result, other parameters raise an error that names the difference, and ``overwrite`` starts over.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import StoreError, StoreExistsError
+from bigcons.memory import Block
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, read_manifest, refuse_existing
 from bigcons.storage.interface import Place, StorePath
@@ -32,30 +33,42 @@ _log = logging.getLogger(__name__)
 
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
+_KEPT = {
+    "finished partitions": "partition-*.npy",
+    "trained partitions": "centers-*.npy",
+    "blocks of labels": "labels-*.npy",
+}
 _VERSIONS = ("bigcons", "scikit_learn")
 """Entries in which a finished result may differ."""
 
 
 class Scratch:
-    """A folder of finished partitions, one file each, written atomically, and their parameters."""
+    """A folder of finished arrays, one file each, written atomically, and their parameters."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
         self.seed = seed
 
     def partition(self, u: int) -> Path:
-        """Return the file of partition ``u``."""
+        """Return the file of the labels of partition ``u``."""
         return self.folder / f"partition-{u:06d}.npy"
 
-    def write_partition(self, u: int, labels: np.ndarray) -> None:
-        """Write the labels of partition ``u``, durably and atomically."""
-        path = self.partition(u)
-        with disk_errors(path), atomic_file(path) as file:
-            np.save(file, labels)
+    def centers(self, u: int) -> Path:
+        """Return the file of the centers of partition ``u``."""
+        return self.folder / f"centers-{u:06d}.npy"
 
-    def unfinished(self, n_partitions: int) -> list[int]:
-        """Return the partitions without a file."""
-        return [u for u in range(n_partitions) if not self.partition(u).exists()]
+    def block(self, block: Block) -> Path:
+        """Return the file of the labels of a block of objects in all partitions."""
+        return self.folder / f"labels-{block.start}-{block.stop}.npy"
+
+    def write_centers(self, u: int, centers: np.ndarray) -> None:
+        """Write the centers of partition ``u``."""
+        self.write(self.centers(u), centers)
+
+    def write(self, path: Path, values: np.ndarray) -> None:
+        """Write a file durably and atomically."""
+        with disk_errors(path), atomic_file(path) as file:
+            np.save(file, values)
 
 
 def find_finished(
@@ -88,7 +101,8 @@ def take_finished(finished: Ensemble, asked: Mapping[str, Any]) -> Ensemble:
 
 
 def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
-    found = {**finished.provenance, "n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
+    found = {"train": "all", **finished.provenance}  # results of older versions do not say it
+    found |= {"n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
     wanted = json.loads(json.dumps(asked))
     wanted = {name: new for name, new in wanted.items() if name not in _VERSIONS and new is not None}
     if told := differences(found, wanted, short):
@@ -103,7 +117,7 @@ def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
 def local_output(out: Place) -> Iterator[Path]:
     """Yield the path of ``out`` or, if that is in a bucket, a temporary path, which a kill loses.
 
-    If the ``with`` block fails or is interrupted, log how to resume from the finished partitions.
+    If the ``with`` block fails or is interrupted, log how to resume from what is finished.
     """
     if not isinstance(out, DiskPlace):
         with tempfile.TemporaryDirectory(prefix="bigcons-") as name:
@@ -114,17 +128,25 @@ def local_output(out: Place) -> Iterator[Path]:
         yield out.path
     except BaseException:
         folder = _folder(out.path)
-        n_finished = len(list(folder.glob("partition-*.npy")))
-        if n_finished:
+        counts = [f"{n} {what}" for what, pattern in _KEPT.items() if (n := len(list(folder.glob(pattern))))]
+        if counts:
             _log.warning(
-                "%d finished partitions are kept in %s; the same call, without overwrite, resumes%s.",
-                *(n_finished, folder, f" once {out} is moved away" if is_store(out) else ""),
+                "%s are kept in %s; the same call, without overwrite, resumes%s.",
+                *(" and ".join(counts), folder, f" once {out} is moved away" if is_store(out) else ""),
             )
         raise
 
 
 def _folder(out: Path) -> Path:
     return out.with_name(f"{out.name}.partial")
+
+
+def kept_seed(out: StorePath | None) -> int | None:
+    """Return the seed of the interrupted call with this output; None if there is none to resume."""
+    place = None if out is None else place_of(out)
+    if not isinstance(place, DiskPlace) or not (record := _folder(place.path) / _PARAMETERS).exists():
+        return None
+    return int(json.loads(record.read_text(encoding="utf-8"))[_SEED])
 
 
 @contextmanager

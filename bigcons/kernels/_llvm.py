@@ -79,6 +79,10 @@ def _sum(builder, vector):
     return builder.extract_element(vector, _INT32(0))
 
 
+def _choose(builder, a, b, c, d):
+    return builder.select(builder.fcmp_ordered(">", a, b), c, d)
+
+
 def _power_of_two(builder, exponent):
     biased = builder.add(builder.fptosi(exponent, _INT32), _INT32(1023))
     return builder.bitcast(builder.shl(builder.sext(biased, _INT64), _INT64(52)), _DOUBLE)
@@ -96,6 +100,7 @@ def broken_assumptions() -> list[str]:
         builder = ir.IRBuilder(function.append_basic_block())
         vector = _load(builder, data, offset)
         vector = builder.fadd(_add_products(builder, vector, vector, _broadcast(builder, number)), vector)
+        vector = _choose(builder, vector, _broadcast(builder, number), vector, vector)
         _store(builder, data, builder.ctpop(offset), vector)
         builder.ret(_power_of_two(builder, _sum(builder, vector)))
         binding.parse_assembly(str(module)).verify()
@@ -140,6 +145,26 @@ def store8(typingctx, array, offset, vector):
         return context.get_dummy_value()
 
     return types.none(array, types.uint64, float64x8), generate
+
+
+@intrinsic
+def fill8(typingctx, number):
+    """See `_vector`."""
+
+    def generate(context, builder, signature, args):
+        return _broadcast(builder, args[0])
+
+    return float64x8(types.float64), generate
+
+
+@intrinsic
+def choose8(typingctx, a, b, c, d):
+    """See `_vector`."""
+
+    def generate(context, builder, signature, args):
+        return _choose(builder, *args)
+
+    return float64x8(a, b, c, d), generate
 
 
 @intrinsic

@@ -38,6 +38,21 @@ def store8(array, offset, vector):
 
 
 @leaf
+def fill8(number):
+    """See `_vector`."""
+    return (number, number, number, number, number, number, number, number)
+
+
+@leaf
+def choose8(a, b, c, d):
+    """See `_vector`."""
+    return (c[0] if a[0] > b[0] else d[0], c[1] if a[1] > b[1] else d[1],
+            c[2] if a[2] > b[2] else d[2], c[3] if a[3] > b[3] else d[3],
+            c[4] if a[4] > b[4] else d[4], c[5] if a[5] > b[5] else d[5],
+            c[6] if a[6] > b[6] else d[6], c[7] if a[7] > b[7] else d[7])  # fmt: skip
+
+
+@leaf
 def add8(a, b):
     """See `_vector`."""
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3],

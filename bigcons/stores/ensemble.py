@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.progress import progress
 from bigcons.schema import FORMAT_VERSION
 from bigcons.storage.commit import is_store, refuse_existing
 from bigcons.storage.interface import StorePath
@@ -31,7 +32,7 @@ from bigcons.stores.ensemble_store import (
     write_store,
 )
 from bigcons.stores.soft_sources import SoftSources, listed
-from bigcons.tables.encode import warn_of_suspects
+from bigcons.tables.encode import label_dtype, warn_of_suspects
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import HardenedTable
 from bigcons.tables.table import Table
@@ -530,6 +531,24 @@ def ensemble_of(
         )
         return Ensemble.open(out)
     return Ensemble(*building.read_labels(table, provenance))
+
+
+def ensemble_of_blocks(
+    blocks: Iterable[np.ndarray], header: Header, out: StorePath | None = None, *, overwrite: bool = False
+) -> Ensemble:
+    """Read consecutive blocks of labels, which ``header`` describes, into memory or a store, in one pass."""
+    dtype, categories = label_dtype(header.n_clusters), [None] * len(header.names)
+    if out is not None:
+        write_store(out, blocks, header, list(categories), dtype, overwrite)
+        return Ensemble.open(out)
+    labels = np.empty((header.n_objects, len(header.names)), dtype)
+    start = 0
+    with progress("label the objects", header.n_objects) as listener:
+        for block in blocks:
+            labels[start : start + len(block)] = block
+            start += len(block)
+            listener.advance(len(block))
+    return Ensemble(labels, header, list(categories))
 
 
 def _table_of(x: Any) -> Table:

@@ -121,9 +121,9 @@ class Features:
             )
         return next(values for _, values in self._stream([Block(0, start, stop)]))
 
-    def iterate(self, rows: int | None = None) -> Iterator[tuple[Block, np.ndarray]]:
-        """Yield every block with its values, in one pass over the source."""
-        return self._stream(self.blocks(rows))
+    def iterate(self, rows: int | None = None, first: int = 0) -> Iterator[tuple[Block, np.ndarray]]:
+        """Yield every block from the ``first`` on with its values, in one pass over the source."""
+        return self._stream(self.blocks(rows)[first:])
 
     def _stream(self, blocks: list[Block]) -> Iterator[tuple[Block, np.ndarray]]:
         """Yield adjacent blocks with their values, assembled from the blocks of the table."""

@@ -49,8 +49,8 @@ def truth():
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """Make the sample and the mini-batches so small that the data need several."""
-    monkeypatch.setattr("bigcons.generate.pipeline._START_VALUES", 1 << 13)
-    monkeypatch.setattr("bigcons.generate.pipeline._BATCH_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.planning._START_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.planning._BATCH_VALUES", 1 << 13)
 
 
 def labels_of(ensemble):
@@ -114,7 +114,7 @@ def test_kmeans__every_kind_of_source_gives_the_same_labels(points, tmp_path):
 def test_kmeans__small_budget_chooses_mini_batches_and_says_so(points, caplog):
     many = np.tile(points, (12, 1))
     with caplog.at_level(logging.INFO, logger="bigcons"):
-        small = make(many, memory="34MB", n_partitions=1)
+        small = make(many, memory="34MB", n_partitions=1, train="all")
     assert "algorithm='minibatch'" in caplog.text
     np.testing.assert_array_equal(small, make(many, algorithm="minibatch", n_partitions=1))
 

@@ -30,8 +30,8 @@ def points():
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """Make the sample and the mini-batches so small that the data need several."""
-    monkeypatch.setattr("bigcons.generate.pipeline._START_VALUES", 1 << 13)
-    monkeypatch.setattr("bigcons.generate.pipeline._BATCH_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.planning._START_VALUES", 1 << 13)
+    monkeypatch.setattr("bigcons.generate.planning._BATCH_VALUES", 1 << 13)
 
 
 @pytest.fixture(params=GENERATORS)

@@ -57,6 +57,7 @@ def use_vectors(vectors):
     zero8, load8, store8, add8 = vectors.zero8, vectors.load8, vectors.store8, vectors.add8
     add_times8, add_products8, sum8 = vectors.add_times8, vectors.add_products8, vectors.sum8
     power_of_two, count_bits = vectors.power_of_two, vectors.count_bits
+    fill8, choose8 = vectors.fill8, vectors.choose8
 
     @jit
     def kernel(table, factor, exponent, word, out):
@@ -64,6 +65,7 @@ def use_vectors(vectors):
         store8(out, np.uint64(0), add8(a, b))
         store8(out, np.uint64(8), add_times8(a, b, factor))
         store8(out, np.uint64(16), add_products8(zero8(), a, b))
+        store8(out, np.uint64(24), choose8(a, b, fill8(factor), a))
         return sum8(add_products8(a, a, b)), power_of_two(exponent), count_bits(word)
 
     return kernel
@@ -75,7 +77,7 @@ def test_plain__twins_of_the_llvm_functions_give_the_same() -> None:
     words = [0, 1, 2**64 - 1, *draw.integers(2**63, size=5).tolist()]
     for word, exponent in zip(words, (-1022.0, -3.0, -0.0, 0.0, 1.0, 52.0, 1000.0, 1023.0), strict=True):
         table, factor = draw.normal(size=20), draw.normal()
-        outs = np.zeros((2, 24))
+        outs = np.zeros((2, 32))
         first, second = (
             kernel(table, factor, exponent, np.uint64(word), out)
             for kernel, out in zip((llvm, plain), outs, strict=True)

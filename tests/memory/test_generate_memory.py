@@ -77,7 +77,8 @@ def features(tmp_path_factory):
     "arguments",
     [
         {"memory": "110MB", "algorithm": "minibatch", "sample": 0.5},
-        {"memory": "110MB", "algorithm": "auto", "sample": 0.5},
+        {"memory": "110MB", "train": "all", "sample": 0.5},
+        {"memory": "110MB", "train": "auto", "sample": 0.5},
         {"memory": "110MB", "algorithm": "lloyd", "sample": 0.1},
         {"memory": "360MB", "algorithm": "lloyd", "sample": 0.1},
     ],

@@ -1,0 +1,161 @@
+"""k-means trained on samples, and one pass over the features that labels all objects in all partitions.
+
+The mean of m objects of a cluster is as good a center for the others as the mean of them all, up to 1/m of
+their squared distances to it. So a partition is trained on thousands of the objects that it sees, and however
+many partitions there are, all objects are read twice: to measure the features and draw the pool from which
+all samples come, and to label.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.generate.partition import Settings, one_thread, untrained
+from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
+from bigcons.generate.scaling import Scaling
+from bigcons.kernels.nearest import label_nearest, pack_centers
+from bigcons.memory import Block, row_blocks
+from bigcons.schema import MISSING
+from bigcons.seeding import generator
+from bigcons.tables.encode import label_dtype
+
+SAMPLE_ROWS = 20_000
+"""Objects that train a partition, if it has fewer than 80 clusters and 210 features."""
+
+LEAST_PER_CLUSTER = 256
+"""Objects of a sample per cluster, so that estimating the centers costs about 0.4 % of the inertia."""
+
+_SAMPLE_VALUES = 1 << 22
+_POOL_SAMPLES = 2.0
+_SPARE = 1.1
+
+
+def choose_sample_rows(n_clusters: int, n_features: int) -> int:
+    """Return how many objects train a partition of up to ``n_clusters`` clusters."""
+    return max(LEAST_PER_CLUSTER * n_clusters, min(SAMPLE_ROWS, _SAMPLE_VALUES // n_features))
+
+
+def choose_pool_rows(sample_rows: int, n_objects: int, share: float) -> int:
+    """Return the size of the pool: that of two samples, and enough for a sample of a ``share`` of it."""
+    return min(n_objects, math.ceil(sample_rows * max(_POOL_SAMPLES, _SPARE / share)))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the partitions see of ``n_objects`` objects."""
+
+    scheme: Scheme
+    n_objects: int
+    segment_rows: int
+    seed: int
+
+    @property
+    def stream(self) -> str:
+        """The name of the random streams."""
+        return f"generate.{self.scheme.name}"
+
+    def subset(self, u: int) -> Subset | DealtSubset:
+        """The objects of partition ``u``."""
+        return self.scheme.objects.subset(self.n_objects, self.segment_rows, self.seed, self.stream, u)
+
+    def view(self, n_features: int, u: int) -> View:
+        """The features of partition ``u``."""
+        return self.scheme.features.view(n_features, self.seed, self.stream, u)
+
+    def pool(self, n_rows: int) -> Subset:
+        """The objects from which the samples are drawn."""
+        share = n_rows / self.n_objects
+        return Subset(self.n_objects, share, self.segment_rows, self.seed, f"{self.stream}.pool", 0)
+
+
+class Pool(NamedTuple):
+    """The objects from which the samples are drawn."""
+
+    rows: np.ndarray
+    """Ascending."""
+    points: np.ndarray
+    """``(n_rows, n_features)`` float32, scaled."""
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """Trains partition ``u`` on a sample of the objects that it sees."""
+
+    seen: Seen
+    settings: Settings
+    pool: Pool
+    sample_rows: int
+
+    def __call__(self, u: int) -> np.ndarray:
+        """Return centers ``(n_clusters, n_features + 1)`` for `label_nearest`, without those of no object.
+
+        Weights of the features are factors of the centers, and features outside the view are 0.
+        """
+        rng = generator(self.seen.seed, self.seen.stream, u)
+        low, high = self.settings.n_clusters
+        n_clusters = int(rng.integers(low, high + 1))
+        chosen = np.flatnonzero(self._is_seen(u))
+        if len(chosen) > self.sample_rows:
+            chosen = np.sort(rng.choice(chosen, size=self.sample_rows, replace=False, shuffle=False))
+        points = self.pool.points[chosen]
+        n_features = points.shape[1]
+        view = self.seen.view(n_features, u)
+        with one_thread():
+            model = untrained(self.settings, n_clusters, rng).fit(view.of(points.copy()))
+        found = model.cluster_centers_.astype(np.float64)
+        columns = np.arange(n_features) if view.columns is None else view.columns
+        centers = np.zeros((n_clusters, n_features + 1))
+        centers[:, columns] = found if view.weights is None else found * view.weights
+        centers[:, -1] = np.einsum("ij,ij->i", found, found) / 2
+        labels = np.zeros((len(points), 1), np.int32)
+        label_nearest(points, pack_centers(centers), np.array([0, n_clusters]), labels)
+        return centers[np.unique(labels)]
+
+    def _is_seen(self, u: int) -> np.ndarray:
+        """Return which rows of the pool partition ``u`` sees."""
+        subset, rows = self.seen.subset(u), self.pool.rows
+        is_seen = np.zeros(len(rows), bool)
+        for segment in row_blocks(self.seen.n_objects, self.seen.segment_rows):
+            first, last = np.searchsorted(rows, (segment.start, segment.stop))
+            flags = np.zeros(segment.n_rows, bool)
+            flags[subset.segment(segment.index) - segment.start] = True
+            is_seen[first:last] = flags[rows[first:last] - segment.start]
+        return is_seen
+
+
+@dataclass(frozen=True)
+class LabelTask:
+    """Labels a block of objects in all partitions.
+
+    The objects that trained a center are labeled with it again, so every cluster of every partition occurs.
+    """
+
+    seen: Seen
+    scaling: Scaling
+    centers: np.ndarray
+    """Packed."""
+    offsets: np.ndarray
+    """``(n_partitions + 1,)`` int64: the first center of each."""
+    dtype: np.dtype
+
+    @classmethod
+    def of(cls, seen: Seen, scaling: Scaling, centers: list[np.ndarray]) -> LabelTask:
+        """Return the task for the ``centers`` of all partitions."""
+        sizes = [len(found) for found in centers]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        return cls(seen, scaling, pack_centers(np.concatenate(centers)), offsets, label_dtype(sizes))
+
+    def __call__(self, item: tuple[Block, np.ndarray]) -> np.ndarray:
+        """Return the labels ``(rows, n_partitions)`` of a block of features, -1 for what is not seen."""
+        block, values = item
+        points = self.scaling.apply(values)
+        n_partitions = len(self.offsets) - 1
+        labels = np.full((block.n_rows, n_partitions), MISSING, self.dtype)
+        for u in range(n_partitions):
+            labels[self.seen.subset(u).rows(block.start, block.stop) - block.start, u] = 0
+        label_nearest(points, self.centers, self.offsets, labels)
+        return labels

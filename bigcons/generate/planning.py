@@ -1,0 +1,184 @@
+"""Memory of the two ways to make k-means ensembles: what a budget holds, stated before any work."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine
+from bigcons.generate.one_pass import choose_pool_rows
+from bigcons.generate.partition import Plan, Settings
+from bigcons.generate.sampling import Scheme
+from bigcons.memory import format_size
+from bigcons.stores.features import Features
+from bigcons.tables.encode import BLOCK_ROWS, chunk_rows_within
+
+SEGMENT_ROWS = 4096
+"""Rows from which a subset is drawn at a time; fewer if there are more than 256 features."""
+
+_BATCH_VALUES = 1 << 20
+_START_VALUES = 1 << 21
+_PREPARE_BYTES_PER_VALUE = 48
+_DISTANCE_BYTES = 2048
+"""Per cluster: its distances to the 256 points that Lloyd's algorithm processes together."""
+
+_BLOCK_COPIES = 3
+"""Of a block of features in transit: as read, centered, and as float32."""
+_LABEL_COPIES = 3
+_STORE_COPIES = 4
+_KERNEL_BYTES = 1 << 20
+
+
+def make_plan(
+    data: Features,
+    n_kept: int,
+    scheme: Scheme,
+    settings: Settings,
+    budget: int,
+    algorithm: str,
+    engine: Engine,
+) -> Plan:
+    """Plan the work for ``n_kept`` columns of ``data``; raises MemoryBudgetError if it does not fit.
+
+    The budget covers all concurrent tasks, on all workers, and every process that holds the matrix. The
+    choice of the algorithm does not depend on the engine.
+    """
+    width, k = scheme.features.width(n_kept), settings.n_clusters[1]
+    block_values = min(data.chunk_rows, data.n_objects) * data.n_features
+    prepare = _PREPARE_BYTES_PER_VALUE * block_values + data.held_bytes
+    column = data.n_objects * settings.label_dtype.itemsize
+    size = scheme.objects.most(data.n_objects)
+    centers = k * (32 * width + _DISTANCE_BYTES)
+    # the subset, a copy to measure its variance, work per row
+    lloyd = column + centers + size * (8 * width + 64)
+    matrix = 4 * data.n_objects * n_kept * matrix_copies(engine)
+    segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
+    start_rows = min(size, max(_START_VALUES // width, 20 * k))
+    batch_rows = min(size, max(_BATCH_VALUES // width, 20 * k))
+    minibatch = column + centers + start_rows * (8 * width + 64) + 16 * (batch_rows + segment_rows) * width
+    if budget < prepare + column:
+        raise _too_little("a block of the features and the labels of a partition", budget, prepare + column)
+    free = budget - prepare
+    if algorithm != "minibatch" and free >= lloyd:
+        in_memory = free >= matrix + lloyd
+        task, chosen = lloyd, "lloyd"
+        n_tasks = (free - matrix if in_memory else free) // lloyd
+    elif algorithm == "lloyd":
+        raise _too_little(
+            f"a subset of {size} objects (algorithm='minibatch' does not need to)", budget, prepare + lloyd
+        )
+    elif free < minibatch:
+        raise _too_little("the mini-batches of a partition", budget, prepare + minibatch)
+    else:
+        in_memory, task, chosen = False, minibatch, "minibatch"
+        n_tasks = free // minibatch
+    where = "in memory" if in_memory else "in a file"
+    reason = (
+        f"algorithm={chosen!r}, scaled features ({format_size(matrix)}) {where}, {format_size(task)} per "
+        f"partition, {n_tasks} at a time within memory={format_size(budget)}"
+    )
+    return Plan(
+        algorithm=chosen,
+        matrix_in_memory=in_memory,
+        n_tasks=int(n_tasks),
+        chunk_rows=data.chunk_rows,
+        segment_rows=segment_rows,
+        batch_segments=math.ceil(batch_rows / (segment_rows * scheme.objects.share)),
+        start_rows=start_rows,
+        reason=reason,
+    )
+
+
+def _too_little(what: str, budget: int, needed: float) -> MemoryBudgetError:
+    return MemoryBudgetError(
+        f"memory={format_size(budget)} cannot hold {what}, which needs {format_size(needed)}; "
+        "raise the budget to that.",
+        needed=needed,
+        budget=budget,
+    )
+
+
+def matrix_copies(engine: Engine) -> int:
+    """Return how many processes on one machine hold a copy of data in memory."""
+    return 1 if engine.shares_memory else engine.n_processes
+
+
+class SamplingPlan(NamedTuple):
+    """How partitions trained on samples fit in the memory budget.
+
+    Attributes
+    ----------
+    pool_rows
+        Objects from which the samples are drawn; independent of the budget.
+    segment_rows
+        Rows of a segment.
+    n_tasks
+        Number of partitions that may be trained concurrently.
+    block_rows
+        Rows that are labeled at a time. Labels do not depend on it.
+    store_rows
+        Rows of a chunk of the stored ensemble.
+    reason
+        Explanation, for the log.
+    """
+
+    pool_rows: int
+    segment_rows: int
+    n_tasks: int
+    block_rows: int
+    store_rows: int
+    reason: str
+
+
+def make_sampling_plan(
+    data: Features,
+    scheme: Scheme,
+    settings: Settings,
+    n_partitions: int,
+    sample_rows: int,
+    budget: int,
+    engine: Engine,
+) -> SamplingPlan:
+    """Plan the training on ``sample_rows`` objects and the labeling; raises MemoryBudgetError.
+
+    All columns count, because it is not known yet which vary.
+    """
+    width, k = data.n_features, settings.n_clusters[1]
+    segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
+    read_values = min(data.chunk_rows, data.n_objects) * width
+    value_bytes = data.dtype.itemsize
+
+    pool_rows = choose_pool_rows(sample_rows, data.n_objects, scheme.objects.share)
+    unscaled = pool_rows * width * value_bytes
+    pool = pool_rows * (4 * width + 8)
+    centers = 8 * n_partitions * k * (width + 1)
+    measuring = _PREPARE_BYTES_PER_VALUE * read_values + data.held_bytes + unscaled
+    scaling = unscaled + pool + 12 * pool_rows * width
+    # the points, as the partition sees them, a copy to measure their variance, work per row
+    task = sample_rows * (16 * width + 64) + k * (32 * width + _DISTANCE_BYTES)
+    held = pool * matrix_copies(engine) + centers
+    needed = max(measuring, scaling, held + task)
+    if budget < needed:
+        raise _too_little(f"samples of {sample_rows} objects (train='all' may need less)", budget, needed)
+
+    label_bytes = n_partitions * settings.label_dtype.itemsize
+    store_rows = chunk_rows_within(data.n_objects, label_bytes, budget)
+    fixed = data.held_bytes + 24 * read_values + _STORE_COPIES * store_rows * label_bytes
+    fixed += (2 * centers + _KERNEL_BYTES) * engine.n_workers
+    in_work = (engine.in_flight + 1) * (
+        (value_bytes + 4 * _BLOCK_COPIES) * width + _LABEL_COPIES * label_bytes
+    )
+    block_rows = min(BLOCK_ROWS, data.chunk_rows)
+    while block_rows > segment_rows and fixed + block_rows * in_work > budget:
+        block_rows //= 2
+    if budget < fixed + block_rows * in_work:
+        raise _too_little(
+            f"{engine.in_flight + 1} blocks of features and labels", budget, fixed + block_rows * in_work
+        )
+    n_tasks = int((budget - held) // task)
+    reason = (
+        f"partitions trained on {sample_rows} of {pool_rows} objects ({format_size(task)} each, {n_tasks} at "
+        f"a time), labeled {block_rows} objects at a time within memory={format_size(budget)}"
+    )
+    return SamplingPlan(pool_rows, segment_rows, n_tasks, block_rows, store_rows, reason)

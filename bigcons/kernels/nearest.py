@@ -1,0 +1,119 @@
+"""The nearest center of every partition: the last step of many k-means, for a block of points at once.
+
+Of all centers ``c`` the nearest to a point ``x`` is the one with the largest ``x . c - |c|^2 / 2``. With -1
+as one more coordinate of every point and ``|c|^2 / 2`` of every center, that is one matrix product, of which
+sixteen points and four centers at a time stay in registers; no product is written to memory. Sums are
+float64, over the coordinates in their order. So what is nearest to a point depends on the point and the
+centers alone, not on the points around it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import WIDTH, add_times8, choose8, fill8, load8, store8, zero8
+
+TILE = 2 * WIDTH
+"""Points that are compared with a center at a time."""
+
+GROUP = 4
+"""Centers at a time."""
+
+_PANEL_TILES = 16
+_PANEL_VALUES = 1 << 16
+"""At most so many values are transposed at a time, which a core's cache holds: half a megabyte."""
+
+
+def pack_centers(centers: np.ndarray) -> np.ndarray:
+    """Return centers ``(B, n_features + 1)``, each with its ``|c|^2 / 2``, as `label_nearest` takes them."""
+    padding = np.zeros((GROUP - 1, centers.shape[1]))
+    return np.concatenate([centers, padding]).ravel()
+
+
+@jit
+def label_nearest(points, centers, offsets, labels):
+    """Set every label that is not negative to the nearest center of its partition.
+
+    points (rows, n_features) float32; centers, packed, of partition ``u`` from ``offsets[u]`` to
+    ``offsets[u + 1]`` (M + 1,) int64; labels (rows, M). Of centers equally near, the first. A partition that
+    sees less than a quarter of the points multiplies only those. O(rows B n_features).
+    """
+    n_rows, width = points.shape[0], points.shape[1] + 1
+    n_tiles = max(1, min(_PANEL_TILES, _PANEL_VALUES // (TILE * width)))
+    panel, tile = np.empty(n_tiles * TILE * width), np.empty(TILE * width)
+    rows, nearest = np.empty(n_tiles * TILE, np.int64), np.empty(TILE)
+    for start in range(0, n_rows, n_tiles * TILE):
+        n_here = min(n_tiles * TILE, n_rows - start)
+        for r in range(n_here):
+            rows[r] = start + r
+        for t in range(0, n_here, TILE):
+            fill_tile(points, rows, t, n_here, panel, t * width)
+        for u in range(labels.shape[1]):
+            n_seen = 0
+            for r in range(n_here):
+                rows[n_seen] = start + r  # overwritten by the next if this one is not seen
+                n_seen += labels[start + r, u] >= 0
+            if 4 * n_seen >= n_here:
+                for t in range(0, n_here, TILE):
+                    find_nearest(panel, t * width, width, centers, offsets[u], offsets[u + 1], nearest)
+                    for lane in range(min(TILE, n_here - t)):
+                        if labels[start + t + lane, u] >= 0:
+                            labels[start + t + lane, u] = nearest[lane]
+            else:
+                for t in range(0, n_seen, TILE):
+                    fill_tile(points, rows, t, n_seen, tile, 0)
+                    find_nearest(tile, 0, width, centers, offsets[u], offsets[u + 1], nearest)
+                    for lane in range(min(TILE, n_seen - t)):
+                        labels[rows[t + lane], u] = nearest[lane]
+
+
+@leaf
+def fill_tile(points, rows, first, stop, tiles, at):
+    """Write the points of sixteen ``rows`` from ``first``, transposed, to ``tiles`` from ``at``.
+
+    After ``stop`` the last row is repeated.
+    """
+    last = stop - 1
+    for lane in range(TILE):
+        row = rows[min(first + lane, last)]
+        for f in range(points.shape[1]):
+            tiles[at + f * TILE + lane] = points[row, f]
+        tiles[at + points.shape[1] * TILE + lane] = -1.0
+
+
+@leaf
+def find_nearest(tiles, at, width, centers, low, high, nearest):
+    """Set ``nearest`` (TILE,) to the nearest of the centers ``low`` to ``high``, counted from ``low``."""
+    n = np.uint64(width)
+    best_a, best_b = fill8(-np.inf), fill8(-np.inf)
+    label_a, label_b = zero8(), zero8()
+    for k in range(low, high, GROUP):
+        a0, a1, a2, a3 = zero8(), zero8(), zero8(), zero8()
+        b0, b1, b2, b3 = zero8(), zero8(), zero8(), zero8()
+        here, c = np.uint64(at), np.uint64(k * width)
+        for _ in range(width):
+            x, y = load8(tiles, here), load8(tiles, here + np.uint64(WIDTH))
+            a0, b0 = add_times8(a0, x, centers[c]), add_times8(b0, y, centers[c])
+            a1, b1 = add_times8(a1, x, centers[c + n]), add_times8(b1, y, centers[c + n])
+            two, three = c + n + n, c + n + n + n
+            a2, b2 = add_times8(a2, x, centers[two]), add_times8(b2, y, centers[two])
+            a3, b3 = add_times8(a3, x, centers[three]), add_times8(b3, y, centers[three])
+            here, c = here + np.uint64(TILE), c + np.uint64(1)
+        number = np.float64(k - low)
+        label_a, best_a = choose8(a0, best_a, fill8(number), label_a), choose8(a0, best_a, a0, best_a)
+        label_b, best_b = choose8(b0, best_b, fill8(number), label_b), choose8(b0, best_b, b0, best_b)
+        if k + 1 < high:
+            number += 1.0
+            label_a, best_a = choose8(a1, best_a, fill8(number), label_a), choose8(a1, best_a, a1, best_a)
+            label_b, best_b = choose8(b1, best_b, fill8(number), label_b), choose8(b1, best_b, b1, best_b)
+        if k + 2 < high:
+            number += 1.0
+            label_a, best_a = choose8(a2, best_a, fill8(number), label_a), choose8(a2, best_a, a2, best_a)
+            label_b, best_b = choose8(b2, best_b, fill8(number), label_b), choose8(b2, best_b, b2, best_b)
+        if k + 3 < high:
+            number += 1.0
+            label_a, best_a = choose8(a3, best_a, fill8(number), label_a), choose8(a3, best_a, a3, best_a)
+            label_b, best_b = choose8(b3, best_b, fill8(number), label_b), choose8(b3, best_b, b3, best_b)
+    store8(nearest, np.uint64(0), label_a)
+    store8(nearest, np.uint64(WIDTH), label_b)

@@ -1,0 +1,77 @@
+"""``bigcons run``: the three commands that it is short for, with the same results."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bigcons import Consensus, Ensemble, datasets, generate
+from bigcons.cli import main
+from bigcons.methods import KCC
+
+N_OBJECTS = 600
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run `bigcons run features.npy -k 3 -o out` with further options."""
+    monkeypatch.chdir(tmp_path)
+    points, truth = datasets.planted_features(N_OBJECTS, 5, separation=12)
+    np.save("features.npy", points)
+    np.save("truth.npy", truth)
+
+    def invoke(options=""):
+        return CliRunner().invoke(main, f"run features.npy -k 3 -o out/ --n-partitions 8 {options}".split())
+
+    return invoke
+
+
+def test_run__generates_solves_and_scores(run):
+    result = run("--truth truth.npy --json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    said = json.loads(result.stdout)
+    assert said["ensemble"]["clusters_per_partition"] == [2, 10]
+    assert said["ensemble"]["trained_on"] == "all they see"
+    assert said["consensus"]["method"] == "kcc"
+    assert said["scores"]["adjusted_rand"] > 0.9
+    made = generate.kmeans("features.npy", n_partitions=8, random_state=0)
+    stored = Ensemble.open("out/ensemble.zarr")
+    np.testing.assert_array_equal(stored.read(0, N_OBJECTS), made.read(0, N_OBJECTS))
+    np.testing.assert_array_equal(
+        Consensus.open("out/consensus.zarr").labels, KCC(3, random_state=0).fit(made).labels_
+    )
+
+
+def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_path):
+    assert run().exit_code == 0
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+    again = run("-v")
+    assert again.exit_code == 0
+    assert "out/consensus.zarr already holds the result of this run." in again.stderr
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
+    other = run("--random-state 1")
+    assert other.exit_code == 1
+    assert "seed=0, not 1" in other.stderr
+    assert run("--random-state 1 --overwrite --base-clusters 4 -m mixture").exit_code == 0
+    assert Ensemble.open("out/ensemble.zarr").provenance["n_clusters"] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "named"),
+    [
+        ("-m pccc", 2, "Did you mean pcc?"),
+        ("--column a", 2, "--column has no effect without --truth"),
+        ("--truth features.npy", 1, "choose one with --column"),
+        ("-k auto", 2, "does not find the number of clusters"),
+        ("--base-clusters few", 2, "is not a number of clusters"),
+    ],
+)
+def test_run__refuses_before_any_work(run, tmp_path, options, status, named):
+    result = run(options)
+    assert result.exit_code == status
+    assert named in result.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,51 @@
+"""The nearest centers of many partitions against their definition."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons.kernels.nearest import label_nearest, pack_centers
+from tests.naive import nearest as naive
+
+
+@st.composite
+def problems(draw):
+    """Draw whole coordinates: both ways of computing a distance are exact, and ties are frequent."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    n_rows, n_features = draw(st.integers(1, 70)), draw(st.integers(1, 5))
+    sizes = draw(st.lists(st.integers(1, 11), min_size=1, max_size=4))
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    points = rng.integers(-4, 5, (n_rows, n_features)).astype(np.float32)
+    centers = rng.integers(-4, 5, (offsets[-1], n_features)).astype(float)
+    share = rng.choice([0.0, 0.1, 0.5, 1.0], len(sizes))
+    labels = np.where(rng.random((n_rows, len(sizes))) < share, 0, -1).astype(np.int8)
+    return points, centers, offsets, labels
+
+
+def labeled(points, centers, offsets, labels):
+    halves = (centers**2).sum(axis=1, keepdims=True) / 2
+    found = labels.copy()
+    label_nearest(points, pack_centers(np.hstack([centers, halves])), offsets, found)
+    return found
+
+
+@given(problems())
+@settings(max_examples=60, deadline=None)
+def test_label_nearest__is_the_naive_one(problem):
+    np.testing.assert_array_equal(labeled(*problem), naive.label(*problem))
+
+
+def test_label_nearest__of_a_point_does_not_depend_on_those_around_it():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(1000, 300)).astype(np.float32)  # several panels
+    centers = points[rng.integers(1000, size=40)] + 1e-7 * rng.normal(size=(40, 300))
+    offsets, labels = np.array([0, 10, 40]), np.zeros((1000, 2), np.int8)
+    labels[:, 1] = np.where(rng.random(1000) < 0.1, 0, -1)
+    expected = labeled(points, centers, offsets, labels)
+    assert len(np.unique(expected)) > 30
+    order = rng.permutation(1000)[:700]
+    np.testing.assert_array_equal(
+        labeled(points[order], centers, offsets, labels[order]), expected[order], strict=True
+    )

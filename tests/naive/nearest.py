@@ -1,0 +1,18 @@
+"""The nearest center of every partition, by its definition."""
+
+
+def distance(x, center):
+    """Return the squared Euclidean distance."""
+    return sum((float(a) - float(b)) ** 2 for a, b in zip(x, center, strict=True))
+
+
+def label(points, centers, offsets, labels):
+    """Return the labels: all that are not negative become the nearest center, the first of a tie."""
+    found = labels.copy()
+    for i, x in enumerate(points):
+        for u in range(labels.shape[1]):
+            if labels[i, u] >= 0:
+                of_partition = centers[offsets[u] : offsets[u + 1]]
+                distances = [distance(x, center) for center in of_partition]
+                found[i, u] = distances.index(min(distances))
+    return found
