@@ -158,24 +158,20 @@ def make_sampling_plan(
     # the points, as the partition sees them, a copy to measure their variance, work per row
     task = sample_rows * (16 * width + 64) + k * (32 * width + _DISTANCE_BYTES)
     held = pool * matrix_copies(engine) + centers
-    needed = max(measuring, scaling, held + task)
-    if budget < needed:
-        raise _too_little(f"samples of {sample_rows} objects (train='all' may need less)", budget, needed)
 
     label_bytes = n_partitions * settings.label_dtype.itemsize
     store_rows = chunk_rows_within(data.n_objects, label_bytes, budget)
     fixed = data.held_bytes + 24 * read_values + _STORE_COPIES * store_rows * label_bytes
     fixed += (2 * centers + _KERNEL_BYTES) * engine.n_workers
-    in_work = (engine.in_flight + 1) * (
-        (value_bytes + 4 * _BLOCK_COPIES) * width + _LABEL_COPIES * label_bytes
-    )
+    row_bytes = (value_bytes + 4 * _BLOCK_COPIES) * width + _LABEL_COPIES * label_bytes
+    row_bytes *= engine.in_flight + 1
+
+    needed = max(measuring, scaling, held + task, fixed + segment_rows * row_bytes)
+    if budget < needed:
+        raise _too_little(f"samples of {sample_rows} objects and blocks of labels", budget, needed)
     block_rows = min(BLOCK_ROWS, data.chunk_rows)
-    while block_rows > segment_rows and fixed + block_rows * in_work > budget:
+    while block_rows > segment_rows and fixed + block_rows * row_bytes > budget:
         block_rows //= 2
-    if budget < fixed + block_rows * in_work:
-        raise _too_little(
-            f"{engine.in_flight + 1} blocks of features and labels", budget, fixed + block_rows * in_work
-        )
     n_tasks = int((budget - held) // task)
     reason = (
         f"partitions trained on {sample_rows} of {pool_rows} objects ({format_size(task)} each, {n_tasks} at "

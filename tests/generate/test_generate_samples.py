@@ -278,7 +278,7 @@ generate.kmeans(sys.argv[1], n_partitions=40, n_clusters=4, out=sys.argv[2], ran
 
 def test_samples__after_kill_9_only_what_is_unfinished_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr("bigcons.generate.planning.BLOCK_ROWS", 4096)
-    np.save(tmp_path / "x.npy", datasets.planted_features(200_000, N_FEATURES)[0])
+    np.save(tmp_path / "x.npy", datasets.planted_features(120_000, N_FEATURES)[0])
     out, scratch = tmp_path / "e.zarr", tmp_path / "e.zarr.partial"
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path / "x.npy"), str(out)],
@@ -290,7 +290,7 @@ def test_samples__after_kill_9_only_what_is_unfinished_is_made(tmp_path, monkeyp
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     n_done = len(list(scratch.glob("labels-*.npy")))
-    assert 3 <= n_done < 49
+    assert 3 <= n_done < 30
     recorder = Recorder()
     with report_progress_to(lambda: recorder):
         labels = make(tmp_path / "x.npy", n_partitions=40, out=out)
@@ -305,7 +305,7 @@ def test_samples__reject_too_small_a_budget(points, tmp_path):
     with pytest.raises(MemoryBudgetError, match="samples of 300 objects") as refusal:
         make(points, memory="100kB", out=tmp_path / "e.zarr")
     assert refusal.value.needed > refusal.value.budget == 100_000
-    make(points, memory=refusal.value.needed + 2_000_000, out=tmp_path / "e.zarr")
+    make(points, memory=refusal.value.needed, out=tmp_path / "e.zarr")
 
 
 def test_samples__reject_views_of_more_features_than_vary(points):

@@ -44,7 +44,7 @@ def test_label_nearest__of_a_point_does_not_depend_on_those_around_it():
     offsets, labels = np.array([0, 10, 40]), np.zeros((1000, 2), np.int8)
     labels[:, 1] = np.where(rng.random(1000) < 0.1, 0, -1)
     expected = labeled(points, centers, offsets, labels)
-    assert len(np.unique(expected)) > 30
+    assert len(np.unique(expected)) > 20
     order = rng.permutation(1000)[:700]
     np.testing.assert_array_equal(
         labeled(points[order], centers, offsets, labels[order]), expected[order], strict=True
