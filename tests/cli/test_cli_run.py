@@ -24,7 +24,7 @@ def run(tmp_path, monkeypatch):
     np.save("truth.npy", truth)
 
     def invoke(options=""):
-        return CliRunner().invoke(main, f"run features.npy -k 3 -o out/ --n-partitions 8 {options}".split())
+        return CliRunner().invoke(main, f"run features.npy -k 3 -o out/ --n-partitions 16 {options}".split())
 
     return invoke
 
@@ -38,7 +38,7 @@ def test_run__generates_solves_and_scores(run):
     assert said["ensemble"]["trained_on"] == "all they see"
     assert said["consensus"]["method"] == "kcc"
     assert said["scores"]["adjusted_rand"] > 0.9
-    made = generate.kmeans("features.npy", n_partitions=8, random_state=0)
+    made = generate.kmeans("features.npy", n_partitions=16, random_state=0)
     stored = Ensemble.open("out/ensemble.zarr")
     np.testing.assert_array_equal(stored.read(0, N_OBJECTS), made.read(0, N_OBJECTS))
     np.testing.assert_array_equal(
@@ -65,7 +65,7 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     [
         ("-m pccc", 2, "Did you mean pcc?"),
         ("--column a", 2, "--column has no effect without --truth"),
-        ("--truth features.npy", 1, "choose one with --column"),
+        ("--truth none.npy", 1, "none.npy"),
         ("-k auto", 2, "does not find the number of clusters"),
         ("--base-clusters few", 2, "is not a number of clusters"),
     ],
