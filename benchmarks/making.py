@@ -78,6 +78,7 @@ def generate(path: str, out: str, options: str) -> dict:
     """Make an ensemble in this process, the child."""
     from bigcons.generate import kmeans
 
+    kmeans(np.eye(9), n_partitions=2, n_clusters=2)  # imports scikit-learn
     began = time.perf_counter()
     kmeans(path, out=out, n_clusters=N_CLUSTERS, random_state=0, **json.loads(options))
     return {"seconds": time.perf_counter() - began}
