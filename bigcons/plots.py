@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.patches import Circle
     from matplotlib.ticker import ScalarFormatter
 
-__all__ = ["cluster_graph", "coassociation", "convergence", "memberships", "overview"]
+    from bigcons.metrics.confidence import Reliability
+
+__all__ = ["cluster_graph", "coassociation", "convergence", "memberships", "overview", "reliability"]
 
 # Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
 PALETTE = (
@@ -99,6 +101,33 @@ def convergence(consensus: Any) -> Figure:
             axes.set_yscale({"objective": "linear", "gap": "log"}[name])
         panels[0].yaxis.set_major_formatter(_plain_numbers())
         panels[-1].set_xlabel({"pass": "pass over the data", "step": "single-object step"}[unit])
+    return figure
+
+
+def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
+    """Draw how often labels of a stated confidence are right, against the confidence.
+
+    ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name. The area of a point
+    grows with the objects of its bin. Points on the diagonal are calibrated, those
+    below it overconfident.
+    """
+    curves = found if isinstance(found, Mapping) else {"": found}
+    with _figure(3.8, 3.8) as figure:
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], color=_GUIDE, linewidth=0.8, zorder=0.5)
+        for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
+            area = 120 * curve.n_objects / curve.n_objects.sum()
+            told = f"{name}: {curve.error:.3f}" if name else f"error {curve.error:.3f}"
+            some = curve.n_objects > 0
+            axes.plot(
+                curve.confidence[some], curve.accuracy[some], color=color, linewidth=1.2, marker=".",
+                markersize=3, label=told,
+            )  # fmt: skip
+            axes.scatter(curve.confidence[some], curve.accuracy[some], area[some], color=color, alpha=0.4)
+        axes.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
+        axes.set_xlabel("confidence")
+        axes.set_ylabel("share of labels that are right")
+        axes.legend(loc="upper left", title="calibration error" if len(curves) > 1 else None)
     return figure
 
 

@@ -122,6 +122,47 @@ CONSENSUS = {
         "Probability of each consensus cluster; rows of labeled objects sum to 1. Only for soft methods.",
     ),
 }  # fmt: skip
+TRUST = {
+    "confidence": ArraySpec(
+        ("n_objects",), ("n_objects",), ("float32",), "-1", "zstd",
+        "Probability that the label of each object is right; 0 for objects without a label.",
+    ),
+    "second_labels": ArraySpec(
+        ("n_objects",), ("n_objects",), ("int32",), "minimum", "zstd",
+        "Most probable other cluster of each object; -1 if there is none.",
+    ),
+    "second_confidence": ArraySpec(
+        ("n_objects",), ("n_objects",), ("float32",), "-1", "zstd",
+        "Probability of the most probable other cluster.",
+    ),
+}  # fmt: skip
+"""Further arrays of a consensus that says which answers to trust."""
+
+CLUSTER_COLUMNS = {
+    "cluster": ("int64", "Label of the cluster; clusters without objects are left out."),
+    "size": ("int64", "Number of its objects."),
+    "confidence": ("float64", "Mean confidence of its objects."),
+    "stability": (
+        "float64", "Mean Jaccard index with the cluster that random halves of the partitions assign."
+    ),
+    "cohesion": ("float64", "Mean co-association of pairs of its objects; null if no partition labels one."),
+    "tightness": ("float64", "Its cohesion minus the mean co-association of objects of different clusters."),
+    "separation": ("float64", "Its cohesion minus the mean co-association with the nearest cluster."),
+    "nearest": ("int64", "Label of the nearest cluster, most often joined with it; -1 if there is none."),
+}  # fmt: skip
+PARTITION_COLUMNS = {
+    "partition": ("string", "Name of the partition."),
+    "n_labeled": ("int64", "Number of objects with a label in it and in the consensus."),
+    "n_clusters": ("int64", "Number of its clusters."),
+    "nmi": ("float64", "Normalized mutual information with the consensus."),
+    "adjusted_rand": ("float64", "Adjusted Rand index with the consensus."),
+    "hit_rate": ("float64", "Share of the pairs of objects of one consensus cluster that it joins."),
+    "false_join_rate": ("float64", "Share of the pairs of objects of different clusters that it joins."),
+    "weight": ("float64", "Mutual information with the consensus beyond chance, of mean 1."),
+    "redundancy": ("float64", "Largest adjusted Rand index with another partition, on a sample of objects."),
+    "most_alike": ("string", "Name of that partition."),
+}
+"""The columns of the tables of a consensus, and their types."""
 
 MANIFEST = {
     "format": "Always bigcons.",
@@ -167,8 +208,9 @@ BODIES = {
         "n_objects": "Number of objects, at least 1.",
         "n_clusters": "Number of consensus clusters, including those without objects.",
         "has_memberships": "Whether the store has memberships; true if absent.",
-        "chunk_rows": "Rows of a chunk of both arrays.",
+        "chunk_rows": "Rows of a chunk of each array.",
         "checksums": "CRC-32 of each chunk of labels, continued over its memberships.",
+        "trust": "Null or absent without confidence; else temperature, checksums, clusters and partitions.",
         "history": "Lists by name, one value per step of the solve.",
         "parameters": "Parameters of the method; its name is method.",
         "results": "Objective, number of passes and the like.",

@@ -53,9 +53,10 @@ def _open(path: str) -> Any:
 @click.argument("consensus", type=PATH)
 @output_option("File for the labels: .parquet, .csv or .npy.", name="FILE")
 @click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
+@click.option("--confidence", is_flag=True, help="Also write confidence, second_labels, second_confidence.")
 @overwrite_option
 @reporting
-def export(consensus: str, out: str, memberships: bool, overwrite: bool) -> None:
+def export(consensus: str, out: str, memberships: bool, confidence: bool, overwrite: bool) -> None:
     """Write the labels of CONSENSUS to a file.
 
     The file has one row per object, in order; the label is -1 for objects that no partition labeled.
@@ -63,10 +64,11 @@ def export(consensus: str, out: str, memberships: bool, overwrite: bool) -> None
     from bigcons.stores.consensus import Consensus
 
     solved = Consensus.open(consensus)
-    solved.export(out, memberships=memberships, overwrite=overwrite)
-    what = "labels and memberships" if memberships else "labels"
+    solved.export(out, memberships=memberships, confidence=confidence, overwrite=overwrite)
+    given = {"labels": True, "memberships": memberships, "confidence": confidence}
+    what = " and ".join(name for name, is_given in given.items() if is_given)
     emit(
-        {"path": out, "n_objects": solved.n_objects, "memberships": memberships},
+        {"path": out, "n_objects": solved.n_objects, "memberships": memberships, "confidence": confidence},
         f"{out}: {what} of {amount(solved.n_objects, 'object')}.",
     )
 

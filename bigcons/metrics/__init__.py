@@ -13,6 +13,7 @@ _MODULES = {
     "geometry": "compactness vat_order",
     "hierarchy": "error_roc error_roc_auc",
     "memberships": "cluster_centroids cluster_overlap jensen_shannon pcc_objective",
+    "confidence": "reliability trust",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from bigcons.metrics.clusterings import relative_nmi as relative_nmi
     from bigcons.metrics.clusterings import van_dongen as van_dongen
     from bigcons.metrics.clusterings import variation_of_information as variation_of_information
+    from bigcons.metrics.confidence import reliability as reliability
+    from bigcons.metrics.confidence import trust as trust
     from bigcons.metrics.ensemble import anmi as anmi
     from bigcons.metrics.ensemble import average_criterion as average_criterion
     from bigcons.metrics.experiments import learning_curve as learning_curve

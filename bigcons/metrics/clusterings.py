@@ -64,9 +64,23 @@ class LabelColumn:
         """Number of different labels."""
         return len(self._encoding.values)
 
+    @property
+    def values(self) -> np.ndarray:
+        """The different labels ``(n_clusters,)``, ascending: those of codes 0, 1, ..."""
+        return self._encoding.values
+
     def codes(self, start: int, stop: int) -> np.ndarray:
         """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
         return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
+
+    def codes_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the codes of the objects ``rows``, ascending; reads block by block."""
+        parts = []
+        for block in row_blocks(self.n_objects, BLOCK_ROWS):
+            first, last = np.searchsorted(rows, (block.start, block.stop))
+            if first < last:
+                parts.append(self.codes(block.start, block.stop)[rows[first:last] - block.start])
+        return np.concatenate(parts)
 
     @cached_property
     def _encoding(self) -> Encoding:
@@ -266,7 +280,11 @@ def rand_index_of_table(tables: np.ndarray) -> Any:
 
 def adjusted_rand_of_table(tables: np.ndarray) -> Any:
     """Return `adjusted_rand` from contingency tables."""
-    together, in_rows, in_columns, all_pairs = _pairs_joined(tables)
+    return adjusted_rand_of_pairs(*_pairs_joined(tables))
+
+
+def adjusted_rand_of_pairs(together: Any, in_rows: Any, in_columns: Any, all_pairs: Any) -> Any:
+    """Return `adjusted_rand` from how many pairs both clusterings join, either joins, and there are."""
     is_trivial = (in_rows == in_columns) & ((in_rows == 0) | (in_rows == all_pairs))
     by_chance = in_rows * in_columns / np.maximum(all_pairs, 1.0)
     at_most = np.where(is_trivial, 1.0, (in_rows + in_columns) / 2 - by_chance)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import fold, open_engine
+from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion, LabelColumn, check_size
 from bigcons.progress import progress
@@ -134,18 +134,27 @@ def partition_tables(
     times: Any = 1
     if weights is not None:
         times = np.repeat(check_partition_weights(weights, ensemble.n_partitions), ensemble.n_clusters)
+    with open_engine(client) as engine:
+        table = table_with_partitions(ensemble, column, engine)
+    left_out, of_clusters = table[0], table[1:]
+    covered = 1.0 - (times * left_out).sum() / (times * table).sum()
+    return np.split(of_clusters, ensemble.offsets[1:-1], axis=1), float(covered)
+
+
+def table_with_partitions(ensemble: Ensemble, column: LabelColumn, engine: Engine) -> np.ndarray:
+    """Return the contingency of labels with all base clusters, ``(1 + n_clusters, n_base_clusters)`` int64.
+
+    The first row counts the objects without a label.
+    """
     if column.n_objects != ensemble.n_objects:
         raise InvalidInputError(
             f"labels has {column.n_objects} objects but the ensemble has {ensemble.n_objects}; "
             "pass one label per object of the ensemble."
         )
     check_size((column.n_clusters, ensemble.n_base_clusters))
-    with open_engine(client) as engine, progress("compare with partitions", ensemble.n_objects) as listener:
+    with progress("compare with partitions", ensemble.n_objects) as listener:
         count_block = partial(_block_table, ensemble, column)
-        table = fold(engine, ensemble.blocks(), count_block, np.add, progress=listener)
-    left_out, of_clusters = table[0], table[1:]
-    covered = 1.0 - (times * left_out).sum() / (times * table).sum()
-    return np.split(of_clusters, ensemble.offsets[1:-1], axis=1), float(covered)
+        return fold(engine, ensemble.blocks(), count_block, np.add, progress=listener)
 
 
 def _block_table(ensemble: Ensemble, column: LabelColumn, block: Block) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Consensus: a stored result, with labels, memberships, history, parameters and provenance.
 
-A Zarr group of two arrays with the same row chunks: labels, and memberships if the method has them. Every
-byte is covered by two checksums: the crc32c of its chunk, and that of its rows in the manifest, which is
-committed last.
+A Zarr group of arrays with the same row chunks: labels, memberships if the method has them, and if known how
+far the labels can be trusted. Every byte is covered by two checksums: the crc32c of its chunk, and that of
+its rows in the manifest, which is committed last.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.schema import CONSENSUS, ArraySpec
+from bigcons.schema import CONSENSUS, TRUST, ArraySpec
 from bigcons.storage.arrays import create_array, create_group, open_array, open_declared
 from bigcons.storage.commit import load_manifest, new_store, write_manifest
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.display import facts_table
 from bigcons.stores.export import export_to
-from bigcons.validation import check_int
+from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
+from bigcons.validation import check_int, check_number
 
 KIND = "consensus"
 CHUNK_ROWS = 65_536
@@ -37,9 +38,9 @@ class Consensus:
     """A stored consensus; arrays are read on demand.
 
     Attributes: ``path``, ``n_objects``, ``n_clusters`` (including empty ones), ``has_memberships`` (methods
-    without soft output store labels only), ``chunk_rows``, ``history`` (lists by name, one value per step),
-    ``parameters`` (of the method), ``results`` (objective, gap, passes, ...) and ``provenance`` (its input
-    and how it was computed).
+    without soft output store labels only), ``has_trust`` (whether it says which labels to trust),
+    ``chunk_rows``, ``history`` (lists by name, one value per step), ``parameters`` (of the method),
+    ``results`` (objective, gap, passes, ...) and ``provenance`` (its input and how it was computed).
     """
 
     def __init__(self, place: Place, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -53,6 +54,8 @@ class Consensus:
         self.results: dict[str, Any] = body["results"]
         self.provenance: dict[str, Any] = body["provenance"]
         self._checksums: list[int] = body["checksums"]
+        self.has_trust: bool = body.get("trust") is not None
+        self._trust: dict[str, Any] | None = body.get("trust")
         self._arrays = arrays
 
     @classmethod
@@ -70,15 +73,21 @@ class Consensus:
             )
             for name in ("history", "parameters", "results", "provenance"):
                 dict(body[name])
-            if len(body["checksums"]) != math.ceil(n_objects / chunk_rows):
-                raise ValueError("the number of checksums")
-        except (KeyError, TypeError, ValueError) as error:
+            trust = body.get("trust")
+            for checksums in (body["checksums"], *([] if trust is None else [trust["checksums"]])):
+                if len(checksums) != math.ceil(n_objects / chunk_rows):
+                    raise ValueError("the number of checksums")
+            if trust is not None:
+                check_number("temperature", trust["temperature"], at_least=0, at_most=1)
+                cluster_table(trust["clusters"])
+                partition_table(trust["partitions"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptStoreError(
                 f"{place} has an inconsistent manifest ({error}); {_RESTORE}", path=place
             ) from error
         arrays = {
             name: open_declared(data / name, spec.shape_in(body), spec.dtypes[0], _RESTORE)
-            for name, spec in _specs(body.get("has_memberships", True)).items()
+            for name, spec in _specs(body.get("has_memberships", True), trust is not None).items()
         }
         return cls(place, body, arrays)
 
@@ -89,6 +98,7 @@ class Consensus:
         labels: np.ndarray,
         memberships: np.ndarray | None,
         *,
+        trust: Trust | None = None,
         history: Mapping[str, Any] | None = None,
         parameters: Mapping[str, Any] | None = None,
         results: Mapping[str, Any] | None = None,
@@ -99,7 +109,7 @@ class Consensus:
         """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
 
         Without memberships, only labels are stored. Memberships may be any array-like that can be sliced; it
-        is read block by block.
+        is read block by block. ``trust`` is what `bigcons.metrics.trust` returns for them.
         """
         labels = np.asarray(labels)
         if memberships is not None and not hasattr(memberships, "shape"):
@@ -120,6 +130,8 @@ class Consensus:
             memberships=memberships is not None,
         ) as writer:
             writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
+            if trust is not None:
+                writer.write_trust(trust)
             for block in row_blocks(len(labels), chunk_rows):
                 rows = slice(block.start, block.stop)
                 writer.write(block.start, labels[rows], None if memberships is None else memberships[rows])
@@ -141,6 +153,7 @@ class Consensus:
             path,
             model.labels_,
             getattr(model, "memberships_", None),
+            trust=getattr(model, "trust_", None),
             history=getattr(model, "history_", None),
             parameters={"method": type(model).__name__, **model.get_params(deep=False)},
             results=fit_results(model),
@@ -185,6 +198,30 @@ class Consensus:
         return self.read_memberships(0, self.n_objects)
 
     @property
+    def trust(self) -> Trust:
+        """Which labels to trust, see `bigcons.metrics.trust`; reads its arrays.
+
+        Raises InvalidInputError if the store has none.
+        """
+        found = self._stored_trust()
+        confidence, second, second_confidence = (self._read(name, 0, self.n_objects) for name in TRUST)
+        return Trust(confidence, second, second_confidence, *self.trust_tables, found["temperature"])
+
+    @property
+    def trust_tables(self) -> tuple[Any, Any]:
+        """The tables of clusters and of partitions of `trust`; no array is read."""
+        found = self._stored_trust()
+        return cluster_table(found["clusters"]), partition_table(found["partitions"])
+
+    def _stored_trust(self) -> dict[str, Any]:
+        if self._trust is None:
+            raise InvalidInputError(
+                f"{self.path} does not say which labels to trust; "
+                "compute it with bigcons.metrics.trust, or bigcons trust --ensemble."
+            )
+        return self._trust
+
+    @property
     def label_rows(self) -> StoredRows:
         """The labels, read when sliced, for criteria that need one block at a time."""
         return StoredRows(self.read_labels, (self.n_objects,))
@@ -210,26 +247,45 @@ class Consensus:
             )
         return self._read("memberships", start, stop)
 
-    def export(self, path: StorePath, *, memberships: bool = False, overwrite: bool = False) -> None:
+    def _read_trust(self, start: int, stop: int) -> np.ndarray:
+        rows = np.empty(stop - start, TRUST_ROW)
+        for name in TRUST:
+            rows[name] = self._read(name, start, stop)
+        return rows
+
+    def export(
+        self,
+        path: StorePath,
+        *,
+        memberships: bool = False,
+        confidence: bool = False,
+        overwrite: bool = False,
+    ) -> None:
         """Write the labels to a .parquet, .csv or .npy file on a disk, in the order of the objects.
 
         The column ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32
-        columns ``cluster_0``, ``cluster_1``, ... An .npy file holds the array of labels ``(n_objects,)``, or
-        with memberships an array of records with these fields. A few blocks are in memory at a time, and no
-        partial file is left behind. Without memberships the file can be imported as one partition.
+        columns ``cluster_0``, ``cluster_1``, ...; ``confidence`` adds ``confidence``, ``second_labels`` and
+        ``second_confidence``, see `trust`. An .npy file holds the array of labels ``(n_objects,)``, or
+        with further columns an array of records with these fields. A few blocks are in memory at a time, and
+        no partial file is left behind. A file of labels only can be imported as one partition.
 
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
         """
         if memberships:
             self.read_memberships(0, 0)  # raises if there are none
+        if confidence:
+            self._stored_trust()  # raises if there is none
         clusters = range(self.n_clusters if memberships else 0)
-        types = {"label": np.dtype(np.int32)} | {f"cluster_{k}": np.dtype(np.float32) for k in clusters}
+        types: dict[str, np.dtype] = {"label": np.dtype(np.int32)}
+        types |= {name: np.dtype(TRUST_ROW[name]) for name in (TRUST if confidence else ())}
+        types |= {f"cluster_{k}": np.dtype(np.float32) for k in clusters}
         with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
             for block in self.blocks():
                 labels = self.read_labels(block.start, block.stop)
+                sure = [self._read(name, block.start, block.stop) for name in (TRUST if confidence else ())]
                 soft = self.read_memberships(block.start, block.stop).T if memberships else ()
-                write([labels, *map(np.ascontiguousarray, soft)])
+                write([labels, *sure, *map(np.ascontiguousarray, soft)])
 
     def dask_memberships(self) -> Any:
         """Return the memberships as a dask array ``(n_objects, n_clusters)``, one chunk per block."""
@@ -257,6 +313,7 @@ class Consensus:
             "n_objects": self.n_objects,
             "n_clusters": self.n_clusters,
             "has_memberships": self.has_memberships,
+            "has_trust": self.has_trust,
             "chunk_rows": self.chunk_rows,
             "n_bytes": place_of(self.path).n_bytes(),
             "results": self.results,
@@ -282,6 +339,10 @@ class Consensus:
             if memberships is not None and not _on_simplex(memberships[labeled]):
                 raise self._corrupt(block.start, block.stop, "have memberships off the simplex")
             n_unlabeled += int(np.count_nonzero(~labeled))
+        if self._trust is not None:
+            for block, checksum in zip(self.blocks(), self._trust["checksums"], strict=True):
+                if _trust_checksum(self._read_trust(block.start, block.stop)) != checksum:
+                    raise self._corrupt(block.start, block.stop, "differ from their checksum")
         return {
             "kind": KIND,
             "path": self.path,
@@ -302,7 +363,7 @@ class Consensus:
             raise
         except Exception as error:  # codecs raise errors of many types
             raise self._corrupt(start, stop, f"cannot be decoded ({type(error).__name__})") from error
-        if (rows == CONSENSUS[name].fill_value(rows.dtype)).any():
+        if (rows == {**CONSENSUS, **TRUST}[name].fill_value(rows.dtype)).any():
             raise self._corrupt(start, stop, "are missing a chunk")
         return rows
 
@@ -370,14 +431,40 @@ class ConsensusRows:
         self.n_objects = n_objects
         self.n_clusters = n_clusters
         self.has_memberships = memberships
+        self.has_trust = False
         self.chunk_rows: int = min(chunk_rows, n_objects)
         self._folder = folder
         self._arrays: dict[str, Any] = {}
         create_group(folder)
-        for name, spec in _specs(memberships).items():
-            shape = spec.shape_in({"n_objects": n_objects, "n_clusters": n_clusters})
+        self._create(_specs(memberships, False))
+
+    def _create(self, specs: Mapping[str, ArraySpec]) -> None:
+        for name, spec in specs.items():
+            shape = spec.shape_in({"n_objects": self.n_objects, "n_clusters": self.n_clusters})
             chunks = (self.chunk_rows, *shape[1:])
-            self._arrays[name] = create_array(folder / name, spec, shape, chunks, spec.dtypes[0])
+            self._arrays[name] = create_array(self._folder / name, spec, shape, chunks, spec.dtypes[0])
+
+    def add_trust(self) -> None:
+        """Create the arrays that `write_trust` fills."""
+        self._create(TRUST)
+        self.has_trust = True
+
+    def write_trust(self, start: int, rows: np.ndarray) -> Written:
+        """Write ``rows`` (rows,) `TRUST_ROW` of whole chunks; pass the result to the writer's note_trust."""
+        for name in TRUST:
+            self._arrays[name][start : start + len(rows)] = np.ascontiguousarray(rows[name])
+        parts = row_blocks(len(rows), self.chunk_rows)
+        checksums = [_trust_checksum(rows[part.start : part.stop]) for part in parts]
+        return Written(start // self.chunk_rows, checksums)
+
+    def read_labels(self, start: int, stop: int) -> np.ndarray:
+        """Return the labels of rows that have been written, ``(rows,)`` int32."""
+        return np.asarray(self._arrays["labels"][start:stop])
+
+    @property
+    def label_rows(self) -> StoredRows:
+        """The labels, read when sliced, once all have been written."""
+        return StoredRows(self.read_labels, (self.n_objects,))
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
         """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""
@@ -417,7 +504,7 @@ class ConsensusRows:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        names = _specs(self.has_memberships)
+        names = _specs(self.has_memberships, self.has_trust)
         self._arrays = {name: open_array(self._folder / name, read_only=False) for name in names}
 
 
@@ -427,6 +514,8 @@ class ConsensusWriter:
     def __init__(self, rows: ConsensusRows) -> None:
         self.rows = rows
         self._checksums: list[int | None] = [None] * math.ceil(rows.n_objects / rows.chunk_rows)
+        self._trust_checksums: list[int | None] = list(self._checksums)
+        self._trust: dict[str, Any] | None = None
         self._description: dict[str, Any] = {}
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
@@ -441,6 +530,30 @@ class ConsensusWriter:
         """Record rows that ``rows.write`` wrote, in this process or another."""
         last = written.first_chunk + len(written.checksums)
         self._checksums[written.first_chunk : last] = written.checksums
+
+    def write_trust(self, trust: Trust) -> None:
+        """Write which labels to trust, of all rows."""
+        self.rows.add_trust()
+        for block in row_blocks(self.rows.n_objects, self.rows.chunk_rows):
+            rows = np.empty(block.n_rows, TRUST_ROW)
+            for name in TRUST:
+                rows[name] = getattr(trust, name)[block.start : block.stop]
+            self.note_trust(self.rows.write_trust(block.start, rows))
+        self.describe_trust(trust.clusters, trust.partitions, trust.temperature)
+
+    def note_trust(self, written: Written) -> None:
+        """Record rows that ``rows.write_trust`` wrote, in this process or another."""
+        last = written.first_chunk + len(written.checksums)
+        self._trust_checksums[written.first_chunk : last] = written.checksums
+
+    def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
+        """Set the tables that go with the rows."""
+        self._trust = {
+            "temperature": temperature,
+            "checksums": self._trust_checksums,
+            "clusters": clusters.to_pydict(),
+            "partitions": partitions.to_pydict(),
+        }
 
     def describe(
         self,
@@ -459,6 +572,8 @@ class ConsensusWriter:
     def body(self) -> dict[str, Any]:
         """Return the manifest's body; raises InvalidInputError if rows are missing."""
         n_missing = self._checksums.count(None)
+        if self._trust is not None:
+            n_missing = max(n_missing, self._trust_checksums.count(None))
         if n_missing:
             raise InvalidInputError(
                 f"{n_missing} of {len(self._checksums)} blocks were not written; write every row."
@@ -469,6 +584,7 @@ class ConsensusWriter:
             "has_memberships": self.rows.has_memberships,
             "chunk_rows": self.rows.chunk_rows,
             "checksums": self._checksums,
+            "trust": self._trust,
             "history": {},
             "parameters": {},
             "results": {},
@@ -484,15 +600,25 @@ def fit_results(model: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _specs(memberships: bool) -> dict[str, ArraySpec]:
-    """Return the arrays of a consensus, with memberships or without."""
-    return {name: spec for name, spec in CONSENSUS.items() if memberships or name != "memberships"}
+def _specs(memberships: bool, trust: bool) -> dict[str, ArraySpec]:
+    """Return the arrays of a consensus, with memberships or without, and those of its trust if it has any."""
+    found = {name: spec for name, spec in CONSENSUS.items() if memberships or name != "memberships"}
+    return {**found, **TRUST} if trust else found
 
 
 def rows_checksum(labels: np.ndarray, memberships: np.ndarray | None) -> int:
     """Return the CRC-32 of the rows as little-endian bytes, labels first."""
     checksum = zlib.crc32(labels.astype("<i4").data)
     return checksum if memberships is None else zlib.crc32(memberships.astype("<f4").data, checksum)
+
+
+def _trust_checksum(rows: np.ndarray) -> int:
+    """Return the CRC-32 of the columns of `TRUST_ROW`, one after another, as little-endian bytes."""
+    checksum = 0
+    for name in TRUST:
+        column = rows[name].astype(rows[name].dtype.newbyteorder("<"))
+        checksum = zlib.crc32(np.ascontiguousarray(column).data, checksum)
+    return checksum
 
 
 def _as_json(value: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 import zarr
 
 from bigcons import Consensus, Ensemble, PairTable, schema
+from bigcons.metrics import trust
 from bigcons.storage import arrays
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
@@ -41,11 +42,18 @@ def a_consensus(path):
     Consensus.write(path, memberships.argmax(axis=1), memberships, chunk_rows=32, **facts)
 
 
+def a_trusted_consensus(path):
+    labels = np.concatenate([[-1], RNG.integers(0, 3, 69)])
+    found = trust(RNG.integers(-1, 4, (70, 5)), labels, client="serial")
+    Consensus.write(path, labels, None, chunk_rows=32, trust=found)
+
+
 STORES = {
     "ensemble": (an_ensemble, {"labels": schema.ENSEMBLE["labels"]}),
     "soft ensemble": (a_soft_ensemble, {"memberships": schema.ENSEMBLE["memberships"]}),
     "pairs": (a_table, schema.PAIRS),
     "consensus": (a_consensus, schema.CONSENSUS),
+    "trusted consensus": (a_trusted_consensus, {"labels": schema.CONSENSUS["labels"], **schema.TRUST}),
 }
 
 
@@ -65,7 +73,7 @@ def test_manifest__has_the_entries_of_the_schema_and_its_checksum(store):
     content = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     in_buckets_only = {"data", "shared"}
     assert set(content) == set(schema.MANIFEST) - in_buckets_only
-    kind = kind.removeprefix("soft ")
+    kind = kind.split()[-1]
     assert set(content["body"]) == set(schema.BODIES[kind]) - in_buckets_only
     assert (content["kind"], content["format_version"]) == (kind, schema.FORMAT_VERSION)
     checksum = content.pop("checksum")
@@ -102,7 +110,16 @@ def test_checksums__are_those_of_the_values(store):
         return
     rows = body["chunk_rows"]
     parts = [slice(start, start + rows) for start in range(0, body["n_objects"], rows)]
-    if kind == "consensus":
+    if kind == "trusted consensus":
+        found = [zlib.crc32(group["labels"][part].tobytes()) for part in parts]
+        of_trust = []
+        for part in parts:
+            checksum = 0
+            for name in schema.TRUST:
+                checksum = zlib.crc32(group[name][part].tobytes(), checksum)
+            of_trust.append(checksum)
+        assert of_trust == body["trust"]["checksums"]
+    elif kind == "consensus":
         labels, memberships = group["labels"][:], group["memberships"][:]
         found = [
             zlib.crc32(memberships[part].tobytes(), zlib.crc32(labels[part].tobytes())) for part in parts
@@ -122,9 +139,10 @@ def test_page__names_every_entry_array_and_codec():
     assert set(schema.MANIFEST) <= named
     for kind, entries in schema.BODIES.items():
         assert set(entries) <= named, kind
-    assert {name for specs in (schema.PAIRS, schema.CONSENSUS) for name in specs} <= named
+    assert {name for specs in (schema.PAIRS, schema.CONSENSUS, schema.TRUST) for name in specs} <= named
+    assert {*schema.CLUSTER_COLUMNS, *schema.PARTITION_COLUMNS} <= named
     assert set(arrays.CODECS) <= named
-    for specs in (schema.PAIRS, schema.CONSENSUS, schema.ENSEMBLE):
+    for specs in (schema.PAIRS, schema.CONSENSUS, schema.TRUST, schema.ENSEMBLE):
         for spec in specs.values():
             dims = ", ".join(f"`{dim}`" for dim in spec.dims)
             assert f"{', '.join(spec.shape)}" in PAGE

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
+from bigcons.metrics import trust
 from bigcons.storage import commit
 from bigcons.stores.consensus import Consensus
 
@@ -313,3 +314,69 @@ def test_read__distinguishes_lack_of_memory_from_damage(stored, monkeypatch):
     monkeypatch.setitem(stored._arrays, "labels", no_memory)
     with pytest.raises(MemoryError, match="Unable to allocate"):
         stored.read_labels(0, 1)
+
+
+@pytest.fixture
+def trusted(tmp_path):
+    """Return a consensus that says which labels to trust, and what it was given."""
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([[-1], rng.integers(0, 3, N_OBJECTS - 1)])
+    found = trust(rng.integers(-1, 4, (N_OBJECTS, 3)), labels, client="serial")
+    return Consensus.write(tmp_path / "t.zarr", labels, None, trust=found, chunk_rows=CHUNK_ROWS), found
+
+
+def test_trust__comes_back(trusted, tmp_path):
+    stored, found = trusted
+    assert stored.has_trust
+    again = Consensus.open(stored.path).trust
+    for name in ("confidence", "second_labels", "second_confidence"):
+        assert getattr(again, name).tobytes() == getattr(found, name).tobytes()
+    assert again[3:] == found[3:]
+    assert stored.verify()["n_unlabeled"] == 1
+    stored.export(tmp_path / "t.npy", confidence=True)
+    rows = np.load(tmp_path / "t.npy")
+    assert rows.dtype.names == ("label", "confidence", "second_labels", "second_confidence")
+    assert rows["confidence"].tobytes() == found.confidence.tobytes()
+
+
+def test_trust__of_a_store_without_it_is_refused(stored, tmp_path):
+    assert not stored.has_trust
+    for read in (lambda: stored.trust, lambda: stored.export(tmp_path / "t.npy", confidence=True)):
+        with pytest.raises(InvalidInputError, match="does not say which labels to trust"):
+            read()
+    assert not (tmp_path / "t.npy").exists()
+
+
+@pytest.mark.parametrize("name", ["confidence", "second_labels", "second_confidence"])
+def test_trust__that_is_damaged_is_found(trusted, name):
+    stored, _ = trusted
+    first, second = chunk_files(stored, name)[:2]
+    shutil.copy(second, first)
+    with pytest.raises(CorruptStoreError):
+        stored.verify()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"temperature": 2.0},
+        {"checksums": []},
+        {"clusters": {}},
+        {"clusters": 3},
+        {"partitions": {"partition": [1]}},
+    ],
+)
+def test_trust__that_is_inconsistent_is_refused(trusted, damage):
+    stored, _ = trusted
+    body = commit.load_manifest(stored.path, "consensus").body
+    body["trust"].update(damage)
+    commit.write_manifest(stored.path, "consensus", body)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Consensus.open(stored.path)
+
+
+def test_trust__is_null_or_absent_in_other_stores(stored):
+    body = commit.load_manifest(stored.path, "consensus").body
+    del body["trust"]
+    commit.write_manifest(stored.path, "consensus", body)
+    assert not Consensus.open(stored.path).has_trust

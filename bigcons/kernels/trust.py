@@ -1,0 +1,183 @@
+"""How sure each object's cluster is, by naive Bayes on its base labels, and how much partitions repeat each
+other.
+
+Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous; label ``l`` of partition
+``u`` is base cluster ``offsets[u] + l``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigcons.kernels._jit import jit
+
+
+@jit
+def weigh_labels(
+    labels, clusters, offsets, rates, own_rates, prior, own_prior, temperature,
+    halves, shares, second, second_shares, known, assigned, shared,
+):  # fmt: skip
+    """Set the probability of each object's cluster, and the best other cluster with its probability.
+
+    ``clusters`` (rows,) are those of the objects, -1 for none. ``rates`` (B, K) are the log-probabilities of
+    base clusters in each cluster, and ``own_rates`` those in the object's own cluster without the object;
+    ``prior`` and ``own_prior`` (K,) those of the clusters. The evidence of the labels is multiplied by
+    ``temperature``.
+
+    ``halves`` (n_splits, M) divides the partitions in two, several times. For each of the 2 n_splits halves
+    (2 s, those marked in split s, and 2 s + 1), the rows of ``known``, ``assigned`` and ``shared`` (K,) count
+    the objects of each cluster that the half knows, those which it alone would assign to it, and both.
+    """
+    n_rows, M = labels.shape
+    K, n_splits = rates.shape[1], halves.shape[0]
+    total, part, prior_of = np.empty(K), np.empty((n_splits, K)), np.empty(K)
+    n_in_part = np.empty(n_splits, np.int64)
+    for i in range(n_rows):
+        cluster = clusters[i]
+        shares[i], second[i], second_shares[i] = 0.0, -1, 0.0
+        if cluster < 0:
+            continue
+        total[:] = 0.0
+        part[:] = 0.0
+        n_in_part[:] = 0
+        n_labels = 0
+        for u in range(M):
+            if labels[i, u] < 0:
+                continue
+            b = offsets[u] + labels[i, u]
+            n_labels += 1
+            own = own_rates[b, cluster]
+            for k in range(K):
+                total[k] += own if k == cluster else rates[b, k]
+            for s in range(n_splits):
+                if halves[s, u]:
+                    n_in_part[s] += 1
+                    for k in range(K):
+                        part[s, k] += own if k == cluster else rates[b, k]
+        for k in range(K):
+            prior_of[k] = own_prior[k] if k == cluster else prior[k]
+        best = -np.inf
+        for k in range(K):
+            total_k = prior_of[k] + temperature * total[k]
+            if k != cluster and (second[i] < 0 or total_k > best):
+                second[i], best = k, total_k
+        own_score = prior_of[cluster] + temperature * total[cluster]
+        highest = max(own_score, best)
+        mass = 0.0
+        for k in range(K):
+            mass += np.exp(prior_of[k] + temperature * total[k] - highest)
+        shares[i] = np.exp(own_score - highest) / mass
+        if second[i] >= 0:
+            second_shares[i] = np.exp(best - highest) / mass
+        for s in range(n_splits):
+            for which in range(2):
+                n_seen = n_in_part[s] if which == 0 else n_labels - n_in_part[s]
+                if n_seen == 0:
+                    continue
+                winner, most = 0, -np.inf
+                for k in range(K):
+                    seen_k = part[s, k] if which == 0 else total[k] - part[s, k]
+                    score = prior_of[k] + temperature * seen_k
+                    if score > most:
+                        winner, most = k, score
+                half = 2 * s + which
+                known[half, cluster] += 1
+                assigned[half, winner] += 1
+                if winner == cluster:
+                    shared[half, cluster] += 1
+
+
+@jit
+def compare_partitions(labels, offsets, together, in_first, in_second, in_all):
+    """Count pairs of objects that two partitions join, for all pairs of partitions, (M, M) int64 each.
+
+    For ``u < v``, over the objects that both label: pairs that both join, that u joins, that v joins, and all
+    pairs. O(M^2 n_rows) time.
+    """
+    n_rows, M = labels.shape
+    widest = 0
+    for u in range(M):
+        widest = max(widest, offsets[u + 1] - offsets[u])
+    ends, order = np.empty(widest + 1, np.int64), np.empty(n_rows, np.int64)
+    in_group, in_column = np.zeros(widest, np.int64), np.zeros(widest, np.int64)
+    for u in range(M):
+        width = offsets[u + 1] - offsets[u]
+        ends[: width + 1] = 0
+        for i in range(n_rows):
+            if labels[i, u] >= 0:
+                ends[labels[i, u] + 1] += 1
+        for b in range(width):
+            ends[b + 1] += ends[b]
+        for i in range(n_rows):  # objects by their label in u; afterwards ends[b] is the end of group b
+            if labels[i, u] >= 0:
+                order[ends[labels[i, u]]] = i
+                ends[labels[i, u]] += 1
+        for v in range(u + 1, M):
+            in_column[:] = 0
+            start, n_both, n_together, n_first, n_second = 0, 0, 0, 0, 0
+            for b in range(width):
+                n_group = 0
+                for e in range(start, ends[b]):
+                    label = labels[order[e], v]
+                    if label >= 0:
+                        n_together += in_group[label]
+                        n_second += in_column[label]
+                        n_first += n_group
+                        in_group[label] += 1
+                        in_column[label] += 1
+                        n_group += 1
+                for e in range(start, ends[b]):
+                    label = labels[order[e], v]
+                    if label >= 0:
+                        in_group[label] = 0
+                n_both += n_group
+                start = ends[b]
+            together[u, v], in_first[u, v], in_second[u, v] = n_together, n_first, n_second
+            in_all[u, v] = n_both * (n_both - 1) // 2
+
+
+@jit
+def predict_labels(
+    labels, clusters, offsets, rates, own_rates, prior, own_prior, temperatures, n_held_out, scores
+):
+    """Add to ``scores`` (n,) the log-probabilities of labels predicted from the others, by ``temperatures``.
+
+    Of each object, up to ``n_held_out`` labels are held out, one at a time; the other arguments are those of
+    `weigh_labels`. Returns how many.
+    """
+    n_rows, M = labels.shape
+    K = rates.shape[1]
+    total, left, rate, known = np.empty(K), np.empty(K), np.empty(K), np.empty(M, np.int64)
+    n_predicted = 0
+    for i in range(n_rows):
+        cluster = clusters[i]
+        if cluster < 0:
+            continue
+        total[:] = 0.0
+        m = 0
+        for u in range(M):
+            if labels[i, u] >= 0:
+                known[m] = offsets[u] + labels[i, u]
+                for k in range(K):
+                    total[k] += own_rates[known[m], k] if k == cluster else rates[known[m], k]
+                m += 1
+        n_out = min(m, n_held_out)
+        for e in range(n_out):
+            b = known[e * m // n_out]
+            for k in range(K):
+                rate[k] = own_rates[b, k] if k == cluster else rates[b, k]
+                left[k] = total[k] - rate[k]
+            for t in range(temperatures.shape[0]):
+                highest = -np.inf
+                for k in range(K):
+                    prior_k = own_prior[k] if k == cluster else prior[k]
+                    highest = max(highest, prior_k + temperatures[t] * left[k])
+                mass, predicted = 0.0, 0.0
+                for k in range(K):
+                    prior_k = own_prior[k] if k == cluster else prior[k]
+                    share = np.exp(prior_k + temperatures[t] * left[k] - highest)
+                    mass += share
+                    predicted += share * np.exp(rate[k])
+                scores[t] += np.log(predicted / mass)
+        n_predicted += n_out
+    return n_predicted

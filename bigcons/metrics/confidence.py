@@ -1,0 +1,435 @@
+"""Which answers to trust: probabilities of objects, and tables of clusters and partitions.
+
+Given the labels of a consensus, every base cluster b has a share ``P(b | k)`` in each consensus cluster k,
+and an object's labels are evidence for its cluster, as in naive Bayes:
+
+    P(k | labels of i)  ~  P(k) prod_u P(label of i in u | k)^tau
+
+The object itself is left out of all shares. Partitions of the same data repeat each other, so that taken as
+independent they would make every object all but certain: ``tau`` is how many of them count, as a share.
+
+Everything follows from the contingency of the consensus with the base clusters, one pass over the labels, and
+from a second pass over the labels of the objects; no pair of objects is visited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine, open_engine
+from bigcons.memory import Block, row_blocks
+from bigcons.metrics.clusterings import (
+    MAX_TABLE_BYTES,
+    Criterion,
+    LabelColumn,
+    adjusted_rand_of_pairs,
+    adjusted_rand_of_table,
+    mutual_information_of_table,
+    nmi_of_table,
+)
+from bigcons.metrics.ensemble import table_with_partitions
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.stores.consensus import ConsensusWriter
+from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
+from bigcons.validation import check_int, check_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PART_ROWS = 4096
+
+SEED = 0
+"""Of the sample of objects and the halves of partitions: equal input gives equal results."""
+
+SAMPLE = 2048
+N_SPLITS = 4
+
+TEMPERATURES = 0.9 ** np.arange(48)
+"""Candidates, 1 to .007."""
+N_HELD_OUT = 8
+SAMPLE_CLUSTERS, LEAST_SAMPLE = 200_000, 256
+"""The temperature is chosen on at most this many objects times clusters, but no fewer objects than that."""
+
+EXTRA = 1.0
+"""Objects added to every base cluster, see `log_rates`."""
+
+Use = TypeVar("Use")
+
+
+def trust(x: Any, labels: Any, *, temperature: float | None = None, client: object = None) -> Trust:
+    """Return which labels of a consensus to trust, and tables of its clusters and of the partitions.
+
+    The confidence of an object is the probability of its label by naive Bayes on its base labels, from the
+    shares of base clusters in the clusters of the other objects, tempered because partitions of the same data
+    repeat each other. It holds as far as the ensemble can tell: where all partitions are wrong together, or
+    clusters are not the classes one looks for, no label shows it.
+
+    The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
+    objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
+    assign, over several random halves; ``cohesion``, the mean co-association of pairs of its objects;
+    ``tightness``, what it exceeds that of objects of different clusters by; ``nearest``, the cluster whose
+    objects are most often joined with its own, and ``separation``, what the cohesion exceeds that by.
+
+    The table of partitions has ``partition``, its name; ``n_labeled``; ``n_clusters``; ``nmi`` and
+    ``adjusted_rand`` with the consensus; ``hit_rate`` and ``false_join_rate``, the shares of the pairs of one
+    cluster and of different clusters that it joins; ``weight``, its mutual information with the consensus
+    beyond what chance gives, of mean 1, near 0 if it is random; ``redundancy``, its largest adjusted Rand
+    index with another partition, on a sample of the objects, and ``most_alike``, that partition.
+
+    Parameters
+    ----------
+    x
+        An ensemble of labels, or anything `Ensemble.from_labels` takes.
+    labels
+        Labels ``(n_objects,)``, whole numbers, negative for none; a fitted method; or a `Consensus`.
+    temperature
+        By what the evidence of the labels is multiplied, from 0 to 1; 1 takes the partitions for independent.
+        None: what predicts labels of a sample of objects best, each from the object's other labels.
+    client
+        Engine.
+
+    Two passes over the ensemble, O(n_objects M K) time, and K by ``n_base_clusters`` counts; at most 2,048
+    objects are sampled. Raises InvalidInputError if the lengths differ or no object has a label.
+    """
+    ensemble, column = as_ensemble(x), LabelColumn("labels", _labels_of(labels))
+    with open_engine(client) as engine:
+        evidence = Evidence(ensemble, column, engine, temperature)
+        columns = {name: np.empty(ensemble.n_objects, TRUST_ROW[name]) for name in TRUST_ROW.names or ()}
+        totals = evidence.no_totals()
+        for block, (rows, of_block) in evidence.weigh_blocks(engine, lambda _, rows: rows):
+            for name, column_of in columns.items():
+                column_of[block.start : block.stop] = rows[name]
+            totals += of_block
+    confidence, second, second_confidence = columns.values()
+    return Trust(confidence, second, second_confidence, *evidence.tables(totals), evidence.temperature)
+
+
+def write_trust(ensemble: Ensemble, writer: ConsensusWriter, engine: Engine) -> None:
+    """Write which labels to trust to a consensus whose labels have been written, block by block in tasks."""
+    rows = writer.rows
+    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine)
+    rows.add_trust()
+    totals = evidence.no_totals()
+    for _, (written, of_block) in evidence.weigh_blocks(engine, lambda b, r: rows.write_trust(b.start, r)):
+        writer.note_trust(written)
+        totals += of_block
+    writer.describe_trust(*evidence.tables(totals), evidence.temperature)
+
+
+def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
+    """Return whether the table of clusters and base clusters is small enough."""
+    return 8 * n_clusters * ensemble.n_base_clusters <= MAX_TABLE_BYTES
+
+
+def _labels_of(labels: Any) -> Any:
+    """Return the labels of a consensus in any form, as something that `LabelColumn` takes."""
+    if hasattr(labels, "fit") and not hasattr(labels, "labels_"):
+        raise InvalidInputError(f"{type(labels).__name__} is not fitted; call fit first.")
+    return getattr(labels, "labels_", getattr(labels, "label_rows", labels))
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """The task that weighs the labels of a block of objects as evidence for their clusters."""
+
+    ensemble: Ensemble
+    column: LabelColumn
+    log_rates: np.ndarray
+    """(B, K): ``log P(b | k)``."""
+    own_log_rates: np.ndarray
+    """(B, K): the same without one object of cluster k in b."""
+    log_prior: np.ndarray
+    own_log_prior: np.ndarray
+    """(K,): of the clusters, and without one object of cluster k."""
+    temperature: float
+    halves: np.ndarray
+    """(N_SPLITS, M) bool: the partitions of the first half of each split."""
+
+    def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of a block (rows,) `TRUST_ROW`, and totals of the clusters (., K).
+
+        The totals are the summed confidence, and how many objects each half of the partitions knows, assigns
+        to the cluster, and both.
+        """
+        from bigcons.kernels.trust import weigh_labels
+
+        clusters, K = self.column.codes(block.start, block.stop), self.log_prior.size
+        labels = self.ensemble.read(block.start, block.stop)
+        shares, other_shares = np.empty((2, block.n_rows))
+        second = np.empty(block.n_rows, np.int64)
+        counts = np.zeros((3, 2 * N_SPLITS, K), np.int64)
+        for part in row_blocks(block.n_rows, PART_ROWS):  # in one type, so that one kernel is compiled
+            rows = slice(part.start, part.stop)
+            weigh_labels(
+                *(np.ascontiguousarray(labels[rows], np.int32), clusters[rows], self.ensemble.offsets),
+                *(self.log_rates, self.own_log_rates, self.log_prior, self.own_log_prior),
+                *(self.temperature, self.halves, shares[rows], second[rows], other_shares[rows], *counts),
+            )
+        found = np.empty(block.n_rows, TRUST_ROW)
+        found["confidence"], found["second_confidence"] = shares, other_shares
+        found["second_labels"] = np.where(second >= 0, self.column.values[second], -1)
+        labeled = clusters >= 0
+        summed = np.bincount(clusters[labeled], shares[labeled], K)
+        return found, np.concatenate([summed[None], counts.reshape(-1, K)])
+
+
+class Evidence:
+    """What base labels tell about the clusters of objects, and hence about clusters and partitions.
+
+    Sizes: K clusters with objects, B base clusters, M partitions.
+    """
+
+    def __init__(
+        self, ensemble: Ensemble, column: LabelColumn, engine: Engine, temperature: float | None = None
+    ) -> None:
+        if temperature is not None:
+            check_number("temperature", temperature, at_least=0, at_most=1)
+        self._ensemble, self._values = ensemble, column.values
+        if self._values.dtype.kind not in "iu" or self._values.max() > np.iinfo(np.int32).max:
+            raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
+        self._table: np.ndarray = table_with_partitions(ensemble, column, engine)[1:]
+        """(K, B) int64: how many objects of each cluster are in each base cluster."""
+        K = column.n_clusters
+        self._sizes = np.zeros(K, np.int64)
+        for block in ensemble.blocks():
+            codes = column.codes(block.start, block.stop)
+            self._sizes += np.bincount(codes[codes >= 0], minlength=K)
+        n = int(self._sizes.sum())
+        rates = log_rates(self._table, self._sizes, ensemble.offsets)
+        prior = np.log((self._sizes + 1.0) / (n - 1.0 + K)), np.log(self._sizes / (n - 1.0 + K))
+        rows = np.arange(ensemble.n_objects)
+        if rows.size > SAMPLE:
+            rows = np.sort(generator(SEED, "trust.sample").choice(rows.size, SAMPLE, replace=False))
+        self._sample: np.ndarray = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
+        if temperature is None:
+            temperature = best_temperature(
+                self._sample, column.codes_of(rows), ensemble.offsets, *rates, *prior
+            )
+        self.temperature = float(temperature)
+        halves = random_halves(ensemble.n_partitions)
+        self._weighing = Weighing(ensemble, column, *rates, *prior, self.temperature, halves)
+
+    def weigh_blocks(
+        self, engine: Engine, use: Callable[[Block, np.ndarray], Use]
+    ) -> Iterator[tuple[Block, tuple[Use, np.ndarray]]]:
+        """Yield every block with ``use(block, rows)``, part of its task, and the totals of its clusters."""
+        weigh, blocks = self._weighing, self._ensemble.blocks()
+
+        def task(block: Block) -> tuple[Use, np.ndarray]:
+            rows, totals = weigh(block)
+            return use(block, rows), totals
+
+        with (
+            closing(engine.map(task, blocks)) as done,
+            progress("confidence", self._ensemble.n_objects) as listener,
+        ):
+            for block, found in zip(blocks, done, strict=True):
+                yield block, found
+                listener.advance(block.n_rows)
+
+    def no_totals(self) -> np.ndarray:
+        """Return the totals of no blocks, to which those of every block are added."""
+        return np.zeros((1 + 3 * 2 * N_SPLITS, self._sizes.size))
+
+    def tables(self, totals: np.ndarray) -> tuple[pa.Table, pa.Table]:
+        """Return the tables of clusters and of partitions, given the totals of all blocks."""
+        return self._cluster_table(totals), self._partition_table()
+
+    def _cluster_table(self, totals: np.ndarray) -> pa.Table:
+        known, assigned, shared = totals[1:].reshape(3, 2 * N_SPLITS, -1)
+        jaccard = ratio(shared, known + assigned - shared, 0.0)
+        joined, seen = joined_pairs(self._table, self._ensemble.offsets)
+        own, apart = np.diag_indices(self._sizes.size), ~np.eye(self._sizes.size, dtype=bool)
+        share = ratio(joined, seen)
+        cohesion = share[own]
+        across = np.where(apart & (seen > 0), share, -1.0)
+        nearest, closest = across.argmax(axis=1), across.max(axis=1)
+        has_other = closest >= 0
+        return cluster_table(
+            {
+                "cluster": self._values,
+                "size": self._sizes,
+                "confidence": totals[0] / self._sizes,
+                "stability": ratio(jaccard.sum(axis=0), (known > 0).sum(axis=0)),
+                "cohesion": cohesion,
+                "tightness": cohesion - ratio(joined[apart].sum(), seen[apart].sum()),
+                "separation": np.where(has_other, cohesion - closest, np.nan),
+                "nearest": np.where(has_other, self._values[nearest], -1),
+            }
+        )
+
+    def _partition_table(self) -> pa.Table:
+        offsets, names = self._ensemble.offsets, self._ensemble.names
+        tables = np.split(self._table, offsets[1:-1], axis=1)
+        n_labeled = np.array([table.sum() for table in tables])
+        information = np.array([float(mutual_information_of_table(table)) for table in tables])
+        by_chance = (self._sizes.size - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
+        information = np.maximum(information - by_chance, 0.0)
+
+        def by_partition(counts: np.ndarray) -> np.ndarray:
+            return np.asarray(np.add.reduceat(counts, offsets[:-1], axis=-1))
+
+        hits = by_partition(pairs_of(self._table).sum(axis=0))
+        joins = by_partition(pairs_of(self._table.sum(axis=0)))
+        in_cluster = pairs_of(by_partition(self._table)).sum(axis=0)
+        redundancy, twin = most_alike(self._sample, offsets)
+        return partition_table(
+            {
+                "partition": names,
+                "n_labeled": n_labeled,
+                "n_clusters": np.diff(offsets),
+                "nmi": compared(nmi_of_table, tables),
+                "adjusted_rand": compared(adjusted_rand_of_table, tables),
+                "hit_rate": ratio(hits, in_cluster),
+                "false_join_rate": ratio(joins - hits, pairs_of(n_labeled) - in_cluster),
+                "weight": ratio(information, information.mean(), 0.0),
+                "redundancy": redundancy,
+                "most_alike": [None if v < 0 else names[v] for v in twin],
+            }
+        )
+
+
+def compared(criterion: Criterion, tables: Sequence[np.ndarray]) -> np.ndarray:
+    """Return a criterion of each table, NaN if no object is in it."""
+    return np.array([float(criterion(table)) if table.any() else np.nan for table in tables])
+
+
+def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``log P(b | k)`` (B, K) from the contingency table (K, B), and without one object of k in b.
+
+    Every base cluster gets `EXTRA` more objects, of the clusters in proportion to their sizes, so that no
+    label excludes a cluster, and one that no other object has tells nothing.
+    """
+    extra = EXTRA * sizes / sizes.sum()
+    width = np.diff(offsets)
+    of_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=1), width, axis=1)
+    more = np.repeat(width, width) * extra[:, None]
+    rates = np.log((table + extra[:, None]) / (of_partition + more)).T
+    own = np.log((np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + more)).T
+    return np.ascontiguousarray(rates), np.ascontiguousarray(own)
+
+
+def random_halves(n_partitions: int) -> np.ndarray:
+    """Return which partitions are in the first half of each split (N_SPLITS, M), bool."""
+    rng = generator(SEED, "trust.halves")
+    return np.array([rng.permutation(n_partitions) < n_partitions // 2 for _ in range(N_SPLITS)])
+
+
+def best_temperature(
+    labels: np.ndarray, clusters: np.ndarray, offsets: np.ndarray, *evidence: np.ndarray
+) -> float:
+    """Return the temperature by which the labels (rows, M) of objects best predict a label held out.
+
+    If partitions repeat each other, the others make an object all but certain and predict with too much
+    confidence; of equally good temperatures, the highest. ``evidence``: rates and prior of `Weighing`.
+    """
+    from bigcons.kernels.trust import predict_labels
+
+    most = max(LEAST_SAMPLE, SAMPLE_CLUSTERS // evidence[0].shape[1])
+    scores = np.zeros(TEMPERATURES.size)
+    predict_labels(labels[:most], clusters[:most], offsets, *evidence, TEMPERATURES, N_HELD_OUT, scores)
+    return float(TEMPERATURES[scores.argmax()])
+
+
+def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many joins of pairs of objects of two clusters there are, and how many can be, (K, K).
+
+    A pair counts once for each partition that labels, or joins, both of its objects.
+    """
+    of_partitions = np.add.reduceat(table, offsets[:-1], axis=1)
+
+    def pairs(counts: np.ndarray) -> np.ndarray:
+        counts = counts.astype(np.float64)
+        products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
+        np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
+        return products
+
+    return pairs(table), pairs(of_partitions)
+
+
+def most_alike(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest adjusted Rand index of each partition with another (M,), and which that is.
+
+    NaN and -1 for partitions that share no pair of objects with any other.
+    """
+    from bigcons.kernels.trust import compare_partitions
+
+    M = offsets.size - 1
+    counts = np.zeros((4, M, M), np.int64)
+    compare_partitions(labels, offsets, *counts)
+    index = adjusted_rand_of_pairs(*counts.astype(np.float64))
+    index = np.where(counts[3] > 0, index, -np.inf)
+    index = np.maximum(index, index.T)
+    np.fill_diagonal(index, -np.inf)
+    most = index.max(axis=1)
+    has_other = np.isfinite(most)
+    return np.where(has_other, most, np.nan), np.where(has_other, index.argmax(axis=1), -1)
+
+
+def pairs_of(n: np.ndarray) -> np.ndarray:
+    """Return ``n (n - 1) / 2``, the number of pairs of n objects."""
+    n = np.asarray(n, np.float64)
+    return np.asarray(n * (n - 1.0) / 2.0)
+
+
+def ratio(a: Any, b: Any, otherwise: float = np.nan) -> Any:
+    """Return ``a / b``, or ``otherwise`` where b is 0."""
+    a, b = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(b, np.float64))
+    return np.divide(a, b, out=np.full(a.shape, otherwise), where=b != 0)[()]
+
+
+# ---- against a truth
+
+
+class Reliability(NamedTuple):
+    """How often labels of a stated confidence are right; see `reliability`."""
+
+    n_objects: np.ndarray
+    """(n_bins,) int64"""
+    confidence: np.ndarray
+    """(n_bins,): the mean confidence of the objects of each bin, NaN if it has none."""
+    accuracy: np.ndarray
+    """(n_bins,): the share of them whose label is right."""
+    error: float
+    """The expected calibration error: the mean of ``|accuracy - confidence|``, bins by their objects."""
+
+
+def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -> Reliability:
+    """Return how often labels of a stated confidence are right, in bins of equal width from 0 to 1.
+
+    A label is right if its cluster is matched with the object's class, in the best one-to-one matching, as in
+    `matching_accuracy`. ``confidence`` (n_objects,), from 0 to 1, is that of `trust`, or the largest
+    membership of each object. Labels as in `contingency`; objects without a class or a label are left out.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    check_int("n_bins", n_bins)
+    columns = LabelColumn("truth", truth), LabelColumn("labels", _labels_of(labels))
+    if columns[0].n_objects != columns[1].n_objects or np.shape(confidence) != (columns[0].n_objects,):
+        raise InvalidInputError(
+            f"truth has {columns[0].n_objects} objects, labels {columns[1].n_objects} and confidence shape "
+            f"{np.shape(confidence)}; pass one of each per object."
+        )
+    classes, clusters = (column.codes(0, column.n_objects) for column in columns)
+    judged = (classes >= 0) & (clusters >= 0)
+    table = np.zeros([column.n_clusters for column in columns], np.int64)
+    np.add.at(table, (classes[judged], clusters[judged]), 1)
+    matched = np.full(table.shape[1], -1)
+    rows, of_rows = linear_sum_assignment(table, maximize=True)
+    matched[of_rows] = rows
+    stated = np.asarray(confidence, np.float64)[judged]
+    if not ((stated >= 0) & (stated <= 1)).all():
+        raise InvalidInputError("confidence leaves 0 to 1; pass probabilities.")
+    bins = np.minimum((stated * n_bins).astype(np.int64), n_bins - 1)
+    right = matched[clusters[judged]] == classes[judged]
+    n, summed, n_right = (np.bincount(bins, weights, n_bins) for weights in (None, stated, right))
+    error = np.abs(n_right - summed).sum() / n.sum()
+    return Reliability(n.astype(np.int64), ratio(summed, n), ratio(n_right, n), float(error))

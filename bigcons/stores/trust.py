@@ -1,0 +1,56 @@
+"""Trust: which labels of a consensus to trust, and the tables of its clusters and of the partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TRUST_ROW = np.dtype([(name, spec.dtypes[0]) for name, spec in TRUST.items()])
+"""What is known of every object."""
+
+
+class Trust(NamedTuple):
+    """How far the labels of a consensus can be trusted; see `bigcons.metrics.trust`."""
+
+    confidence: np.ndarray
+    """(n_objects,) float32: the probability that the object's label is right; 0 without a label."""
+    second_labels: np.ndarray
+    """(n_objects,) int32: the most probable other cluster; -1 if there is none."""
+    second_confidence: np.ndarray
+    """(n_objects,) float32: its probability, which exceeds the confidence where the label is doubtful."""
+    clusters: pa.Table
+    """One row per cluster."""
+    partitions: pa.Table
+    """One row per partition."""
+    temperature: float
+    """From 0 to 1: which share of the evidence in the labels of an object counts."""
+
+
+def cluster_table(columns: Mapping[str, Any]) -> pa.Table:
+    """Return the table of clusters with these columns; NaN becomes null."""
+    return _table(CLUSTER_COLUMNS, columns)
+
+
+def partition_table(columns: Mapping[str, Any]) -> pa.Table:
+    """Return the table of partitions with these columns; NaN becomes null."""
+    return _table(PARTITION_COLUMNS, columns)
+
+
+def _table(types: Mapping[str, tuple[str, str]], columns: Mapping[str, Any]) -> pa.Table:
+    """Raises ValueError for wrong columns, and for values of wrong types."""
+    import pyarrow as pa
+
+    if set(columns) != set(types):
+        raise ValueError(f"the columns {sorted(columns)}")
+    arrays = {
+        name: pa.array(columns[name], getattr(pa, kind)(), from_pandas=True)
+        for name, (kind, _) in types.items()
+    }
+    return pa.table(arrays)

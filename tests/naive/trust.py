@@ -1,0 +1,74 @@
+"""Which answers to trust, by the definitions: no table is kept, and pairs are visited one by one."""
+
+import itertools
+
+import numpy as np
+
+
+def log_rate(labels, clusters, i, u, k, extra):
+    """Return ``log P(label of i in u | cluster k)`` from all objects but i."""
+    others = (np.arange(len(labels)) != i) & (clusters == k) & (labels[:, u] >= 0)
+    share = extra * np.mean(clusters[clusters >= 0] == k)
+    alike = np.count_nonzero(others & (labels[:, u] == labels[i, u])) + share
+    return np.log(alike / (np.count_nonzero(others) + share * (labels[:, u].max() + 1)))
+
+
+def log_prior(clusters, i, k, n_clusters):
+    """Return ``log P(cluster k)`` from all objects but i, with one more object in each cluster."""
+    others = (np.arange(len(clusters)) != i) & (clusters >= 0)
+    return np.log((np.count_nonzero(clusters[others] == k) + 1) / (np.count_nonzero(others) + n_clusters))
+
+
+def posterior(labels, clusters, i, temperature, extra, partitions=None):
+    """Return the probabilities (K,) of the clusters of object i, given its labels in ``partitions``."""
+    K = clusters.max() + 1
+    scores = np.zeros(K)
+    for k in range(K):
+        scores[k] = log_prior(clusters, i, k, K)
+        for u in range(labels.shape[1]) if partitions is None else partitions:
+            if labels[i, u] >= 0:
+                scores[k] += temperature * log_rate(labels, clusters, i, u, k, extra)
+    shares = np.exp(scores - scores.max())
+    return shares / shares.sum()
+
+
+def held_out_score(labels, clusters, temperature, extra):
+    """Return the summed log-probability of every label, predicted from the object's other labels."""
+    total = 0.0
+    for i, u in zip(*np.nonzero(labels >= 0), strict=True):
+        if clusters[i] >= 0:
+            rest = [v for v in range(labels.shape[1]) if v != u]
+            shares = posterior(labels, clusters, i, temperature, extra, rest)
+            rates = [log_rate(labels, clusters, i, u, k, extra) for k in range(len(shares))]
+            total += np.log(shares @ np.exp(rates))
+    return total
+
+
+def coassociation(labels, first, second):
+    """Return the share of joins of pairs of an object of ``first`` and one of ``second``, over partitions."""
+    joined = seen = 0
+    for i, j in itertools.product(first, second):
+        if i < j or (i != j and set(first).isdisjoint(second)):
+            both = (labels[i] >= 0) & (labels[j] >= 0)
+            seen += np.count_nonzero(both)
+            joined += np.count_nonzero(both & (labels[i] == labels[j]))
+    return joined / seen if seen else np.nan
+
+
+def stability(labels, clusters, halves, temperature, extra):
+    """Return the mean Jaccard index (K,) of each cluster and what each half of the partitions assigns."""
+    K, M = clusters.max() + 1, labels.shape[1]
+    found = [[] for _ in range(K)]
+    for first in halves:
+        for half in (np.flatnonzero(first), np.flatnonzero(~first)):
+            known = [i for i in range(len(labels)) if clusters[i] >= 0 and (labels[i, half] >= 0).any()]
+            assigned = np.array(
+                [posterior(labels, clusters, i, temperature, extra, half).argmax() for i in known]
+            )
+            own = clusters[known]
+            for k in range(K):
+                if (own == k).any():
+                    either = np.count_nonzero((own == k) | (assigned == k))
+                    found[k].append(np.count_nonzero((own == k) & (assigned == k)) / either)
+    assert halves.shape[1] == M
+    return np.array([np.mean(values) if values else np.nan for values in found])
