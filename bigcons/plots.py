@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     from bigcons.metrics.confidence import Reliability
 
-__all__ = ["cluster_graph", "coassociation", "convergence", "memberships", "overview", "reliability"]
+__all__ = [
+    "cluster_graph",
+    "coassociation",
+    "convergence",
+    "memberships",
+    "n_clusters",
+    "overview",
+    "reliability",
+]
 
 # Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
 PALETTE = (
@@ -128,6 +136,42 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
         axes.set_xlabel("confidence")
         axes.set_ylabel("share of labels that are right")
         axes.legend(loc="upper left", title="calibration error" if len(curves) > 1 else None)
+    return figure
+
+
+def n_clusters(choice: Any) -> Figure:
+    """Draw what speaks for each number of clusters.
+
+    ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer fitted with ``n_clusters="auto"``.
+    Above, the eigenvalues of the co-association, held out and of all partitions: the number is where they
+    fall. Below, how far the clusters found by two halves of the partitions agree.
+    """
+    choice = getattr(choice, "n_clusters_choice_", choice)
+    if not hasattr(choice, "runner_up"):
+        raise InvalidInputError(
+            f"choice has type {type(choice).__name__}; pass what bigcons.choose_n_clusters returned, or a "
+            "clusterer fitted with n_clusters='auto'."
+        )
+    table, k = choice.table, choice.table["n_clusters"]
+    panels = (
+        ("eigenvalue", {"held_out": "held-out partitions", "eigenvalue": "all partitions"}),
+        ("agreement", {"stability": "clusters of two halves (ARI)", "held_out_joins": "held-out joins"}),
+    )
+    with _figure(5.6, 4.6) as figure:
+        for axes, (what, curves) in zip(figure.subplots(2, sharex=True), panels, strict=True):
+            for (name, words), color, line in zip(curves.items(), PALETTE, ("-", ":"), strict=False):
+                axes.plot(
+                    k, table[name], line, color=color, marker="o", markersize=3, linewidth=1.2, label=words
+                )
+            axes.set(ylabel=what, ylim=(0, 1.05))
+            axes.axvline(choice.n_clusters, color=_GUIDE, linewidth=0.8, zorder=0)
+            if choice.runner_up is not None:
+                axes.axvline(choice.runner_up, color=_GUIDE, linewidth=0.8, linestyle="--", zorder=0)
+            axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+            axes.legend(loc="upper right")
+        second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
+        figure.suptitle(f"{choice.n_clusters} clusters recommended{second}", fontsize=10)
+        axes.set_xlabel("number of clusters")
     return figure
 
 

@@ -66,8 +66,8 @@ def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> l
     "--n-clusters",
     type=cluster_count,
     metavar="K|LOW:HIGH|auto",
-    help="Clusters, at most; auto for methods that can find the number, such as eac by lifetime; a range for "
-    "supra, which tries all.",
+    help="Clusters, at most; auto lets the method choose the number, pcc and most others by `bigcons "
+    "n-clusters`, eac by lifetime; a range for supra, which tries all.",
 )
 @output_option("Store for the consensus (.zarr).")
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
@@ -139,9 +139,13 @@ def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tu
         options = ", ".join(map(option_name, sorted(foreign)))
         raise click.UsageError(f"Method {name!r} takes no {options}; leave it out.")
     if given.get("n_clusters") == "auto":
-        if "None" not in str(parameters["n_clusters"].annotation):
-            raise click.UsageError(f"Method {name!r} does not find the number of clusters; give it with -k.")
-        given["n_clusters"] = None
+        accepted = str(parameters["n_clusters"].annotation)
+        if "None" in accepted:
+            given["n_clusters"] = None
+        elif "str" not in accepted:
+            raise click.UsageError(
+                f"Method {name!r} does not choose the number of clusters; give it with -k."
+            )
     if isinstance(given.get("n_clusters"), range) and "Sequence" not in str(
         parameters["n_clusters"].annotation
     ):

@@ -27,8 +27,8 @@ class CSPA(GraphClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters.
+    n_clusters : int or "auto", default=8
+        Number of clusters. "auto": by `bigcons.choose_n_clusters`.
     partitioner : {"spectral", "metis"}, default="spectral"
         "spectral": the normalized cut by eigenvectors, which never forms the graph and leaves the sizes of
         the clusters free. "metis" (needs pymetis): the paper's balanced cut of the graph of all pairs, for a
@@ -85,7 +85,7 @@ class CSPA(GraphClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         partitioner: str = "spectral",
         normalize: str = "observed",

@@ -23,8 +23,8 @@ class HBGF(GraphClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters.
+    n_clusters : int or "auto", default=8
+        Number of clusters. "auto": by `bigcons.choose_n_clusters`.
     partitioner : {"spectral", "metis"}, default="spectral"
         "spectral": singular vectors of the normalized incidence matrix; the sizes of the clusters are free.
         "metis" (needs pymetis): a balanced cut of the graph, which is held in memory; it splits clusters of

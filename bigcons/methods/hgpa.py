@@ -27,8 +27,8 @@ class HGPA(GraphClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters.
+    n_clusters : int or "auto", default=8
+        Number of clusters. "auto": by `bigcons.choose_n_clusters`.
     objective : {"auto", "km1", "cut", "laplacian"}, default="auto"
         What is minimized. "cut" and "km1" (need mtkahypar) are of a balanced cut of the hypergraph into k
         parts: "cut" counts a hyperedge once if it is cut, as in the paper's text; "km1" counts it once for
@@ -94,7 +94,7 @@ class HGPA(GraphClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         objective: str = "auto",
         edge_weight: str = "unit",

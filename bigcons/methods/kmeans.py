@@ -15,6 +15,7 @@ from bigcons.kernels.cluster_tables import SCORE
 from bigcons.memory import MOST_BYTES
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.embedding import best_kmeans
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import AssignmentClusterer, TableProblem
 from bigcons.solving.estimator import MethodInfo
@@ -75,13 +76,14 @@ class IntegerLabels(TableProblem):
         return -((self.numbers - np.repeat(means, np.diff(self.offsets), axis=0)) ** 2)
 
 
-class LabelKMeans(AssignmentClusterer):
+class LabelKMeans(ChoosingClusterer, AssignmentClusterer):
     """k-means on the label matrix: a baseline that treats labels as numbers.
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
         Maximum number of clusters; one that loses its last object stays empty.
+        "auto": by `bigcons.choose_n_clusters`.
     encode : {"integer", "onehot", "coassoc"}, default="integer"
         "integer": labels as numbers, as the published figures suggest. "onehot": a column for
         every base cluster, the same as `QMI`. "coassoc": the rows of the co-association matrix c/N (Kuncheva
@@ -131,7 +133,7 @@ class LabelKMeans(AssignmentClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         encode: str = "integer",
         weights: Any = None,

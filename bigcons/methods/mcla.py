@@ -27,6 +27,7 @@ from bigcons.overlaps.incidence import (
     shares,
     votes_of,
 )
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -42,13 +43,14 @@ KMEANS_STARTS = 10
 SMALLEST_DEGREE = 1e-12
 
 
-class MCLA(SoftPredictingClusterer):
+class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     """Group base clusters by their Jaccard similarity; objects join the group they are most associated with.
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
         Number of meta-clusters, and so the maximum number of clusters: some may win no object.
+        "auto": by `bigcons.choose_n_clusters`.
     partitioner : {"spectral", "average", "metis"}, default="spectral"
         How the graph of base clusters is cut. "spectral": eigenvectors of the normalized Jaccard matrix and
         k-means; meta-clusters may differ in size. "average": average linkage of ``1 - Jaccard``; a few
@@ -105,7 +107,7 @@ class MCLA(SoftPredictingClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         partitioner: str = "spectral",
         union: str = "all",

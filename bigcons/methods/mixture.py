@@ -15,6 +15,7 @@ from bigcons.kernels.cluster_tables import (
     respond,
     responsibilities,
 )
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import CERTAINTY, first_partition
 from bigcons.solving.estimator import MethodInfo
@@ -115,13 +116,14 @@ class MixtureProblem:
         return np.zeros((self.offsets[-1], padded(self.n_columns))), np.zeros(self.n_columns)
 
 
-class MixtureModel(SoftPassClusterer):
+class MixtureModel(ChoosingClusterer, SoftPassClusterer):
     """Mixture of multinomials: each cluster has its own distribution over the labels of each partition.
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
         Maximum number of clusters; those that are most probable for no object stay empty.
+        "auto": by `bigcons.choose_n_clusters`.
     init : {"partition", "dirichlet"}, default="partition"
         "partition": responsibilities give nine tenths to one base partition (intersected with others until
         there are enough clusters) and spread one tenth evenly. "dirichlet": drawn at random, as in the paper.
@@ -174,7 +176,7 @@ class MixtureModel(SoftPassClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         init: str = "partition",
         background: bool = True,

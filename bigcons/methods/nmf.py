@@ -9,6 +9,7 @@ import numpy as np
 
 from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, count_shares, padded
 from bigcons.kernels.nmf import multiply_rows, place_rows
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import CERTAINTY, first_partition
 from bigcons.solving.estimator import MethodInfo
@@ -107,13 +108,13 @@ class NMFProblem:
         return np.zeros((self.offsets[-1], padded(K))), np.zeros((K, K)), np.zeros(N_TOTALS)
 
 
-class NMF(SoftPassClusterer):
+class NMF(ChoosingClusterer, SoftPassClusterer):
     """NMF consensus: the co-association C as ``Q S Q'``, Q nonnegative with nearly orthonormal columns.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters; a cluster may end up with no objects.
+    n_clusters : int or "auto", default=8
+        Number of clusters; a cluster may end up with no objects. "auto": by `bigcons.choose_n_clusters`.
     max_iter : int, default=500
         Maximum number of passes.
     n_init : int, default=20
@@ -171,7 +172,7 @@ class NMF(SoftPassClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         max_iter: int = 500,
         n_init: int = 20,

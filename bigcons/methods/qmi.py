@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.kernels.cluster_tables import LABELED, SCORE
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import (
     AssignmentClusterer,
@@ -70,7 +71,7 @@ class EntropyUtility(TableProblem):
         return state, np.full((len(labels), 1), -1, np.int32)
 
 
-class QMI(AssignmentClusterer):
+class QMI(ChoosingClusterer, AssignmentClusterer):
     """Quadratic mutual information consensus: k-means on the one-hot labels.
 
     Maximizes the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -
@@ -80,8 +81,9 @@ class QMI(AssignmentClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
         Maximum number of clusters; one that loses its last object stays empty.
+        "auto": by `bigcons.choose_n_clusters`.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
@@ -134,7 +136,7 @@ class QMI(AssignmentClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         weights: Any = None,
         n_init: int = 10,
@@ -170,8 +172,9 @@ class KCC(QMI):
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
         Maximum number of clusters; one that loses its last object stays empty.
+        "auto": by `bigcons.choose_n_clusters`.
     utility : {"uh", "uc"}, default="uh"
         "uh": entropy (mutual information with the base partitions), by k-means with the Kullback-Leibler
         divergence. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
@@ -223,7 +226,7 @@ class KCC(QMI):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         utility: str = "uh",
         weights: Any = None,

@@ -15,6 +15,7 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.embedding import KMEANS_SAMPLE, Centers, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.incidence import check_overlaps_plan
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import check_held_plan
@@ -26,7 +27,7 @@ from bigcons.validation import check_number
 DEFAULT_IMBALANCE = 0.05
 
 
-class GraphClusterer(PredictingClusterer):
+class GraphClusterer(ChoosingClusterer, PredictingClusterer):
     """Base of the methods that partition a graph of the objects; they give labels without memberships.
 
     ``predict`` places new objects in the spectral embedding; a balanced cut has no place for them.
@@ -39,7 +40,7 @@ class GraphClusterer(PredictingClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         partitioner: str = "spectral",
         weights: Any = None,

@@ -8,7 +8,7 @@ import logging
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -38,6 +38,9 @@ from bigcons.stores.ensemble_store import observed
 from bigcons.validation import check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
+
+# n_clusters of the methods that choose the number themselves
+AUTO = "auto"
 
 
 class MethodInfo(NamedTuple):
@@ -73,16 +76,18 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
     info: ClassVar[MethodInfo]
 
+    n_clusters: int
+
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
         client: object = None,
     ) -> None:
-        self.n_clusters = n_clusters
+        self.n_clusters = n_clusters  # type: ignore[assignment]  # "auto" is a number while `_solve` runs
         self.random_state = random_state
         self.memory = memory
         self.out = out
@@ -130,9 +135,13 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             if finished is not None and output is not None:
                 self._take_finished(finished, output)
             else:
-                with open_engine(self.client) as engine:
+                with open_engine(self.client) as engine, self._n_clusters_chosen(ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
         return self
+
+    def _n_clusters_chosen(self, *_: Any) -> AbstractContextManager[None]:
+        """Return a context in which ``n_clusters`` is a number, should it be "auto"."""
+        return nullcontext()
 
     def _take_finished(self, finished: Consensus, output: Output) -> None:
         """Set the stored results of a finished run of the same parameters and labels; refuse any other."""
@@ -159,7 +168,14 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         return getattr(pairs, "path", None)
 
     def _check_n_clusters(self, n_objects: int) -> None:
-        check_n_clusters(self.n_clusters, n_objects)
+        given: Any = self.n_clusters
+        if isinstance(given, str) and given == AUTO:
+            raise InvalidInputError(
+                f"{type(self).__name__} does not choose n_clusters; give a number, such as that of "
+                "bigcons.choose_n_clusters.",
+                parameter="n_clusters",
+            )
+        check_n_clusters(given, n_objects)
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
@@ -350,7 +366,7 @@ class ResumingClusterer(PredictingClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         resume: bool = True,
         random_state: SeedLike = None,

@@ -40,7 +40,7 @@ class PassClusterer(ResumingClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         n_init: int = 10,
         n_finalists: int = 1,

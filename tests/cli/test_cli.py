@@ -300,9 +300,10 @@ def test_solve__tries_members_with_parameters_and_a_range_of_clusters(ensemble, 
 
 
 def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):
-    result = run(f"solve {ensemble} -m pcc -k auto -o c.zarr")
+    result = run(f"solve {ensemble} -m furthest -k auto -o c.zarr")
     assert result.exit_code == 2
-    assert "does not find the number of clusters" in result.stderr
+    assert "does not choose the number of clusters" in result.stderr
+    assert ran(f"solve {ensemble} -m hbgf -k auto -o b.zarr")["n_clusters"] == 3
     assert ran(f"solve {ensemble} -m eac --criterion lifetime -k auto -o c.zarr")["n_clusters"] >= 1
 
 

@@ -15,6 +15,7 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels import gibbs as kernel
 from bigcons.memory import Block, format_size
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rule
@@ -36,7 +37,7 @@ MOST_CLUSTERS = 256
 DEFAULT_MEMORY = 4_000_000_000
 
 
-class GibbsBCE(ConsensusClusterer):
+class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
     """Bayesian cluster ensembles by collapsed Gibbs sampling.
 
     The model of `BCE` with fixed symmetric priors: proportions and label probabilities are integrated out,
@@ -44,8 +45,8 @@ class GibbsBCE(ConsensusClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at most 256.
+    n_clusters : int or "auto", default=8
+        Number of clusters, at most 256. "auto": by `bigcons.choose_n_clusters`.
     n_init : int, default=4
         Number of chains, of which the most likely is kept. Samples are averaged within a chain only, since
         chains number their clusters differently.
@@ -111,7 +112,7 @@ class GibbsBCE(ConsensusClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         n_init: int = 4,
         burn_in: int = 100,

@@ -17,6 +17,7 @@ from bigcons.methods.bce.model import (
     relaxation_of,
     sums_by_partition,
 )
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import counts_of, expected_counts, first_partition
 from bigcons.solving.estimator import MethodInfo
@@ -47,7 +48,7 @@ NO_STEP = (-np.inf, 1.0)
 LEAST_PROBABILITY = 1e-6
 
 
-class BCE(SoftPassClusterer):
+class BCE(ChoosingClusterer, SoftPassClusterer):
     """Bayesian cluster ensembles by variational EM.
 
     Every object mixes the clusters in its own proportions, drawn from a Dirichlet distribution, and every
@@ -56,8 +57,9 @@ class BCE(SoftPassClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
         Maximum number of clusters; those that are most probable for no object stay empty.
+        "auto": by `bigcons.choose_n_clusters`.
     n_init : int, default=20
         Number of starts on a sample of 4,096 objects, of which the highest bound is kept. On six planted
         clusters of unequal sizes, a third to a half of the starts find all of them; hence 20.
@@ -119,7 +121,7 @@ class BCE(SoftPassClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         n_init: int = 20,
         init: str = "partition",

@@ -62,6 +62,7 @@ from bigcons.methods.pcc.placing import (
 )
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.pruning import PrunedPairs, numbered
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
@@ -82,7 +83,7 @@ DEFAULT_PASSES = 100
 CAPS = 10
 
 
-class PCC(ResumingClusterer, SoftPredictingClusterer):
+class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
@@ -92,10 +93,10 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
         Maximum number of clusters. Superfluous clusters can end up empty, but in noisy ensembles often keep
         some objects: with 8 clusters for 3 planted classes, the extra ones had 3 to 60 objects each. See
-        ``prune``.
+        ``prune``. "auto": by `bigcons.choose_n_clusters`.
     divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
         Bregman divergence ``d``. Over all pairs "l2" is solved exactly and the others by prototypes.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
@@ -245,7 +246,7 @@ class PCC(ResumingClusterer, SoftPredictingClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         divergence: str | Divergence = "l2",
         pairs: str | float | os.PathLike[str] | PairTable = "all",

@@ -1,0 +1,387 @@
+"""How many clusters an ensemble holds: the evidence for each number, and the estimators that ask for it.
+
+Everything is measured on a sample of 2,048 objects. The normalized co-association ``Hn Hn^T`` of HBGF is the
+mean over the partitions of projections onto their clusters, so that an eigenvalue is the share of partitions
+that follow a direction of its vector: between clusters that the partitions agree on it is large, and small
+for the cuts that each makes in its own way. The eigenvectors of half of the partitions, judged by the other
+half, have held-out eigenvalues, free of what the partitions of one half have in common by chance. The number
+of clusters is where these fall by the largest factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigcons.coassociation.factorized import Weights
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine, fold, open_engine
+from bigcons.memory import Block
+from bigcons.overlaps.embedding import leading_eigenvectors, one_thread
+from bigcons.progress import progress
+from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.validation import check_int
+
+# Objects on which numbers of clusters are compared.
+SAMPLE = 2_048
+
+# The largest number considered by default, and the fewest objects for each cluster.
+MOST_CLUSTERS, LEAST_OBJECTS = 40, 4
+
+# Pairs of halves of the partitions over which held-out eigenvalues are averaged.
+N_HALVINGS = 5
+
+# By how much an increase of the blur counts beside a fall of the eigenvalues, and the least blur told apart.
+BLUR_COUNTS, LEAST_BLUR = 0.5, 0.01
+
+# Lloyd iterations after the pivoted start, which is close to their end.
+LLOYD = 30
+
+
+@dataclass(frozen=True, repr=False)
+class NClustersChoice:
+    """The number of clusters that an ensemble supports, and why: see `choose_n_clusters`."""
+
+    n_clusters: int
+    """The number recommended."""
+    runner_up: int | None
+    """The next best number, None without another."""
+    table: dict[str, np.ndarray]
+    """Columns of equal length, a row for each number of clusters.
+
+    ``n_clusters``; ``eigenvalue``, the last of as many eigenvalues of the normalized co-association;
+    ``held_out``, the same of half of the partitions, judged by the other half; ``crispness``, the mean
+    silhouette of the objects in the blurriest cluster; ``gap`` and ``blur``, the logarithms of the factors by
+    which the next held-out eigenvalue is smaller and one minus the next crispness larger; ``score``, which
+    decides, ``gap + blur / 2``; ``stability``, the adjusted Rand index of the clusters found by two halves of
+    the partitions; ``held_out_joins``, the correlation over pairs of objects of being in one cluster by one
+    half and being joined by a partition of the other.
+    """
+    n_sampled: int
+    """Number of objects on which this was measured."""
+
+    def row(self, n_clusters: int) -> dict[str, float]:
+        """Return the evidence for one number of clusters."""
+        at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
+        return {name: float(values[at]) for name, values in self.table.items()}
+
+    def __repr__(self) -> str:
+        best = self.row(self.n_clusters)
+        why = f"one more has a held-out eigenvalue {np.exp(best['gap']):.1f} times smaller"
+        if np.isfinite(best["crispness"]):
+            why += f" and blurs the clusters {np.exp(best['blur']):.1f} times"
+        why += f" (score {best['score']:.2f})"
+        if np.isfinite(best["stability"]):
+            why += f"; halves of the partitions agree with ARI {best['stability']:.2f}"
+        if self.runner_up is not None:
+            why += f"; runner-up {self.runner_up} (score {self.row(self.runner_up)['score']:.2f})"
+        return f"NClustersChoice({self.n_clusters}: {why})"
+
+
+def choose_n_clusters(
+    ensemble: Any,
+    *,
+    k_range: Sequence[int] | None = None,
+    weights: Any = None,
+    random_state: SeedLike = None,
+    memory: str | float | None = None,
+    client: object = None,
+) -> NClustersChoice:
+    """Recommend a number of clusters for an ensemble; ``n_clusters="auto"`` of the estimators asks here.
+
+    Parameters
+    ----------
+    ensemble
+        An Ensemble, the path of one, or a table of labels; soft clusterings, too.
+    k_range : (least, most) or None, default=None
+        Numbers to compare, both included; None: from 2 to 40, or to a quarter of the objects of fewer. With 1
+        as the least, labels that have nothing in common are recognized as one cluster.
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a choice that would need more is refused before it starts.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+
+    Returns
+    -------
+    NClustersChoice
+        The number recommended, the runner-up and the evidence; `bigcons.plots.n_clusters` draws it.
+
+    Notes
+    -----
+    One pass over the labels draws 2,048 objects; all else takes a few seconds, however many objects there
+    are, and up to 16 times 2,048^2 bytes, with the labels of the sample.
+
+    ``Hn = D_r^(-1/2) H D_c^(-1/2)`` is the normalized incidence matrix of `HBGF`. To each held-out eigenvalue
+    is added what a random direction gets, the mean of all eigenvalues, so that nothing below it counts as
+    structure. Numbers are compared by the labels alone: classes that all partitions merge cannot be counted,
+    and clusters that most partitions cut alike are counted as several.
+    """
+    data, seed = as_ensemble(ensemble, soft=True), resolve_seed(random_state)
+    with open_engine(client) as engine:
+        return choose(data, engine, seed, k_range=k_range, weights=weights, memory=memory)
+
+
+def choose(
+    ensemble: Ensemble,
+    engine: Engine,
+    seed: int,
+    *,
+    k_range: Sequence[int] | None = None,
+    weights: Any = None,
+    memory: str | float | None = None,
+) -> NClustersChoice:
+    """Return the choice for an open ensemble: see `choose_n_clusters`."""
+    n = min(SAMPLE, ensemble.n_objects)
+    given = Weights.given(weights, ensemble.offsets)
+    counts = np.ones(ensemble.n_partitions) if given is None else given.partitions
+    plan = MemoryPlan(
+        held=16 * n * n + 5 * label_bytes(ensemble, n),
+        per_block=block_label_bytes(ensemble),
+        per_result=label_bytes(ensemble, min(n, ensemble.chunk_rows)),
+    )
+    plan.check("choosing n_clusters", engine, ensemble, memory)
+    rows = sample_rows(ensemble, engine, seed)
+    with one_thread():
+        incidence = incidence_of(rows, ensemble.offsets)
+        counts = np.repeat(counts, np.diff(ensemble.offsets))
+        labeled = (incidence @ counts) > 0
+        if not labeled.any():
+            raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
+        least, most = _checked_range(k_range, int(labeled.sum()))
+        table = _evidence(incidence[labeled], ensemble.offsets, counts, least, most, seed)
+    order = np.argsort(-table["score"], kind="stable")
+    numbers = table["n_clusters"][order].tolist()
+    choice = NClustersChoice(numbers[0], numbers[1] if len(numbers) > 1 else None, table, int(labeled.sum()))
+    logger.info("%r", choice)
+    return choice
+
+
+def _checked_range(k_range: Any, n_labeled: int) -> tuple[int, int]:
+    if k_range is None:
+        return min(2, n_labeled), max(min(MOST_CLUSTERS, n_labeled // LEAST_OBJECTS), min(2, n_labeled))
+    if isinstance(k_range, str) or not isinstance(k_range, Sequence) or len(k_range) != 2:
+        raise InvalidInputError(
+            f"k_range={k_range!r} is no range; give the least and the most clusters, such as (2, 40).",
+            parameter="k_range",
+        )
+    least = check_int("k_range[0]", k_range[0])
+    return least, check_int("k_range[1]", k_range[1], at_least=least, at_most=max(n_labeled, least))
+
+
+def sample_rows(ensemble: Ensemble, engine: Engine, seed: int) -> np.ndarray:
+    """Return the labels (rows, M), or memberships, of at most `SAMPLE` random objects, in order; one pass."""
+    n, draw = ensemble.n_objects, generator(seed, "n_clusters.sample")
+    chosen = np.sort(draw.choice(n, SAMPLE, replace=False, shuffle=False)) if n > SAMPLE else np.arange(n)
+
+    def take(block: Block) -> list[np.ndarray]:
+        first, last = np.searchsorted(chosen, (block.start, block.stop))
+        if first == last:
+            return []
+        return [ensemble.read(block.start, block.stop)[chosen[first:last] - block.start]]
+
+    with progress("sample to choose n_clusters", n) as listener:
+        parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
+    return np.concatenate(parts)
+
+
+def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
+    """Return H (rows, B) as a scipy.sparse array, of labels (rows, M) or memberships (rows, B)."""
+    import scipy.sparse
+
+    if rows.dtype.kind == "f":
+        return scipy.sparse.csr_array(rows.astype(np.float64))
+    objects, partitions = np.nonzero(rows >= 0)
+    columns = offsets[partitions] + rows[objects, partitions]
+    return scipy.sparse.csr_array((np.ones(objects.size), (objects, columns)), (len(rows), int(offsets[-1])))
+
+
+def _evidence(
+    incidence: Any, offsets: np.ndarray, counts: np.ndarray, least: int, most: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Return the table of `NClustersChoice` for H (rows, B) of labeled objects and weights (B,)."""
+    used = np.flatnonzero(counts[offsets[:-1]] > 0)
+    scaled = normalized(incidence, counts)
+    values, vectors = spectrum(scaled, most + 1)
+    eigenvalues = _padded(values, most + 1)
+    floor = float(scaled.multiply(scaled).sum()) / scaled.shape[0]
+    held_out, splits = [eigenvalues], []
+    if used.size > 1:
+        draw, held_out = generator(seed, "n_clusters.halves"), []
+        for _ in range(N_HALVINGS):
+            shuffled = draw.permutation(used)
+            halves = [_columns(offsets, np.sort(part)) for part in np.array_split(shuffled, 2)]
+            matrices = [normalized(incidence[:, part], counts[part]) for part in halves]
+            found = [spectrum(matrix, most + 1)[1] for matrix in matrices]
+            held_out += [
+                _padded(((other.T @ of_half) ** 2).sum(axis=0), most + 1)
+                for of_half, other in zip(found, matrices[::-1], strict=True)
+            ]
+            splits.append((halves, found))
+    judged = np.mean(held_out, axis=0)
+    judged = np.maximum.accumulate(judged[::-1])[::-1] + floor
+    numbers = np.arange(least, most + 1)
+    crispness = np.array([crispness_of(vectors, k) for k in range(least, most + 2)])
+    blurred = np.log(np.maximum(1.0 - crispness, LEAST_BLUR))
+    gap, blur = np.log(judged[numbers - 1] / judged[numbers]), np.nan_to_num(np.diff(blurred))
+    table = {
+        "n_clusters": numbers,
+        "eigenvalue": eigenvalues[numbers - 1],
+        "held_out": judged[numbers - 1] - floor,
+        "crispness": crispness[:-1],
+        "gap": gap,
+        "blur": blur,
+        "score": gap + BLUR_COUNTS * blur,
+        "stability": np.full(numbers.size, np.nan),
+        "held_out_joins": np.full(numbers.size, np.nan),
+    }
+    if splits:
+        halves, found = splits[0]
+        for at, k in enumerate(numbers.tolist()):
+            compared = _compare_halves(incidence, offsets, halves, found, k)
+            table["stability"][at], table["held_out_joins"][at] = compared
+    return table
+
+
+def normalized(incidence: Any, counts: np.ndarray) -> Any:
+    """Return ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)``, sparse, with the weights (B,) of base clusters in C."""
+    n_labels, sizes = incidence @ counts, np.asarray(incidence.sum(axis=0)).ravel()
+    by_row, by_column = _over_root(n_labels), _over_root(sizes) * np.sqrt(counts)
+    return incidence.multiply(by_row[:, None]).multiply(by_column[None, :]).tocsr()
+
+
+def spectrum(scaled: Any, n_values: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the leading squared singular values and left singular vectors (rows, columns)."""
+    if scaled.shape[1] > scaled.shape[0]:
+        return leading_eigenvectors((scaled @ scaled.T).toarray(), n_values)
+    values, right = leading_eigenvectors((scaled.T @ scaled).toarray(), n_values)
+    return values, (scaled @ right) / np.sqrt(values)
+
+
+def cut_spectrum(vectors: np.ndarray, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return clusters (rows,) of objects by their leading vectors scaled to unit length, and all distances.
+
+    Pivoted QR picks objects that are as orthogonal as possible as the first centers, without chance (Damle,
+    Minden and Ying 2019); Lloyd iterations follow. The distances (rows, K) are squared, to the centers.
+    """
+    import scipy.linalg
+
+    rows = vectors[:, :n_clusters]
+    rows = rows / np.maximum(np.sqrt((rows**2).sum(axis=1)), np.finfo(float).tiny)[:, None]
+    _, _, pivots = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)
+    centers, assigned = rows[pivots[: rows.shape[1]]], np.full(len(rows), -1)
+    for _ in range(LLOYD):
+        distances = (rows**2).sum(axis=1)[:, None] + (centers**2).sum(axis=1) - 2.0 * (rows @ centers.T)
+        nearest = distances.argmin(axis=1)
+        if (nearest == assigned).all():
+            break
+        assigned = nearest
+        sizes = np.bincount(assigned, minlength=len(centers))
+        sums = np.zeros_like(centers)
+        np.add.at(sums, assigned, rows)
+        centers = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centers)
+    return assigned, np.maximum(distances, 0.0)
+
+
+def crispness_of(vectors: np.ndarray, n_clusters: int) -> float:
+    """Return the mean silhouette of the objects in the blurriest of ``n_clusters`` clusters.
+
+    An object at distance ``d`` of its center and ``e`` of the next has ``1 - d / e``. 0 if there are not as
+    many vectors; NaN for one cluster.
+    """
+    if n_clusters == 1:
+        return float("nan")
+    if n_clusters > vectors.shape[1]:
+        return 0.0
+    clusters, distances = cut_spectrum(vectors, n_clusters)
+    nearest = np.sqrt(np.partition(distances, 1, axis=1)[:, :2])
+    blurs = np.divide(nearest[:, 0], nearest[:, 1], out=np.ones(len(nearest)), where=nearest[:, 1] > 0)
+    sizes, sums = np.bincount(clusters), np.bincount(clusters, 1.0 - blurs)
+    return float((sums[sizes > 0] / sizes[sizes > 0]).min())
+
+
+def _compare_halves(
+    incidence: Any, offsets: np.ndarray, halves: list[np.ndarray], vectors: list[np.ndarray], k: int
+) -> tuple[float, float]:
+    """Return the stability of ``k`` clusters over two halves of the partitions, and their held-out joins."""
+    import scipy.sparse
+    from sklearn.metrics import adjusted_rand_score
+
+    seen = [np.asarray(incidence[:, part].sum(axis=1)).ravel() > 0 for part in halves]
+    both = np.flatnonzero(seen[0] & seen[1])
+    if both.size < 2:
+        return float("nan"), float("nan")
+    found = [cut_spectrum(of_half, k)[0][both] for of_half in vectors]
+    joins = []
+    for clusters, part in zip(found, halves[::-1], strict=True):
+        members = scipy.sparse.csr_array(
+            (np.ones(both.size), (np.arange(both.size), clusters)), (both.size, int(clusters.max()) + 1)
+        )
+        starts = np.flatnonzero(np.isin(part, offsets[:-1]))
+        joins.append(_held_out_joins((incidence[both][:, part].T @ members).toarray(), starts))
+    return float(adjusted_rand_score(*found)), float(np.mean(joins))
+
+
+def _held_out_joins(table: np.ndarray, starts: np.ndarray) -> float:
+    """Return the mean correlation, over pairs of objects, of being joined by a partition and in one cluster.
+
+    ``table`` (base clusters, K): objects of each in each cluster; partitions begin at the rows ``starts``.
+    """
+
+    def pairs(sizes: np.ndarray) -> np.ndarray:
+        return np.maximum(sizes * (sizes - 1.0) / 2.0, 0.0)
+
+    sizes, clusters = table.sum(axis=1), np.add.reduceat(table, starts, axis=0)
+    n = np.maximum(pairs(clusters.sum(axis=1)), 1.0)
+    joined = np.add.reduceat(pairs(sizes), starts) / n
+    together = pairs(clusters).sum(axis=1) / n
+    both = np.add.reduceat(pairs(table).sum(axis=1), starts) / n
+    spread = np.sqrt(np.maximum(joined * (1.0 - joined) * together * (1.0 - together), 0.0))
+    return float(np.divide(both - joined * together, spread, out=np.zeros_like(n), where=spread > 0).mean())
+
+
+def _columns(offsets: np.ndarray, partitions: np.ndarray) -> np.ndarray:
+    """Return the base clusters of some partitions."""
+    return np.concatenate([np.arange(offsets[u], offsets[u + 1]) for u in partitions])
+
+
+def _padded(values: np.ndarray, n_values: int) -> np.ndarray:
+    return np.pad(values[:n_values], (0, max(n_values - len(values), 0)))
+
+
+def _over_root(values: np.ndarray) -> np.ndarray:
+    """Return ``values^(-1/2)``, 0 where there is nothing."""
+    return np.divide(1.0, np.sqrt(values), out=np.zeros(values.shape), where=values > 0)
+
+
+class ChoosingClusterer(ConsensusClusterer):
+    """Base of the methods that take ``n_clusters="auto"``."""
+
+    def _check_n_clusters(self, n_objects: int) -> None:
+        given: Any = self.n_clusters
+        if not (isinstance(given, str) and given == AUTO):
+            super()._check_n_clusters(n_objects)
+
+    @contextmanager
+    def _n_clusters_chosen(self, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
+        asked: Any = self.n_clusters
+        if isinstance(asked, str):
+            weights = getattr(self, "weights", None)
+            weights = None if isinstance(weights, str) else weights
+            choice = choose(ensemble, engine, seed, weights=weights, memory=self.memory)
+            self.n_clusters_choice_: NClustersChoice = choice
+            self.n_clusters = choice.n_clusters
+        try:
+            yield
+        finally:
+            self.n_clusters = asked

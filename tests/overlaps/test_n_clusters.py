@@ -1,0 +1,178 @@
+"""The number of clusters: recommended for planted ensembles, and taken by the estimators for "auto"."""
+
+import numpy as np
+import pytest
+
+import bigcons
+from bigcons import HBGF, METHODS, PCC, EACAverage, Ensemble, choose_n_clusters
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.metrics import adjusted_rand
+from bigcons.overlaps import n_clusters as module
+from bigcons.overlaps.n_clusters import ChoosingClusterer, cut_spectrum, normalized, spectrum
+from bigcons.solving.estimator import ConsensusClusterer
+
+
+def planted(n_classes, n_objects=240, n_partitions=40, missing=0.0, seed=0):
+    """Labels of partitions that merge classes or cut them at random, a tenth of them wrong."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(n_objects) % n_classes
+    labels = np.empty((n_objects, n_partitions), int)
+    for u in range(n_partitions):
+        labels[:, u] = rng.permutation(n_classes)[truth] % int(rng.integers(2, n_classes + 1))
+        if u % 3 == 0:
+            labels[:, u] = 2 * labels[:, u] + rng.integers(2, size=n_objects)
+    wrong = rng.random(labels.shape) < 0.1
+    labels[wrong] = rng.integers(2, size=wrong.sum())
+    labels[rng.random(labels.shape) < missing] = -1
+    return labels, truth
+
+
+@pytest.fixture(scope="module")
+def five():
+    return planted(5)
+
+
+@pytest.mark.parametrize(("n_classes", "missing"), [(3, 0.0), (5, 0.5), (8, 0.0), (12, 0.3)])
+def test_choose__finds_the_planted_number(n_classes, missing):
+    choice = choose_n_clusters(planted(n_classes, missing=missing)[0], random_state=0)
+    assert choice.n_clusters == n_classes
+    assert choice.runner_up != n_classes
+    assert choice.row(n_classes)["stability"] > 0.9
+
+
+def test_table__has_a_row_for_each_number_and_its_largest_score_is_the_recommendation(five):
+    choice = choose_n_clusters(five[0], k_range=(3, 9), random_state=0)
+    table = choice.table
+    assert table["n_clusters"].tolist() == list(range(3, 10))
+    assert {len(column) for column in table.values()} == {7}
+    order = table["n_clusters"][np.argsort(-table["score"])]
+    assert [choice.n_clusters, choice.runner_up] == order[:2].tolist()
+    assert ((table["eigenvalue"] >= 0) & (table["eigenvalue"] <= 1 + 1e-9)).all()
+    assert "5" in repr(choice)
+    assert choice.n_sampled == 240
+
+
+def test_eigenvalues__are_those_of_the_mean_of_projections_onto_the_clusters():
+    labels = planted(4, n_objects=60, n_partitions=7)[0]
+    ensemble = Ensemble.from_labels(labels)
+    projections = []
+    for column in labels.T:
+        one_hot = (column[:, None] == np.unique(column)).astype(float)
+        projections.append(one_hot @ np.linalg.pinv(one_hot))
+    expected = np.linalg.eigvalsh(np.mean(projections, axis=0))[::-1]
+    table = choose_n_clusters(ensemble, k_range=(1, 15), random_state=0).table
+    np.testing.assert_allclose(table["eigenvalue"], expected[:15], atol=1e-9)
+
+
+def test_weights__count_partitions_as_if_they_occurred_that_often(five):
+    labels, weights = five[0][:, :9], np.array([1, 2, 1, 0, 1, 3, 1, 1, 2])
+    weighted = choose_n_clusters(labels, weights=weights, random_state=0)
+    repeated = choose_n_clusters(np.repeat(labels, weights, axis=1), random_state=0)
+    np.testing.assert_allclose(weighted.table["eigenvalue"], repeated.table["eigenvalue"], atol=1e-9)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_spectrum__of_more_clusters_or_more_objects_has_the_same_vectors(wide):
+    labels = planted(4, n_objects=40 if wide else 120, n_partitions=20)[0]
+    ensemble = Ensemble.from_labels(labels)
+    incidence = module.incidence_of(labels, ensemble.offsets)
+    scaled = normalized(incidence, np.ones(ensemble.n_base_clusters))
+    values, vectors = spectrum(scaled, 4)
+    np.testing.assert_allclose(scaled @ (scaled.T @ vectors), vectors * values, atol=1e-9)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(4), atol=1e-9)
+    assert adjusted_rand(cut_spectrum(vectors, 4)[0], np.arange(len(labels)) % 4) > 0.95
+
+
+def test_choice__is_the_same_on_any_engine_and_from_a_store(five, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SAMPLE", 100)
+    Ensemble.from_labels(five[0]).save(tmp_path / "e.zarr", chunk_rows=32)
+    first = choose_n_clusters(Ensemble.from_labels(five[0]), random_state=3, client="serial")
+    second = choose_n_clusters(str(tmp_path / "e.zarr"), random_state=3, client="threads")
+    assert first.n_sampled == 100
+    assert first.n_clusters == second.n_clusters == 5
+    for name, column in first.table.items():
+        np.testing.assert_array_equal(column, second.table[name])
+
+
+def test_choose__takes_soft_clusterings_as_the_labels_they_are(five):
+    labels = five[0][:, :12]
+    memberships = [(column[:, None] == np.arange(column.max() + 1)).astype(np.float32) for column in labels.T]
+    soft = choose_n_clusters(Ensemble.from_memberships(memberships), random_state=0)
+    hard = choose_n_clusters(labels, random_state=0)
+    for name, column in hard.table.items():
+        np.testing.assert_allclose(column, soft.table[name], atol=1e-6)
+
+
+def test_choose__says_one_cluster_of_labels_that_have_nothing_in_common():
+    noise = np.random.default_rng(0).integers(4, size=(300, 30))
+    assert choose_n_clusters(noise, k_range=(1, 12), random_state=0).n_clusters == 1
+
+
+@pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], [[0, -1], [-1, 0]], np.eye(3, dtype=int)])
+def test_choose__copes_with_tiny_ensembles(labels):
+    choice = choose_n_clusters(np.asarray(labels), random_state=0)
+    assert 1 <= choice.n_clusters <= len(labels)
+
+
+def test_choose__of_a_single_partition_is_its_number_of_clusters(five):
+    choice = choose_n_clusters(five[1][:, None], random_state=0)
+    assert choice.n_clusters == 5
+    assert np.isnan(choice.table["stability"]).all()
+    assert "stab" not in repr(choice)
+
+
+@pytest.mark.parametrize("k_range", [(0, 3), (5, 3), (2, 10_000), "ab", 7, (2, 3, 4)])
+def test_choose__refuses_what_is_no_range(five, k_range):
+    with pytest.raises(InvalidInputError) as caught:
+        choose_n_clusters(five[0], k_range=k_range)
+    assert str(caught.value.parameter).startswith("k_range")
+
+
+def test_choose__refuses_a_budget_that_cannot_hold_the_sample(five):
+    with pytest.raises(MemoryBudgetError) as caught:
+        choose_n_clusters(five[0], memory="1MB")
+    assert caught.value.needed > 1e6
+
+
+@pytest.mark.parametrize("method", [PCC, HBGF])
+def test_auto__is_the_fit_with_the_number_chosen(five, method):
+    auto = method("auto", random_state=0).fit(five[0])
+    assert auto.n_clusters == "auto"
+    assert auto.n_clusters_choice_.n_clusters == 5
+    given = method(5, random_state=0).fit(five[0])
+    np.testing.assert_array_equal(auto.labels_, given.labels_)
+    np.testing.assert_array_equal(auto.predict(five[0]), given.predict(five[0]))
+
+
+def test_auto__is_resumed_and_read_like_any_other_result(five, tmp_path):
+    model = HBGF("auto", random_state=0, out=tmp_path / "c.zarr")
+    labels = model.fit(five[0]).labels_
+    again = HBGF("auto", random_state=0, out=tmp_path / "c.zarr").fit(five[0])
+    np.testing.assert_array_equal(again.labels_, labels)
+    assert again.n_clusters_ == 5
+    assert bigcons.Consensus.open(tmp_path / "c.zarr").n_clusters == 5
+
+
+def test_auto__is_restored_when_the_solve_fails(five, monkeypatch):
+    def fail(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(HBGF, "_solve", fail)
+    model = HBGF("auto")
+    with pytest.raises(RuntimeError):
+        model.fit(five[0])
+    assert model.n_clusters == "auto"
+
+
+def test_auto__is_refused_by_methods_that_do_not_choose(five):
+    for method in METHODS.values():
+        if not issubclass(method, ChoosingClusterer):
+            model = method("auto")
+            assert isinstance(model, ConsensusClusterer)
+            with pytest.raises(InvalidInputError):
+                model.fit(five[0])
+    with pytest.raises(InvalidInputError) as caught:
+        EACAverage("auto").fit(five[0])
+    assert caught.value.parameter == "n_clusters"
+    with pytest.raises(InvalidInputError):
+        HBGF("many").fit(five[0])
