@@ -12,7 +12,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 
 from bigcons import PCC, plots
 from bigcons.errors import InvalidInputError
-from bigcons.metrics import cluster_overlap
+from bigcons.metrics import cluster_overlap, reliability
 from bigcons.metrics.geometry import vat_order
 from bigcons.stores.consensus import Consensus
 
@@ -251,7 +251,8 @@ def test_cluster_graph__refuses_in_one_line(asked, message):
 
 
 def test_plots__completion_shows_the_figures_alone():
-    assert dir(plots) == ["cluster_graph", "coassociation", "convergence", "memberships", "overview"]
+    figures = ["cluster_graph", "coassociation", "convergence", "memberships", "overview", "reliability"]
+    assert dir(plots) == figures
 
 
 def test_convergence__leaves_out_a_gap_nobody_measured():
@@ -262,6 +263,22 @@ def test_convergence__leaves_out_a_gap_nobody_measured():
 def test_convergence__says_what_is_missing(history):
     with pytest.raises(InvalidInputError, match="needs 'pass' or 'step'"):
         plots.convergence(history)
+
+
+def test_reliability__draws_the_bins_that_have_objects():
+    rng = np.random.default_rng(0)
+    truth, confidence = rng.integers(3, size=200), 0.5 + rng.random(200) / 2
+    found = {name: reliability(truth, truth, confidence**power) for name, power in (("a", 1), ("b", 2))}
+    for figure, curves in (
+        (plots.reliability(found["a"]), [found["a"]]),
+        (plots.reliability(found), found.values()),
+    ):
+        _, *lines = figure.axes[0].lines
+        assert len(lines) == len(curves)
+        for line, curve in zip(lines, curves, strict=True):
+            some = curve.n_objects > 0
+            np.testing.assert_array_equal(line.get_xydata(), np.c_[curve.confidence, curve.accuracy][some])
+            assert f"{curve.error:.3f}" in line.get_label()
 
 
 def test_overview__can_be_saved():

@@ -5,8 +5,9 @@ and an object's labels are evidence for its cluster, as in naive Bayes:
 
     P(k | labels of i)  ~  P(k) prod_u P(label of i in u | k)^tau
 
-The object itself is left out of all shares. Partitions of the same data repeat each other, so that taken as
-independent they would make every object all but certain: ``tau`` is how many of them count, as a share.
+The object itself is left out of all shares. Partitions of the same data repeat each other, and some objects
+are hard for all of them, so that taken as independent they would make too many objects all but certain:
+``tau`` is the share of them that would be as uncertain if they were, see `independent_share`.
 
 Everything follows from the contingency of the consensus with the base clusters, one pass over the labels, and
 from a second pass over the labels of the objects; no pair of objects is visited.
@@ -52,12 +53,6 @@ SEED = 0
 SAMPLE = 2048
 N_SPLITS = 4
 
-TEMPERATURES = 0.9 ** np.arange(48)
-"""Candidates, 1 to .007."""
-N_HELD_OUT = 8
-SAMPLE_CLUSTERS, LEAST_SAMPLE = 200_000, 256
-"""The temperature is chosen on at most this many objects times clusters, but no fewer objects than that."""
-
 EXTRA = 1.0
 """Objects added to every base cluster, see `log_rates`."""
 
@@ -92,7 +87,8 @@ def trust(x: Any, labels: Any, *, temperature: float | None = None, client: obje
         Labels ``(n_objects,)``, whole numbers, negative for none; a fitted method; or a `Consensus`.
     temperature
         By what the evidence of the labels is multiplied, from 0 to 1; 1 takes the partitions for independent.
-        None: what predicts labels of a sample of objects best, each from the object's other labels.
+        None: the share of them that would be as uncertain if independent, by the spread of the evidence in a
+        sample of objects.
     client
         Engine.
 
@@ -210,9 +206,8 @@ class Evidence:
             rows = np.sort(generator(SEED, "trust.sample").choice(rows.size, SAMPLE, replace=False))
         self._sample: np.ndarray = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
         if temperature is None:
-            temperature = best_temperature(
-                self._sample, column.codes_of(rows), ensemble.offsets, *rates, *prior
-            )
+            clusters = column.codes_of(rows)
+            temperature = independent_share(self._sample, clusters, ensemble.offsets, self._table, *rates)
         self.temperature = float(temperature)
         halves = random_halves(ensemble.n_partitions)
         self._weighing = Weighing(ensemble, column, *rates, *prior, self.temperature, halves)
@@ -323,20 +318,37 @@ def random_halves(n_partitions: int) -> np.ndarray:
     return np.array([rng.permutation(n_partitions) < n_partitions // 2 for _ in range(N_SPLITS)])
 
 
-def best_temperature(
-    labels: np.ndarray, clusters: np.ndarray, offsets: np.ndarray, *evidence: np.ndarray
+def independent_share(
+    labels: np.ndarray, clusters: np.ndarray, offsets: np.ndarray, table: np.ndarray, *rates: np.ndarray
 ) -> float:
-    """Return the temperature by which the labels (rows, M) of objects best predict a label held out.
+    """Return which share of the partitions would be as uncertain, were they independent: the temperature.
 
-    If partitions repeat each other, the others make an object all but certain and predict with too much
-    confidence; of equally good temperatures, the highest. ``evidence``: rates and prior of `Weighing`.
+    The evidence of the labels (rows, M) of a sample for their cluster, against the cluster that comes next on
+    average, would vary within a cluster as much as the sum over its partitions if these were independent
+    given the cluster. It varies more if they repeat each other, or if some objects are harder than others.
+    The share is the variance expected over that found, at most 1. ``rates``: (B, K) as in `Weighing`.
     """
-    from bigcons.kernels.trust import predict_labels
-
-    most = max(LEAST_SAMPLE, SAMPLE_CLUSTERS // evidence[0].shape[1])
-    scores = np.zeros(TEMPERATURES.size)
-    predict_labels(labels[:most], clusters[:most], offsets, *evidence, TEMPERATURES, N_HELD_OUT, scores)
-    return float(TEMPERATURES[scores.argmax()])
+    log_rates, own_log_rates = rates
+    labeled = clusters >= 0
+    labels, clusters = labels[labeled], clusters[labeled]
+    K, seen = table.shape[0], labels >= 0
+    if K == 1:
+        return 1.0
+    base = np.where(seen, labels + offsets[:-1], 0)
+    totals = np.zeros((K, K))
+    for u in range(labels.shape[1]):
+        np.add.at(totals, clusters[seen[:, u]], log_rates[base[seen[:, u], u]])
+    np.fill_diagonal(totals, -np.inf)
+    evidence = own_log_rates - np.take(
+        log_rates, totals.round(6).argmax(axis=1), axis=1
+    )  # round: rounding settles no tie
+    counts = np.maximum(np.add.reduceat(table, offsets[:-1], axis=1).T, 1)
+    means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
+    spread = (evidence - np.repeat(means, np.diff(offsets), axis=0)) ** 2
+    variances = np.add.reduceat(table.T * spread, offsets[:-1], axis=0) / counts
+    found = np.where(seen, evidence[base, clusters[:, None]] - means[:, clusters].T, 0.0).sum(axis=1)
+    expected = np.where(seen, variances[:, clusters].T, 0.0).sum()
+    return float(min(ratio(expected, (found**2).sum(), 1.0), 1.0))
 
 
 def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -32,16 +32,32 @@ def posterior(labels, clusters, i, temperature, extra, partitions=None):
     return shares / shares.sum()
 
 
-def held_out_score(labels, clusters, temperature, extra):
-    """Return the summed log-probability of every label, predicted from the object's other labels."""
-    total = 0.0
-    for i, u in zip(*np.nonzero(labels >= 0), strict=True):
-        if clusters[i] >= 0:
-            rest = [v for v in range(labels.shape[1]) if v != u]
-            shares = posterior(labels, clusters, i, temperature, extra, rest)
-            rates = [log_rate(labels, clusters, i, u, k, extra) for k in range(len(shares))]
-            total += np.log(shares @ np.exp(rates))
-    return total
+def temperature(labels, clusters, extra):
+    """Return the variance of the evidence within clusters if partitions were independent, over that found.
+
+    Evidence is for the own cluster of an object against the next one: that with the highest mean score.
+    """
+    K, known = clusters.max() + 1, np.flatnonzero(clusters >= 0)
+    if K == 1:
+        return 1.0
+    rates = np.zeros((len(labels), labels.shape[1], K))
+    for i, u, k in itertools.product(known, range(labels.shape[1]), range(K)):
+        if labels[i, u] >= 0:
+            rates[i, u, k] = log_rate(labels, clusters, i, u, k, extra)
+    expected = found = 0.0
+    for k in range(K):
+        members = np.flatnonzero(clusters == k)
+        seen = labels[members] >= 0
+        scores = rates[members].sum(axis=(0, 1))
+        scores[k] = -np.inf
+        evidence = rates[members, :, k] - rates[members, :, scores.round(6).argmax()]
+        for u in range(labels.shape[1]):
+            if seen[:, u].any():
+                observed = evidence[seen[:, u], u]
+                expected += seen[:, u].sum() * observed.var()
+                evidence[seen[:, u], u] -= observed.mean()
+        found += ((evidence * seen).sum(axis=1) ** 2).sum()
+    return min(expected / found, 1.0) if found else 1.0
 
 
 def coassociation(labels, first, second):
