@@ -80,19 +80,20 @@ def kmeans(
     init, n_init, max_iter, tol
         As in scikit-learn's KMeans; ``init`` is "random" or "k-means++".
     memory
-        Memory budget, not counting the labels returned if ``out`` is None. Data that do not fit are
-        scaled and written to a float32 file of ``n_objects * n_features * 4`` bytes next to ``out``, or
-        in the temporary directory.
+        Memory budget, not counting the labels returned if ``out`` is None. If k-means runs on all objects,
+        data that do not fit are scaled and written to a float32 file of ``n_objects * n_features * 4`` bytes
+        next to ``out``, or in the temporary directory.
     random_state
         Seed. Partition ``u`` depends on the seed and on ``u``, not on the number of partitions or
         workers, nor on the budget unless it changes the algorithm.
     overwrite
         Start over, and replace the store at ``out`` once the new one is complete.
     resume
-        Repeating an interrupted call resumes from the partitions in ``<out>.partial``, and repeating a
-        finished one returns the result at ``out``; other parameters or features raise an error. False
-        discards the partitions of an interrupted call. If ``out`` is in a bucket, partitions are kept in a
-        temporary directory until all are complete, so a killed call starts over.
+        Repeating an interrupted call resumes from what is finished in ``<out>.partial``, partitions or, with
+        samples, their centers and blocks of labels; repeating a finished one returns the result at ``out``;
+        other parameters or features raise an error. False discards what an interrupted call has finished. If
+        ``out`` is in a bucket, that is kept in a temporary directory until all is complete, so a killed call
+        starts over.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
         client or its address, or an Engine. The engine is logged. Every task runs on one thread; ``memory``
@@ -104,9 +105,11 @@ def kmeans(
     Raises InvalidInputError, StoreExistsError for an ensemble at ``out`` with other parameters, StoreError
     for unfinished partitions with other parameters, and MemoryBudgetError if not even one task fits.
 
-    Cost: one pass over the features, another to scale them, then per partition
-    ``sample * n_objects * n_features * K`` operations per iteration. On two cores, 100 partitions of
-    120,000 objects with 39 features take 5 to 15 seconds.
+    Cost: one pass over the features. If k-means runs on all objects, another to scale them, then per
+    partition ``sample * n_objects * n_features * K`` operations per iteration; on two cores, 100 partitions
+    of 120,000 objects with 39 features take 5 to 15 seconds. Otherwise the same on samples, and one pass of
+    ``n_objects * n_features`` operations per cluster of all partitions, in float64; of equally near centers
+    the first wins.
     """
     objects = RandomShare(check_number("sample", sample, above=0, at_most=1))
     return make_partitions(

@@ -114,6 +114,8 @@ def test_generate__is_the_function_of_the_scheme(made, options, expected):
         ("--n-features 3", ["'kmeans' takes no --n-features"]),
         ("--repetition 3 --algorithms pcc", ["'kmeans' takes no --algorithms, --repetition"]),
         ("--scheme diverse --n-partitions 3", ["'diverse' takes no --n-partitions"]),
+        ("--scheme diverse --train all", ["'diverse' takes no --train"]),
+        ("--train some", ["'some'", "auto", "all"]),
         ("--scheme diverse --fixed 3", ["'diverse' takes no --fixed", "--n-clusters"]),
         ("--scheme feature-views", ["'feature-views' needs --n-clusters, --n-features"]),
         ("--scheme object-views", ["'object-views' needs --n-clusters"]),
@@ -146,6 +148,14 @@ def test_generate__says_in_one_line_what_the_scheme_refuses(run, options, words)
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert [path.name for path in Path().iterdir()] == ["features.npy"]
+
+
+def test_generate__trains_as_told(made, monkeypatch):
+    monkeypatch.setattr("bigcons.generate.one_pass.SAMPLE_ROWS", 50)
+    monkeypatch.setattr("bigcons.generate.one_pass.LEAST_PER_CLUSTER", 5)
+    for options, trained_on in (("", "samples"), ("--train auto", "samples"), ("--train all", "all")):
+        ensemble = made(f"--n-partitions 2 --overwrite {options}")
+        assert ensemble.provenance["train"] == trained_on
 
 
 @pytest.mark.parametrize("scheme", ["kmeans --n-partitions 3", "diverse --algorithms single"])
