@@ -12,7 +12,7 @@ from bigcons.generate.partition import Plan, Settings
 from bigcons.generate.sampling import Scheme
 from bigcons.memory import format_size
 from bigcons.stores.features import Features
-from bigcons.tables.encode import BLOCK_ROWS, chunk_rows_within
+from bigcons.tables.encode import BLOCK_ROWS, MIN_CHUNK_ROWS, default_chunk_rows
 
 SEGMENT_ROWS = 4096
 """Rows from which a subset is drawn at a time; fewer if there are more than 256 features."""
@@ -160,18 +160,20 @@ def make_sampling_plan(
     held = pool * matrix_copies(engine) + centers
 
     label_bytes = n_partitions * settings.label_dtype.itemsize
-    store_rows = chunk_rows_within(data.n_objects, label_bytes, budget)
-    fixed = data.held_bytes + 24 * read_values + _STORE_COPIES * store_rows * label_bytes
-    fixed += (2 * centers + _KERNEL_BYTES) * engine.n_workers
     row_bytes = (value_bytes + 4 * _BLOCK_COPIES) * width + _LABEL_COPIES * label_bytes
     row_bytes *= engine.in_flight + 1
+    fixed = data.held_bytes + 24 * read_values + (2 * centers + _KERNEL_BYTES) * engine.n_workers
+    labeling = fixed + segment_rows * row_bytes + _STORE_COPIES * MIN_CHUNK_ROWS * label_bytes
 
-    needed = max(measuring, scaling, held + task, fixed + segment_rows * row_bytes)
+    needed = max(measuring, scaling, held + task, labeling)
     if budget < needed:
         raise _too_little(f"samples of {sample_rows} objects and blocks of labels", budget, needed)
-    block_rows = min(BLOCK_ROWS, data.chunk_rows)
-    while block_rows > segment_rows and fixed + block_rows * row_bytes > budget:
-        block_rows //= 2
+    block_rows, store_rows = min(BLOCK_ROWS, data.chunk_rows), default_chunk_rows(data.n_objects)
+    while fixed + block_rows * row_bytes + _STORE_COPIES * store_rows * label_bytes > budget:
+        if block_rows > segment_rows:
+            block_rows //= 2
+        else:
+            store_rows //= 2
     n_tasks = int((budget - held) // task)
     reason = (
         f"partitions trained on {sample_rows} of {pool_rows} objects ({format_size(task)} each, {n_tasks} at "
