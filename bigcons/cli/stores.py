@@ -8,18 +8,33 @@ import click
 
 from bigcons.cli.options import PATH, output_option, overwrite_option
 from bigcons.cli.output import amount, emit, emit_ensemble, facts, reporting
+from bigcons.memory import format_size
 
 
 @click.command()
 @click.argument("store", type=PATH)
 @reporting
 def info(store: str) -> None:
-    """Describe STORE without reading its data.
+    """Describe STORE without reading its data, and what unfinished or killed writers left next to it.
 
-    STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus.
+    STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus, or the path of an output that was
+    never finished.
     """
-    result = _open(store).info()
-    emit(result, facts(result))
+    from bigcons.errors import StoreNotFoundError
+    from bigcons.storage.commit import leftovers_of
+
+    left = leftovers_of(store)
+    try:
+        result = _open(store).info()
+    except StoreNotFoundError:
+        if not left:
+            raise
+        result = {"kind": None, "path": store}
+    lines = [f"left: {entry.path} ({format_size(entry.n_bytes)}), {entry.what}" for entry in left]
+    emit(
+        {**result, "leftovers": [entry._asdict() for entry in left]},
+        "\n".join([facts(result), *lines]),
+    )
 
 
 @click.command()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -37,7 +36,8 @@ from bigcons.generate.scratch import (
 from bigcons.memory import parse_size
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.storage.places import atomic_file, disk_errors, place_of
+from bigcons.storage.leftovers import temporary_folder
+from bigcons.storage.places import place_of
 from bigcons.stores.features import Features, open_features
 from bigcons.tables.files import NpyTable
 from bigcons.validation import check_choice, check_int, check_number
@@ -204,9 +204,9 @@ class Call(NamedTuple):
         ):
             yield scratch
 
-    def unfinished(self, file: Callable[[int], Path]) -> list[int]:
-        """Return the partitions without their file; log how many have one."""
-        unfinished = [u for u in range(self.n_partitions) if not file(u).exists()]
+    def unfinished(self, file: Callable[[int], Path], has: Callable[[Path], bool]) -> list[int]:
+        """Return the partitions without their file, whole; log how many have one."""
+        unfinished = [u for u in range(self.n_partitions) if not has(file(u))]
         if len(unfinished) < self.n_partitions:
             n_finished = self.n_partitions - len(unfinished)
             _log.info("%d of %d partitions are finished", n_finished, self.n_partitions)
@@ -231,16 +231,16 @@ def _train_on_all(call: Call) -> Ensemble:
         return take_finished(call.finished, made_with)
     _log.info("%s of %s: %s", call.scheme.name, data.where, plan.reason)
     if call.out is None:
-        with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
-            matrix = _scaled_matrix(data, scaling, plan, Path(folder))
+        with temporary_folder() as folder:
+            matrix = _scaled_matrix(data, scaling, plan, Scratch(folder, call.seed, bytes(16)))
             task = PartitionTask(matrix, call.scheme, call.settings, plan, call.seed, scratch=None)
             columns = _run("make partitions", task, plan.n_tasks, call.engine, range(call.n_partitions))
         table = ColumnsTable(columns, data.n_objects)
         return ensemble_of(table, provenance={**made_with, "seed": call.seed, "source": data.where})
     with call.scratch(made_with) as scratch:
-        unfinished = call.unfinished(scratch.partition)
+        unfinished = call.unfinished(scratch.partition, scratch.has)
         if unfinished:
-            matrix = _scaled_matrix(data, scaling, plan, scratch.folder)
+            matrix = _scaled_matrix(data, scaling, plan, scratch)
             task = PartitionTask(matrix, call.scheme, call.settings, plan, scratch.seed, scratch)
             _run("make partitions", task, plan.n_tasks, call.engine, unfinished)
         return ensemble_of(
@@ -297,7 +297,7 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
         blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), None)
         return ensemble_of_blocks(blocks, header(centers))
     with call.scratch(made_with) as scratch:
-        unfinished = call.unfinished(scratch.centers)
+        unfinished = call.unfinished(scratch.centers, scratch.has)
         _run("train partitions", train, plan.n_tasks, call.engine, unfinished, scratch.write_centers)
         del train, pool
         centers = [np.load(scratch.centers(u)) for u in range(call.n_partitions)]
@@ -310,7 +310,7 @@ def _label_blocks(
 ) -> Generator[np.ndarray, None, None]:
     """Yield the labels of all blocks in order; those in ``scratch`` are not computed again."""
     blocks = call.data.blocks(plan.block_rows)
-    is_done = [scratch is not None and scratch.block(block).exists() for block in blocks]
+    is_done = [scratch is not None and scratch.has(scratch.block(block)) for block in blocks]
     if any(is_done):
         _log.info("%d of %d blocks of labels are finished", sum(is_done), len(blocks))
     if not all(is_done):
@@ -386,8 +386,8 @@ def map_within(
 # The scaled matrix
 
 
-def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, folder: Path) -> Matrix:
-    """Return the scaled features, in memory or in a file in ``folder``, which is reused if it exists."""
+def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, scratch: Scratch) -> Matrix:
+    """Return the scaled features, in memory or in a file of ``scratch``, which is reused if it is whole."""
     shape = (data.n_objects, len(scaling.kept))
     if plan.matrix_in_memory:
         matrix = np.empty(shape, dtype=np.float32)
@@ -396,19 +396,17 @@ def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, folder: Path) -
                 matrix[block.start : block.stop] = scaling.apply(values)
                 listener.advance(block.n_rows)
         return Matrix(*shape, matrix)
-    path = folder / "features.npy"
-    if not path.exists():
+    if not scratch.has(scratch.features):
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         with (
-            disk_errors(path),
-            atomic_file(path) as file,
+            scratch.writing(scratch.features) as file,
             progress("scale the features", data.n_objects) as listener,
         ):
             np.lib.format.write_array_header_1_0(file, header)
             for block, values in data.iterate():
                 file.write(scaling.apply(values).astype("<f4", copy=False).data)
                 listener.advance(block.n_rows)
-    return Matrix(*shape, NpyTable(path))
+    return Matrix(*shape, NpyTable(scratch.features))
 
 
 def _run(

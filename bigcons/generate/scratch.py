@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import StoreError, StoreExistsError
+from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, first_line
 from bigcons.memory import Block
-from bigcons.storage.checkpoint import differences
+from bigcons.storage.checkpoint import Seal, differences, key_of
 from bigcons.storage.commit import is_store, read_manifest, refuse_existing
 from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, place_of
 
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
+_CHECKSUM = "checksum"
+_READ_BYTES = 1 << 20
 _KEPT = {
     "finished partitions": "partition-*.npy",
     "trained partitions": "centers-*.npy",
@@ -43,11 +46,15 @@ _VERSIONS = ("bigcons", "scikit_learn")
 
 
 class Scratch:
-    """A folder of finished arrays, one file each, written atomically, and their parameters."""
+    """A folder of finished arrays, one file each, written atomically and sealed, and their parameters.
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    ``run`` are the 16 bytes that identify the parameters and the seed in the seals of files.
+    """
+
+    def __init__(self, folder: Path, seed: int, run: bytes) -> None:
         self.folder = folder
         self.seed = seed
+        self.run = run
 
     def partition(self, u: int) -> Path:
         """Return the file of the labels of partition ``u``."""
@@ -61,14 +68,63 @@ class Scratch:
         """Return the file of the labels of a block of objects in all partitions."""
         return self.folder / f"labels-{block.start}-{block.stop}.npy"
 
+    @property
+    def features(self) -> Path:
+        """The file of the scaled features."""
+        return self.folder / "features.npy"
+
     def write_centers(self, u: int, centers: np.ndarray) -> None:
         """Write the centers of partition ``u``."""
         self.write(self.centers(u), centers)
 
     def write(self, path: Path, values: np.ndarray) -> None:
         """Write a file durably and atomically."""
-        with disk_errors(path), atomic_file(path) as file:
+        with self.writing(path) as file:
             np.save(file, values)
+
+    @contextmanager
+    def writing(self, path: Path) -> Iterator[SealedFile]:
+        """Yield a file to write, durably and atomically, which is sealed at the end."""
+        with disk_errors(path), atomic_file(path) as file:
+            sealed = SealedFile(file)
+            yield sealed
+            file.write(self._seal(path).of(sealed.checksum))
+
+    def has(self, path: Path) -> bool:
+        """Return whether a file is there; one that is damaged or not of this run and name is removed.
+
+        Cost: reads the file.
+        """
+        try:
+            with path.open("rb") as file:
+                left, checksum = path.stat().st_size - Seal.n_bytes, 0
+                while left > 0 and (content := file.read(min(left, _READ_BYTES))):
+                    checksum = zlib.crc32(content, checksum)
+                    left -= len(content)
+                fault = self._seal(path).fault(file.read(), checksum)
+        except FileNotFoundError:
+            return False
+        if fault is not None:
+            _log.warning("%s is damaged, or of another place or run; it is made again", path)
+            path.unlink()
+        return fault is None
+
+    def _seal(self, path: Path) -> Seal:
+        return Seal(key_of([self.run.hex(), path.name]), 0, 0)
+
+
+class SealedFile:
+    """A file that is written, and the CRC-32 of what was."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.name: str = file.name
+        self.checksum = 0
+
+    def write(self, content: Any) -> int:
+        """Write more."""
+        self.checksum = zlib.crc32(content, self.checksum)
+        return self._file.write(content)
 
 
 def find_finished(
@@ -120,9 +176,9 @@ def local_output(out: Place) -> Iterator[Path]:
     If the ``with`` block fails or is interrupted, log how to resume from what is finished.
     """
     if not isinstance(out, DiskPlace):
-        with tempfile.TemporaryDirectory(prefix="bigcons-") as name:
-            _log.info("%s is in a bucket: partitions are kept in %s; a killed call starts over", out, name)
-            yield Path(name, "ensemble")
+        with temporary_folder() as folder:
+            _log.info("%s is in a bucket: partitions are kept in %s; a killed call starts over", out, folder)
+            yield folder / "ensemble"
         return
     try:
         yield out.path
@@ -146,7 +202,7 @@ def kept_seed(out: StorePath | None) -> int | None:
     place = None if out is None else place_of(out)
     if not isinstance(place, DiskPlace) or not (record := _folder(place.path) / _PARAMETERS).exists():
         return None
-    return int(json.loads(record.read_text(encoding="utf-8"))[_SEED])
+    return _read_record(record)[1]
 
 
 @contextmanager
@@ -164,7 +220,10 @@ def open_scratch(
     with writer_lock(folder):
         if not resume:
             shutil.rmtree(folder, ignore_errors=True)
-        yield Scratch(folder, _join(folder, parameters, seed, seed_is_given=seed_is_given))
+        for left in filter(is_left, folder.glob(".*.partial")):
+            left.unlink(missing_ok=True)
+        seed = _join(folder, parameters, seed, seed_is_given=seed_is_given)
+        yield Scratch(folder, seed, key_of({**parameters, _SEED: seed}))
         shutil.rmtree(folder)
 
 
@@ -174,10 +233,9 @@ def _join(folder: Path, parameters: dict[str, Any], seed: int, *, seed_is_given:
     wanted = json.loads(json.dumps(parameters))
     if not record.exists():
         with disk_errors(record), atomic_file(record) as file:
-            file.write(json.dumps({**wanted, _SEED: seed}, indent=1).encode())
+            file.write(json.dumps(_with_checksum({**wanted, _SEED: seed}), indent=1).encode())
         return seed
-    found = json.loads(record.read_text(encoding="utf-8"))
-    old_seed = int(found.pop(_SEED))
+    found, old_seed = _read_record(record)
     if seed_is_given:
         wanted[_SEED], found[_SEED] = seed, old_seed
     if told := differences(found, {**dict.fromkeys(found), **wanted}, short):
@@ -187,3 +245,24 @@ def _join(folder: Path, parameters: dict[str, Any], seed: int, *, seed_is_given:
             path=folder,
         )
     return old_seed
+
+
+def _read_record(record: Path) -> tuple[dict[str, Any], int]:
+    """Return the parameters of an interrupted call and its seed; raises CorruptStoreError if damaged."""
+    try:
+        content = json.loads(record.read_bytes())
+        found = {name: value for name, value in content.items() if name != _CHECKSUM}
+        if content != _with_checksum(found):
+            raise ValueError("wrong checksum")
+        seed = int(found.pop(_SEED))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise CorruptStoreError(
+            f"{record} is damaged ({first_line(error)}), so that what is finished next to it cannot be used; "
+            "start over with overwrite=True (--overwrite).",
+            path=record,
+        ) from None
+    return found, seed
+
+
+def _with_checksum(facts: dict[str, Any]) -> dict[str, Any]:
+    return {**facts, _CHECKSUM: zlib.crc32(json.dumps(facts, sort_keys=True).encode())}

@@ -9,6 +9,10 @@ all.
 Writing an entry removes entries of the same kernel, types, versions and processor that were compiled from
 other sources and have not been used for a day. Removing one too early only costs a compilation.
 
+An entry is machine code, which this process would run. It is loaded only if nobody but the user of this
+process, the administrator or the owner of bigcons' own sources can have put it there: folder and entry must
+belong to one of them and not be writable by others. From any other folder nothing is loaded, which is logged.
+
 Undocumented behavior of numba that this module relies on:
 
 - ``numba.core.caching.FunctionCache`` loads and saves through ``_load_overload(sig, target_context)`` and
@@ -31,6 +35,7 @@ import inspect
 import logging
 import os
 import pickle
+import stat
 import sys
 import tempfile
 import time
@@ -64,7 +69,12 @@ class KernelCache(FunctionCache):
             return None
         path = self._entry(sig, target_context.codegen())
         try:
-            content = path.read_bytes()
+            if not _is_safe(path.parent):
+                return None
+            with path.open("rb") as file:
+                if _distrust(os.fstat(file.fileno())) is not None:
+                    return None
+                content = file.read()
         except OSError:
             return None
         with contextlib.suppress(OSError):  # a file of another user
@@ -73,7 +83,7 @@ class KernelCache(FunctionCache):
         if hashlib.sha256(content).digest() != digest:
             return None
         try:
-            entry = pickle.loads(content)  # noqa: S301 - the user's own files, as with numba's cache
+            entry = pickle.loads(content)  # noqa: S301 - the user's own files, as checked above
             return self._serializer.rebuild(target_context, entry)
         except Exception:  # whatever cannot be read is compiled again
             return None
@@ -85,6 +95,8 @@ class KernelCache(FunctionCache):
             path = self._entry(sig, data.codegen)
             content = dumps(self._serializer.reduce(data))
             path.parent.mkdir(parents=True, exist_ok=True)
+            if not _is_safe(path.parent):
+                return
             with tempfile.NamedTemporaryFile(
                 dir=path.parent, prefix=f"{path.stem}-", suffix=".tmp", delete=False
             ) as file:
@@ -108,6 +120,35 @@ class KernelCache(FunctionCache):
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
         kernel = f"bigcons-{self._kernel_name.rpartition('.')[2][:40]}-{digest}"
         return Path(self.cache_path) / f"{kernel}-{_sources()[:32]}.nbc"
+
+
+def _is_safe(folder: Path) -> bool:
+    """Return whether entries in ``folder`` may be loaded; logs why not, once."""
+    fault = _distrust(folder.stat())
+    if fault is not None:
+        _refuse_once(str(folder), fault)
+    return fault is None
+
+
+def _distrust(found: os.stat_result) -> str | None:
+    """Return why others than this user may have written a file or folder, None if they cannot have."""
+    if os.name != "posix":  # elsewhere, folders of a user are closed to others by default
+        return None
+    if found.st_uid not in (os.geteuid(), 0, Path(__file__).stat().st_uid):
+        return f"it belongs to user {found.st_uid}"
+    is_private_group = found.st_gid == found.st_uid  # as many systems give each user, with umask 002
+    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not is_private_group):
+        return "other users may write to it"
+    return None
+
+
+@cache
+def _refuse_once(folder: str, fault: str) -> None:
+    logger.warning(
+        "compiled kernels in %s are not loaded, because %s, and every process compiles them; "
+        "run chmod go-w on it, or set NUMBA_CACHE_DIR to a folder of your own.",
+        *(folder, fault),
+    )
 
 
 def _remove_superseded(path: Path) -> None:

@@ -35,6 +35,8 @@ from bigcons.stores.consensus import Consensus, fit_results
 from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.ensemble_store import observed
+from bigcons.stores.pair_parquet import is_parquet
+from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -160,6 +162,15 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             setattr(self, f"{name}_", value)
         self._found_at = str(output.path)
 
+    def _given_pairs(self) -> PairTable | None:
+        """Return the table of pairs that the method works on, if it is one or the path of one."""
+        pairs = getattr(self, "pairs", None)
+        if isinstance(pairs, PairTable):
+            return pairs
+        if not isinstance(pairs, (str, os.PathLike)) or pairs == "dense":
+            return None
+        return PairTable.open(pairs) if is_store(pairs) or is_parquet(pairs) else None
+
     def _stored_pairs(self) -> str | os.PathLike[str] | None:
         """Return the path of the stored pairs that the method works on; None without any."""
         pairs = getattr(self, "pairs", None)
@@ -242,9 +253,12 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         """Return the facts that a resumed solve must share with the interrupted one."""
         free = ("max_iter", "memory", "client", "out", "resume", "random_state")
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in free}
+        words = {name: _in_words(value) for name, value in given.items()}
+        if (pairs := self._given_pairs()) is not None:
+            words["pairs"] += f", {pairs.digest()}"
         return {
             "method": type(self).__name__,
-            **{name: _in_words(value) for name, value in given.items()},
+            **words,
             "seed": seed,
             "labels": ensemble.digest(),
         }

@@ -14,10 +14,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from bigcons.errors import first_line
 from bigcons.execution.engine import Engine, fold, stop_if_cancelled
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
@@ -171,11 +173,8 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     With snapshots, the start and every pass are committed, and an existing run is resumed. Generations that
     no pass reads any more are dropped.
     """
-    found = run.snapshots.load() if run.snapshots is not None else None
-    if found is not None:
-        arrays, facts = found
-        at = Iterate(**{**facts, "state": method.unpack(arrays, facts["state"])})
-    else:
+    at = _resume(run, method)
+    if at is None:
         state, start_objectives = method.start(run)
         at = Iterate(state, 0, False, [], start_objectives)
         _commit(run, method, at)
@@ -200,7 +199,31 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
 def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
     if run.snapshots is not None:
         arrays, facts = method.pack(at.state)
-        run.snapshots.save(arrays, {**at._asdict(), "state": dict(facts)})
+        n_kept = run.arrays.n_kept(at.generation)
+        run.snapshots.save(arrays, {**at._asdict(), "state": dict(facts), "n_blocks": n_kept})
+
+
+def _resume(run: Run, method: PassMethod[S, T]) -> Iterate[S] | None:
+    """Return the iterate after the last complete pass; None if there is none.
+
+    Its blocks are all read: raises CorruptStoreError if one is lost or damaged, before any pass.
+    """
+    found = run.snapshots.load() if run.snapshots is not None else None
+    if run.snapshots is None or found is None:
+        return None
+    arrays, facts = found
+    n_blocks = facts.pop("n_blocks", None)
+    try:
+        at = Iterate(**{**facts, "state": method.unpack(arrays, facts["state"])})
+        n_passes = len(at.records)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        damage = f"the snapshot is not one of {method.name} ({first_line(error)})"
+        raise run.snapshots.damaged(damage) from error
+    if n_blocks:
+        for fault in run.engine.map(partial(run.arrays.fault, at.generation), run.blocks):
+            if fault is not None:
+                raise run.snapshots.damaged(fault, n_passes)
+    return at
 
 
 def timed_passes(one_pass: Callable[[int], Record], *, max_passes: int, what: str) -> Iterator[Record]:

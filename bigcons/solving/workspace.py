@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,6 +14,7 @@ from bigcons.execution.engine import Engine
 from bigcons.storage.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
 from bigcons.storage.commit import is_store, read_manifest
 from bigcons.storage.interface import Place
+from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.stores.consensus import KIND, Consensus
@@ -55,7 +55,7 @@ def open_workspace(
         yield Workspace(MemoryBlocks(), None)
         return
     if output is None:
-        with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
+        with temporary_folder() as directory:
             yield Workspace(FileBlocks(directory, n_columns, dtype), None)
         return
     folder = partial_folder(output.path)
@@ -64,8 +64,11 @@ def open_workspace(
     with writer_lock(folder) if isinstance(folder, DiskPlace) else nullcontext():
         if not output.resume:
             folder.remove()
+        if isinstance(folder, DiskPlace):
+            for left in filter(is_left, folder.path.glob(".*.partial")):
+                left.unlink(missing_ok=True)
         try:
-            yield Workspace(FileBlocks(folder, n_columns, dtype), snapshots)
+            yield Workspace(FileBlocks(folder, n_columns, dtype, snapshots.run), snapshots)
         except BaseException:
             if not snapshots.exists():
                 folder.remove()
@@ -80,7 +83,7 @@ def scratch_place(output: Output | None) -> Iterator[Place]:
     It is in the folder of the unfinished solve or, without ``output``, in a temporary one.
     """
     if output is None:
-        with tempfile.TemporaryDirectory(prefix="bigcons-") as directory:
+        with temporary_folder() as directory:
             yield place_of(directory) / "scratch.zarr"
         return
     folder = partial_folder(output.path)

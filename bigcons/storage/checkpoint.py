@@ -3,12 +3,18 @@
 Nothing is modified in place. A pass reads one generation of block arrays and writes the next, so that tasks
 are idempotent and a killed run resumes after its last complete pass. Generations that no snapshot refers to
 are dropped.
+
+Every file of blocks ends with a seal: the run it belongs to, its generation, its number and a checksum. A
+file that is damaged, or whole but not the one asked for, is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import struct
+import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,10 +26,48 @@ from bigcons.memory import Block
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import disk_errors, place_of
 
-_CHECKSUM_BYTES = 4
+SNAPSHOT_FORMAT = 6
+"""Incremented whenever the content of snapshots or blocks changes."""
+_START_OVER = "start over with overwrite=True (--overwrite)."
 
-SNAPSHOT_FORMAT = 5
-"""Incremented whenever the content of snapshots changes."""
+
+class Seal:
+    """What a file of a run ends with: which run, generation and number it is of, and a checksum of it all."""
+
+    _FACTS = struct.Struct("<16sqq")
+    _CHECKSUM = struct.Struct("<I")
+    n_bytes: int = _FACTS.size + _CHECKSUM.size
+
+    def __init__(self, run: bytes, generation: int, number: int) -> None:
+        self.generation = generation
+        self.number = number
+        self._facts = self._FACTS.pack(run, generation, number)
+
+    def of(self, checksum: int) -> bytes:
+        """Return the seal of content with this CRC-32."""
+        return self._facts + self._CHECKSUM.pack(zlib.crc32(self._facts, checksum))
+
+    def fault(self, found: bytes | bytearray, checksum: int) -> str | None:
+        """Return what is wrong with content of this CRC-32 that ends with the seal ``found``, if anything."""
+        if len(found) != self.n_bytes:
+            return "is truncated"
+        facts, own = found[: self._FACTS.size], found[self._FACTS.size :]
+        if self._CHECKSUM.pack(zlib.crc32(facts, checksum)) != own:
+            return "is damaged"
+        if facts[:16] != self._facts[:16]:
+            return "is of another run"
+        if facts != self._facts:
+            _, generation, number = self._FACTS.unpack(facts)
+            return (
+                f"is block {number} of generation {generation}, "
+                f"not block {self.number} of generation {self.generation}"
+            )
+        return None
+
+
+def key_of(facts: Any) -> bytes:
+    """Return 16 bytes that identify a run by what it depends on, JSON-serializable."""
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).digest()
 
 
 class MemoryBlocks:
@@ -45,43 +89,79 @@ class MemoryBlocks:
         for key in [key for key in self._rows if key[0] == generation]:
             del self._rows[key]
 
+    def n_kept(self, generation: int) -> int:  # noqa: ARG002 - as of files
+        """Return how many blocks of a generation outlive this process: none."""
+        return 0
+
+    def fault(self, generation: int, block: Block) -> str | None:  # noqa: ARG002 - as of files
+        """Return what is wrong with a block: nothing."""
+        return None
+
 
 class FileBlocks:
     """Block arrays, one file each, in a folder on a disk or in a bucket that all workers can reach.
 
-    Files are read, not memory-mapped, because mapped pages count as memory. Each ends with a checksum.
+    Files are read, not memory-mapped, because mapped pages count as memory. ``run`` are the 16 bytes that
+    identify the solve in their seals.
     """
 
-    def __init__(self, folder: StorePath | Place, n_columns: int, dtype: str = "<f4") -> None:
+    def __init__(
+        self, folder: StorePath | Place, n_columns: int, dtype: str = "<f4", run: bytes = bytes(16)
+    ) -> None:
         self.folder: Place = place_of(folder)
         self.n_columns = n_columns
         self.dtype: np.dtype = np.dtype(dtype)
+        self.run = run
 
     def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block; raises CorruptStoreError if they are damaged."""
-        place = self._place(generation, block)
-        content = place.read()  # a bytearray: read-only arrays would compile the kernels again
-        rows = memoryview(content)[:-_CHECKSUM_BYTES]
-        expected = block.n_rows * self.n_columns * self.dtype.itemsize
-        if len(rows) != expected or content[-_CHECKSUM_BYTES:] != _checksum(rows):
-            raise CorruptStoreError(
-                f"{place} is damaged; start over with overwrite=True (--overwrite).", path=place
-            )
-        return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns)
+        """Return the rows of a block; raises CorruptStoreError if they are lost, damaged or others'."""
+        rows, fault = self._load(generation, block)
+        if rows is None:
+            raise CorruptStoreError(f"{fault}; {_START_OVER}", path=self._place(generation, block))
+        return rows
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
         """Store the rows of a block; a second write replaces the first atomically."""
         place = self._place(generation, block)
         content = np.ascontiguousarray(rows, self.dtype).data.cast("B")
         with disk_errors(place):
-            place.write(content, _checksum(content))
+            place.write(content, self._seal(generation, block).of(zlib.crc32(content)))
 
     def drop(self, generation: int) -> None:
         """Remove a generation."""
-        (self.folder / f"generation-{generation}").remove()
+        self._folder(generation).remove()
+
+    def n_kept(self, generation: int) -> int:
+        """Return how many blocks of a generation there are."""
+        return sum(name.startswith("block-") for name in self._folder(generation).names())
+
+    def fault(self, generation: int, block: Block) -> str | None:
+        """Return what is wrong with a block, with its path; None if it is whole."""
+        return self._load(generation, block)[1]
+
+    def _load(self, generation: int, block: Block) -> tuple[np.ndarray | None, str | None]:
+        place = self._place(generation, block)
+        try:
+            content = place.read()  # a bytearray: read-only arrays would compile the kernels again
+        except FileNotFoundError:
+            return None, f"{place} is missing"
+        rows = memoryview(content)[: -Seal.n_bytes]
+        expected = block.n_rows * self.n_columns * self.dtype.itemsize
+        fault = self._seal(generation, block).fault(content[-Seal.n_bytes :], zlib.crc32(rows))
+        if fault is None and len(rows) != expected:
+            fault = f"has {len(rows)} bytes of rows, not {expected}"
+        if fault is not None:
+            return None, f"{place} {fault}"
+        return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns), None
+
+    def _seal(self, generation: int, block: Block) -> Seal:
+        return Seal(self.run, generation, block.index)
+
+    def _folder(self, generation: int) -> Place:
+        return self.folder / f"generation-{generation}"
 
     def _place(self, generation: int, block: Block) -> Place:
-        return self.folder / f"generation-{generation}" / f"block-{block.index}"
+        return self._folder(generation) / f"block-{block.index}"
 
 
 BlockArrays = MemoryBlocks | FileBlocks
@@ -97,6 +177,11 @@ class Snapshots:
         self.folder: Place = place_of(folder)
         self._file = self.folder / "snapshot.npz"
         self.fingerprint: Any = json.loads(json.dumps(dict(fingerprint), default=str))
+
+    @property
+    def run(self) -> bytes:
+        """16 bytes that identify the solve, for the seals of its blocks."""
+        return key_of(self.fingerprint)
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Replace the snapshot; it is durable when this returns."""
@@ -146,14 +231,26 @@ class Snapshots:
         except FileNotFoundError:
             return None
         try:
+            with zipfile.ZipFile(content) as archive:
+                if any(entry.file_size != entry.compress_size for entry in archive.infolist()):
+                    raise ValueError("compressed")
             with np.load(content, allow_pickle=False) as members:
                 arrays = {name: members[name] for name in members.files}
             head = json.loads(arrays.pop("head").tobytes())
-        except Exception as error:
-            raise CorruptStoreError(
-                f"{self._file} is damaged; start over with overwrite=True (--overwrite).", path=self._file
-            ) from error
+            if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
+                raise ValueError("no fingerprint")
+        except Exception as error:  # damaged archives raise errors of many types
+            raise CorruptStoreError(f"{self._file} is damaged; {_START_OVER}", path=self._file) from error
         return arrays, head
+
+    def damaged(self, fault: str, n_passes: int | None = None) -> CorruptStoreError:
+        """Return the error for a run whose last complete pass cannot be resumed because of ``fault``."""
+        known = "" if n_passes is None else f"{n_passes} "
+        passes = f"{known}finished {'pass' if n_passes == 1 else 'passes'}"
+        return CorruptStoreError(
+            f"{fault}, so that the {passes} in {self.folder} cannot be resumed; {_START_OVER}",
+            path=self.folder,
+        )
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:
@@ -164,7 +261,3 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Calla
     other = [name for name in wanted if found.get(name) != wanted[name]]
     named = [name for name in other if name in found] or other
     return "; ".join(f"{name}={show(found.get(name))}, not {show(wanted[name])}" for name in named)
-
-
-def _checksum(content: memoryview) -> bytes:
-    return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")

@@ -13,6 +13,7 @@ with.
 from __future__ import annotations
 
 import ctypes
+import glob
 import json
 import os
 import re
@@ -30,6 +31,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
 from bigcons.schema import FORMAT_VERSION, KINDS
 from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.leftovers import is_left, is_running, partials_of, sweep_partials
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
 from bigcons.version import __version__
@@ -170,6 +172,8 @@ def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Plac
     place = place_of(path)
     refuse_existing(place, overwrite)
     with writer_lock(place) as check_lock, disk_errors(place):
+        if isinstance(place, DiskPlace):
+            _restore_previous(place.path)
         refuse_existing(place, overwrite)
         if isinstance(place, DiskPlace):
             with _renamed_folder(place.path) as folder:
@@ -210,6 +214,15 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
         same = str(target) == str(read_from)
     if same:
         raise StoreExistsError(f"{target} is the input and would be lost; choose another path.", path=target)
+
+
+def _restore_previous(path: Path) -> None:
+    """Put back the store that a writer moved aside, if it was killed before the new one was in its place."""
+    for aside in sorted(path.parent.glob(f".{glob.escape(path.name)}.*.previous")):
+        if path.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.rename(path)
 
 
 @contextmanager
@@ -303,9 +316,11 @@ def _is_data_folder(name: object) -> bool:
 def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Yield a file that becomes ``path``, on a disk, if the ``with`` block succeeds; else it is removed.
 
-    Raises StoreExistsError if ``path`` exists and must not be replaced, StoreError if the disk is full.
+    What killed writers of the same file left is removed first. Raises StoreExistsError if ``path`` exists and
+    must not be replaced, StoreError if the disk is full.
     """
     target = refuse_existing_file(path, overwrite)
+    sweep_partials(target)
     with disk_errors(target), atomic_file(target) as file:
         yield file
 
@@ -341,3 +356,62 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
             f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
         )
     return target
+
+
+# What killed writers left
+
+
+class Leftover(NamedTuple):
+    """Something next to an output that a writer, running or killed, has there."""
+
+    path: str
+    what: str
+    """What it is, and what becomes of it."""
+    n_bytes: int
+
+
+def leftovers_of(path: StorePath | Place) -> list[Leftover]:
+    """Return what unfinished and killed writers of the store or file at ``path`` have left next to it."""
+    place = place_of(path)
+    found: list[tuple[Place, str]] = []
+    unfinished = place.sibling(f"{place.name}.partial")
+    if unfinished.exists():
+        found.append((unfinished, "an unfinished run: the same call resumes it, overwrite removes it"))
+    for locked in (place, unfinished):
+        lock = locked.sibling(f".{locked.name}.lock")
+        if lock.is_file():
+            found.append((lock, _lock_state(lock)))
+    if isinstance(place, DiskPlace):
+        inside = [DiskPlace(entry) for entry in place.path.glob(".*.partial")] if place.path.is_dir() else []
+        found += [(entry, "of a killed writer: the next append removes it") for entry in inside]
+        for partial in partials_of(place.path):
+            process = partial.name.split(".")[-2]  # the name of a folder has the process alone
+            left = not is_running(int(process)) if process.isdigit() else is_left(partial)
+            state = "of a killed writer: the next writer removes it" if left else "of a writer, maybe running"
+            found.append((DiskPlace(partial), state))
+        for aside in place.path.parent.glob(f".{glob.escape(place.name)}.*.previous"):
+            found.append((DiskPlace(aside), "a store moved aside: the next writer puts it back"))
+    elif place.exists():
+        named = _folders_named(read_manifest(place)) if is_store(place) else []
+        unnamed = [name for name in place.names() if _is_data_folder(name) and name not in named]
+        found += [(place / name, "of a writer, maybe killed: the next writer removes it") for name in unnamed]
+    return [Leftover(str(entry), what, _size(entry)) for entry, what in found]
+
+
+def _lock_state(lock: Place) -> str:
+    """Describe the holder of a lock, from its file; a lease in a bucket may have expired."""
+    try:
+        text = lock.read(1 << 12).decode("ascii", "replace").strip()
+    except (FileNotFoundError, ValueError):
+        text = ""
+    if not isinstance(lock, DiskPlace):
+        return "the lease of a writer: it expires a minute after that is killed"
+    if text.isdigit() and is_running(int(text)):
+        return f"the lock of process {text}, if that is a writer"
+    return "the lock of a killed writer, which locks nothing: the next writer removes it"
+
+
+def _size(place: Place) -> int:
+    if isinstance(place, DiskPlace) and place.path.is_file():
+        return place.path.stat().st_size
+    return place.n_bytes()

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sys
-import uuid
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import IO, Any
 
 from bigcons.errors import InvalidInputError, StoreError
 from bigcons.storage.interface import Place, StorePath, checked_size
+from bigcons.storage.leftovers import partial_name
 from bigcons.validation import check_path
 
 URL_SCHEMES = ("s3", "gs", "az")
@@ -155,11 +155,11 @@ def local_path(path: StorePath) -> Path:
 def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Yield a new file that is renamed to ``path`` if the ``with`` block succeeds and removed if it fails.
 
-    The temporary name ``.<name>.<random>.partial`` is unique across processes and machines, so that two
-    workers may write the same file at once.
+    The temporary name is unique across processes and machines, so that two workers may write the same file
+    at once.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.partial")
+    partial = path.with_name(partial_name(path.name))
     with naming(path):
         opened = partial.open("wb")
     try:

@@ -8,7 +8,7 @@ ranges of its objects. Ranges are chosen so that each fits in memory, where it i
 from __future__ import annotations
 
 import logging
-import tempfile
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,7 @@ from bigcons.memory import Block, enough_for, format_size, rows_within
 from bigcons.progress import progress
 from bigcons.schema import PAIR_COLUMNS
 from bigcons.storage.interface import StorePath
+from bigcons.storage.leftovers import make_temporary_folder
 from bigcons.storage.places import DiskPlace, disk_errors, naming, place_of
 from bigcons.stores.pair_rows import MAX_OBJECTS, MAX_SEEN, Edges, Rows, counts_dtype, rows_of_entries
 from bigcons.stores.pair_store import write_pairs
@@ -338,9 +339,11 @@ def scratch_beside(out: StorePath) -> Iterator[Path]:
     if parent is not None:
         parent.mkdir(parents=True, exist_ok=True)
     with naming(Path(str(place))):
-        folder = tempfile.TemporaryDirectory(prefix=".bigcons-", dir=parent)
-    with folder as name:
-        yield Path(name)
+        folder = make_temporary_folder(parent, ".bigcons-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sorted_rows(pairs: PairList, scan: Scan, blocks: list[Block], rows: int, folder: Path) -> Iterator[Rows]:

@@ -9,13 +9,13 @@ is converted to rows when rows are needed.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import tempfile
 import weakref
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,13 @@ from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import PAIRS
 from bigcons.storage.commit import is_store, refuse_source
 from bigcons.storage.interface import StorePath
+from bigcons.storage.leftovers import make_temporary_folder, temporary_folder
 from bigcons.storage.places import place_of
 from bigcons.stores.display import facts_table
 from bigcons.stores.pair_lists import PairList, blocks_within, scratch_beside, sorted_rows, store_list
 from bigcons.stores.pair_parquet import (
     ParquetPairs,
+    footer_of,
     is_parquet,
     names_parquet,
     refuse_existing_pairs,
@@ -325,6 +327,15 @@ class PairTable:
         )
         return PairTable.open(path)
 
+    def digest(self) -> str:
+        """Return a text that identifies the pairs.
+
+        A stored table takes it from its manifest; in memory, all pairs are read.
+        """
+        checksums = self._stored["checksums"] or {name: checksum(self._whole(name)) for name in PAIRS}
+        crc = zlib.crc32(json.dumps([checksums[name] for name in PAIRS]).encode())
+        return f"{self.n_pairs} pairs of {self.n_objects}, crc {crc:08x}"
+
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading the arrays."""
         if self.path is None:
@@ -474,14 +485,21 @@ class ParquetPairTable(PairTable):
         """
         return _store(self._pairs, path, self.provenance, memory=memory, overwrite=overwrite)
 
+    def digest(self) -> str:
+        """Return a text that identifies the pairs, from the metadata that end every file."""
+        crc = 0
+        for file in self._pairs.files():
+            crc = zlib.crc32(footer_of(file), crc)
+        return f"{self.n_pairs} pairs of {self.n_objects}, crc {crc:08x}"
+
     @cached_property
     def _columns(self) -> Rows:  # type: ignore[override]
         """The rows, converted when they are first needed."""
         if LOADED_PAIR_BYTES * self.n_pairs + LOADED_OBJECT_BYTES * self.n_objects <= DEFAULT_MEMORY:
             return self.load()._columns
-        folder = tempfile.mkdtemp(prefix="bigcons-")
+        folder = make_temporary_folder()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return self.save(Path(folder, "pairs.zarr"))._columns
+        return self.save(folder / "pairs.zarr")._columns
 
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading the pairs."""
@@ -508,9 +526,9 @@ class ParquetPairTable(PairTable):
         rows = self._pairs.chunk_rows(DEFAULT_MEMORY)
         scan = self._pairs.scan(rows)
         if not scan.is_sorted:
-            with tempfile.TemporaryDirectory(prefix="bigcons-") as folder:
+            with temporary_folder() as folder:
                 blocks = blocks_within(scan, DEFAULT_MEMORY)
-                for _ in sorted_rows(self._pairs, scan, blocks, rows, Path(folder)):
+                for _ in sorted_rows(self._pairs, scan, blocks, rows, folder):
                     pass  # which raises an error for a pair listed twice
         if scan.n_pairs != self.n_pairs:
             raise self._corrupt("n_seen", "differs from its statistics")

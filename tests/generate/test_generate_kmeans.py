@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bigcons import Ensemble, datasets, generate
 from bigcons.errors import (
+    CorruptStoreError,
     InvalidInputError,
     MemoryBudgetError,
     StoreError,
@@ -337,6 +338,33 @@ def test_kmeans__rejects_resuming_with_other_parameters(points, interrupted, oth
     with pytest.raises(StoreError, match=rf"holds partitions made with {named}.*overwrite=True"):
         make(points, n_partitions=5, out=interrupted, **other)
     assert len(list(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))) == 2
+
+
+@pytest.mark.parametrize("damage", ["flip a bit", "cut", "exchange", "of another run"])
+def test_kmeans__makes_damaged_partitions_again(points, interrupted, tmp_path, caplog, damage):
+    first, second = sorted(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))
+    content = first.read_bytes()
+    if damage == "exchange":
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(content)
+    elif damage == "of another run":
+        other = DiesAfter(2, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            make(points, n_partitions=5, out=tmp_path / "o.zarr", client=other, random_state=1)
+        (tmp_path / "o.zarr.partial" / first.name).replace(first)
+    else:
+        first.write_bytes(content[:-9] if damage == "cut" else content[:200] + b"\7" + content[201:])
+    labels = make(points, n_partitions=5, out=interrupted)
+    assert caplog.text.count("it is made again") == (2 if damage == "exchange" else 1)
+    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
+
+
+def test_kmeans__refuses_damaged_parameters(points, interrupted):
+    """Another seed there would mix partitions of two runs."""
+    record = interrupted.with_name("e.zarr.partial") / "parameters.json"
+    record.write_text(record.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(CorruptStoreError, match=r"wrong checksum.*overwrite=True"):
+        make(points, n_partitions=5, out=interrupted, random_state=None)
 
 
 def test_kmeans__rejects_resuming_with_other_data(points, interrupted):

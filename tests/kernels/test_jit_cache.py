@@ -162,3 +162,44 @@ def test_keep_on_disk__a_users_function_is_never_kept(tmp_path: Path) -> None:
     for kernel in (value, slope, curvature):
         assert not _cache._is_ours(kernel)
         assert not isinstance(kernel._cache, _cache.KernelCache)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no POSIX permissions")
+def test_keep_on_disk__nothing_is_loaded_from_where_others_may_write(filled: Path) -> None:
+    (folder,) = {entry.parent for entry in filled.rglob("*-count_tile-*.nbc")}
+    assert hits(start(filled, code=COUNT)) == [1]
+    folder.chmod(0o777)
+    process = start(filled, code=COUNT)
+    out, err = process.communicate(timeout=120)
+    assert out.split() == ["0"]
+    assert f"kernels in {folder} are not loaded, because other users may write to it" in err
+    folder.chmod(0o755)
+    for entry in folder.glob("*-count_tile-*.nbc"):
+        entry.chmod(0o666)
+    assert hits(start(filled, code=COUNT)) == [0]  # which replaces the entry
+    assert hits(start(filled, code=COUNT)) == [1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no POSIX permissions")
+@pytest.mark.parametrize(
+    ("mode", "user", "group", "said"),
+    [
+        (0o40700, 1000, 1000, None),
+        (0o40775, 1000, 1000, None),  # the user's private group
+        (0o40755, 0, 0, None),
+        (0o40755, 77, 0, None),  # who owns the sources
+        (0o40775, 1000, 100, "other users may write to it"),
+        (0o41777, 0, 0, "other users may write to it"),  # as /tmp: others may add entries
+        (0o40755, 1001, 1001, "it belongs to user 1001"),
+    ],
+)
+def test_distrust__by_owner_and_permissions(
+    monkeypatch: pytest.MonkeyPatch, mode: int, user: int, group: int, said: str | None
+) -> None:
+    from bigcons.kernels import _cache
+
+    found = os.stat_result((mode, 0, 0, 0, user, group, 0, 0, 0, 0))
+    sources = os.stat_result((0o100644, 0, 0, 0, 77, 77, 0, 0, 0, 0))
+    monkeypatch.setattr(_cache.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(_cache.Path, "stat", lambda _: sources)
+    assert _cache._distrust(found) == said

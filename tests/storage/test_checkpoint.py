@@ -27,7 +27,7 @@ def test_blocks__round_trip_by_generation(arrays):
     arrays.drop(0)
     arrays.drop(5)
     np.testing.assert_array_equal(arrays.read(1, BLOCK), ROWS + 2)
-    with pytest.raises((KeyError, FileNotFoundError)):
+    with pytest.raises((KeyError, CorruptStoreError)):
         arrays.read(0, BLOCK)
 
 
@@ -39,8 +39,43 @@ def test_file_blocks__reject_damage(tmp_path, damage):
     arrays.write(0, BLOCK, ROWS)
     file = tmp_path / "generation-0" / "block-2"
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(CorruptStoreError, match="block-2 is damaged"):
+    with pytest.raises(CorruptStoreError, match=r"block-2 is (damaged|truncated)"):
         arrays.read(0, BLOCK)
+    assert "block-2" in arrays.fault(0, BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("generation", "index", "run", "said"),
+    [
+        (0, 2, bytes(16), None),
+        (1, 2, bytes(16), "is block 2 of generation 1, not block 2 of generation 0"),
+        (0, 3, bytes(16), "is block 3 of generation 0, not block 2 of generation 0"),
+        (0, 2, b"x" * 16, "is of another run"),
+    ],
+)
+def test_file_blocks__reject_whole_blocks_of_others(tmp_path, generation, index, run, said):
+    """A block exchanged with another, with that of the generation before, or with that of another solve."""
+    other = FileBlocks(tmp_path / "other", 3, run=run)
+    other.write(generation, Block(index, 10, 15), ROWS)
+    arrays = FileBlocks(tmp_path / "own", 3)
+    arrays.write(0, BLOCK, ROWS + 1)
+    (tmp_path / f"other/generation-{generation}/block-{index}").replace(tmp_path / "own/generation-0/block-2")
+    fault = arrays.fault(0, BLOCK)
+    if said is None:
+        assert fault is None
+        np.testing.assert_array_equal(arrays.read(0, BLOCK), ROWS)
+        return
+    assert said in fault
+    with pytest.raises(CorruptStoreError, match=said) as caught:
+        arrays.read(0, BLOCK)
+    assert caught.value.path.endswith("block-2")
+
+
+def test_file_blocks__count_what_is_kept(arrays):
+    arrays.write(3, BLOCK, ROWS)
+    is_file = isinstance(arrays, FileBlocks)
+    assert (arrays.n_kept(3), arrays.n_kept(4)) == (int(is_file), 0)
+    assert arrays.fault(3, BLOCK) is None
 
 
 def test_snapshots__are_replaced_atomically(tmp_path):
@@ -63,10 +98,21 @@ def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path, mon
     with pytest.raises(InvalidInputError, match="with k=3, not 4"):
         Snapshots(tmp_path, {"k": 4, "seed": 0}).load()
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "SNAPSHOT_FORMAT", 6)
-        with pytest.raises(InvalidInputError, match="in format 5 of another version"):
+        patch.setattr(checkpoint, "SNAPSHOT_FORMAT", checkpoint.SNAPSHOT_FORMAT + 1)
+        with pytest.raises(InvalidInputError, match=r"in format \d+ of another version"):
             snapshots.load()
     file = tmp_path / "snapshot.npz"
     file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(CorruptStoreError, match="is damaged"):
+        snapshots.load()
+
+
+def test_snapshots__unpack_no_bomb(tmp_path):
+    """Snapshots are not compressed, so memory is bounded by the size of the file."""
+    snapshots = Snapshots(tmp_path, {})
+    snapshots.save({"a": ROWS}, {})
+    with np.load(tmp_path / "snapshot.npz") as members:
+        arrays = dict(members)
+    np.savez_compressed(tmp_path / "snapshot.npz", **arrays, zeros=np.zeros(10_000))
     with pytest.raises(CorruptStoreError, match="is damaged"):
         snapshots.load()

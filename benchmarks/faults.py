@@ -1,0 +1,455 @@
+"""Is damage on disk ever silently wrong, and does a kill ever lose or spoil anything?
+
+Alterations: every kind of file that bigcons writes (stores, tables of pairs in Zarr and Parquet, results,
+checkpoints of four kinds of solves, the scratch of ``generate``) is altered at random: bits flipped, bytes
+zeroed, files cut, emptied, deleted, lengthened, exchanged with each other, or replaced by the same or another
+file of an earlier pass or of another run. Then it is read, or the run that left it is resumed. The outcome is
+
+- detected: a one-line error of bigcons, by reading or by ``verify`` alone,
+- harmless: the same bits as from the files that were not altered,
+- silent: other bits and no error,
+- untyped: an error of another kind, or of more than one line.
+
+Kills: ``import``, ``generate``, ``sample``, ``solve`` and ``export`` are killed (SIGKILL) at random moments
+and repeated. The results must have the bits of a quiet run, and nothing else may be left.
+
+    python benchmarks/faults.py --alterations 400 --kills 100
+
+``--smallest`` makes a few of each, to show that it runs. Silent or untyped outcomes end it with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+from bigcons import METHODS, Consensus, Ensemble, PairTable, generate
+from bigcons.coassociation import sample
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import BigconsError
+
+RESULTS = Path(__file__).parent / "results" / "faults.json"
+OUTCOMES = ("detected", "detected by verify", "harmless", "silent", "untyped")
+N_OBJECTS = 400
+
+
+class Target(NamedTuple):
+    """Files to alter, others to replace them by, and what reads them."""
+
+    name: str
+    files: Path
+    others: list[Path]
+    """Folders of the same layout: of the pass before, of another run."""
+    use: Callable[[Path], bytes]
+    """Returns the bits that a reader of a copy of the files gets."""
+    verify: Callable[[Path], Any] | None = None
+
+
+# Alterations
+
+
+def _flip(rng: np.random.Generator, content: bytearray, _: list[bytes]) -> bytes:
+    content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+    return bytes(content)
+
+
+def _zero(rng: np.random.Generator, content: bytearray, _: list[bytes]) -> bytes:
+    first = int(rng.integers(len(content)))
+    length = min(int(rng.integers(1, 64)), len(content) - first)
+    content[first : first + length] = bytes(length)
+    return bytes(content)
+
+
+def _cut(rng: np.random.Generator, content: bytearray, _: list[bytes]) -> bytes:
+    return bytes(content[: int(rng.integers(len(content)))])
+
+
+def _lengthen(rng: np.random.Generator, content: bytearray, _: list[bytes]) -> bytes:
+    return bytes(content) + rng.bytes(int(rng.integers(1, 64)))
+
+
+def _replace(rng: np.random.Generator, _: bytearray, others: list[bytes]) -> bytes:
+    return others[int(rng.integers(len(others)))] if others else b""
+
+
+CHANGES = {"flip a bit": _flip, "zero": _zero, "cut": _cut, "lengthen": _lengthen, "replace": _replace}
+
+
+def alter(folder: Path, others: list[Path], rng: np.random.Generator) -> str:
+    """Alter a file below ``folder``, or exchange two; return what was done."""
+    before = _digest(folder)
+    while True:
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+        file = files[int(rng.integers(len(files)))]
+        name = str(file.relative_to(folder))
+        how = str(rng.choice([*CHANGES, "replace", "exchange", "delete", "empty"]))
+        if how == "delete":
+            file.unlink()
+        elif how == "empty":
+            file.write_bytes(b"")
+        elif how == "exchange":
+            alike = [path for path in files if path.suffix == file.suffix]
+            other = alike[int(rng.integers(len(alike)))]
+            contents = file.read_bytes(), other.read_bytes()
+            file.write_bytes(contents[1])
+            other.write_bytes(contents[0])
+            name += f" and {other.relative_to(folder)}"
+        else:
+            alike = [path for other in others for path in sorted(other.rglob(file.name)) if path.is_file()]
+            found = [path.read_bytes() for path in alike]
+            file.write_bytes(CHANGES[how](rng, bytearray(file.read_bytes()), found))
+        if _digest(folder) != before:
+            return f"{how} {name}"
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def judge(target: Target, expected: bytes, folder: Path, rng: np.random.Generator) -> tuple[str, str]:
+    """Alter a copy of the files at ``folder`` and use it; return the outcome, and what was done and said."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(target.files, folder)
+    done = alter(folder, target.others, rng)
+    outcome, said = "harmless", ""
+    try:
+        if target.use(folder) != expected:
+            outcome = "silent"
+    except Exception as error:
+        is_typed = isinstance(error, BigconsError) and "\n" not in str(error)
+        return "detected" if is_typed else "untyped", f"{done}: {type(error).__name__}: {error}"
+    if target.verify is not None:
+        try:
+            target.verify(folder)
+        except BigconsError as error:
+            outcome, said = "detected by verify", str(error)
+        except Exception as error:
+            outcome, said = "untyped", f"{type(error).__name__}: {error}"
+    return outcome, f"{done}: {said}"
+
+
+def sample_alterations(
+    targets: list[Target], n: int, seed: int, folder: Path
+) -> Iterator[tuple[str, str, str]]:
+    """Yield target, outcome and details of ``n`` alterations, the targets in turn.
+
+    Raises RuntimeError if a copy that is not altered does not give the same bits.
+    """
+    expected = {}
+    for target in targets:
+        found = []
+        for attempt in range(2):
+            shutil.copytree(target.files, folder / f"{target.name} {attempt}")
+            found.append(target.use(folder / f"{target.name} {attempt}"))
+        if found[0] != found[1]:
+            raise RuntimeError(f"{target.name} does not give the same bits twice")
+        expected[target.name] = found[0]
+    for number in range(n):
+        target = targets[number % len(targets)]
+        rng = np.random.default_rng([seed, number])
+        yield (target.name, *judge(target, expected[target.name], folder / "altered", rng))
+
+
+# What is altered
+
+
+def read_ensemble(path: Path) -> bytes:
+    ensemble = Ensemble.open(path / "e.zarr")
+    return ensemble.read(0, ensemble.n_objects).tobytes() + repr(ensemble.info()["n_base_clusters"]).encode()
+
+
+def read_pairs(name: str, path: Path) -> bytes:
+    pairs = PairTable.open(path / name)
+    return b"".join(np.ascontiguousarray(column).tobytes() for column in pairs.read(0, pairs.n_objects))
+
+
+def read_consensus(path: Path) -> bytes:
+    found = Consensus.open(path / "c.zarr")
+    return found.labels.tobytes() + np.ascontiguousarray(found.memberships).tobytes()
+
+
+def verify(kind: Any, name: str, path: Path) -> Any:
+    return kind.open(path / name).verify()
+
+
+def resume(method: str, options: dict[str, Any], ensemble: Path, path: Path) -> bytes:
+    """Return the bits of a solve that goes on in ``path``."""
+    METHODS[method](**options, client="serial").fit(str(ensemble), out=path / "c.zarr")
+    return read_consensus(path)
+
+
+def make_partitions(features: np.ndarray, path: Path, seed: int = 0) -> bytes:
+    ensemble = generate.kmeans(
+        features,
+        n_partitions=6,
+        n_clusters=3,
+        sample=0.7,
+        algorithm="lloyd",
+        out=path / "e.zarr",
+        random_state=None if path.exists() and any(path.iterdir()) else seed,
+        client="serial",
+    )
+    return ensemble.read(0, ensemble.n_objects).tobytes()
+
+
+class Stop(Exception):  # noqa: N818 - no error: it stands for a kill
+    """Stands for a kill."""
+
+
+@contextmanager
+def stopping(kind: Any, name: str, at: int) -> Iterator[None]:
+    """Stop the ``with`` block after the call of that number of a method."""
+    original, calls = getattr(kind, name), [0]
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        found = original(*arguments, **named)
+        calls[0] += 1
+        if calls[0] == at:
+            raise Stop
+        return found
+
+    with patch.object(kind, name, counted), suppress(Stop):
+        yield
+
+
+SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
+    "PCC": ("pcc", {}),
+    "PCC of prototypes": ("pcc", {"divergence": "kl", "n_init": 1}),
+    "blocked PCC": ("pcc", {"pairs": "pairs", "solver": "blocked", "init": "uniform", "n_init": 1}),
+    "BCE": ("bce", {"n_init": 2}),
+    "Gibbs": ("bce-gibbs", {"sweeps": "blocks", "n_init": 1, "burn_in": 3, "n_samples": 3}),
+    "mixture": ("mixture", {"n_init": 2}),
+}
+
+
+def make_targets(folder: Path, solves: list[str]) -> list[Target]:
+    """Write one of every kind of file."""
+    from bigcons.generate.scratch import Scratch
+    from bigcons.storage.checkpoint import Snapshots
+
+    ensembles = []
+    for seed in range(2):
+        ensemble, _ = planted_ensemble(N_OBJECTS, 8, noise=(0.4, 0.6), random_state=seed)
+        path = folder / f"ensemble {seed}"
+        ensembles.append(ensemble.save(path / "e.zarr", chunk_rows=128))
+        pairs = sample(ensembles[seed], per_object=16, out=folder / f"pairs {seed}/p.zarr", random_state=seed)
+        pairs.to_parquet(folder / f"parquet {seed}/p.parquet")
+        rng = np.random.default_rng(seed)
+        soft = [rng.dirichlet(np.ones(3), N_OBJECTS).astype(np.float32) for _ in range(3)]
+        Ensemble.from_memberships(soft).save(folder / f"soft {seed}/e.zarr", chunk_rows=128)
+        METHODS["pcc"](3, random_state=seed).fit(ensembles[seed], out=folder / f"result {seed}/c.zarr")
+
+    def of(kind: str) -> tuple[Path, list[Path]]:
+        return folder / f"{kind} 0", [folder / f"{kind} 1"]
+
+    targets = [
+        Target("ensemble", *of("ensemble"), read_ensemble, partial(verify, Ensemble, "e.zarr")),
+        Target("soft ensemble", *of("soft"), read_ensemble, partial(verify, Ensemble, "e.zarr")),
+        Target("pairs", *of("pairs"), partial(read_pairs, "p.zarr"), partial(verify, PairTable, "p.zarr")),
+        Target(
+            "pairs in Parquet",
+            *of("parquet"),
+            partial(read_pairs, "p.parquet"),
+            partial(verify, PairTable, "p.parquet"),
+        ),
+        Target("consensus", *of("result"), read_consensus, partial(verify, Consensus, "c.zarr")),
+    ]
+    for name in solves:
+        method, own = SOLVES[name]
+        states = {"last": (3, 1), "before": (2, 1), "other": (3, 2)}
+        for state, (commits, seed) in states.items():
+            options = {"n_clusters": 3, "random_state": seed, **own}
+            if "pairs" in own:
+                options["pairs"] = str(folder / "pairs 0/p.zarr")
+            if method != "bce-gibbs":
+                options["tol"] = 1e-12
+            with stopping(Snapshots, "save", commits):
+                resume(method, options, folder / "ensemble 0/e.zarr", folder / f"{name} {state}")
+            if state == "last":
+                use = partial(resume, method, options, folder / "ensemble 0/e.zarr")
+        targets.append(Target(name, folder / f"{name} last", [folder / f"{name} {s}" for s in states], use))
+    features = np.random.default_rng(0).normal(size=(N_OBJECTS, 3)).astype(np.float32)
+    for state, calls, seed in (("last", 4, 0), ("before", 3, 0), ("other", 4, 1)):
+        with stopping(Scratch, "write", calls):
+            make_partitions(features, folder / f"generate {state}", seed)
+    others = [folder / f"generate {state}" for state in ("before", "other")]
+    use = partial(make_partitions, features)
+    return [*targets, Target("generate", folder / "generate last", others, use)]
+
+
+# Kills
+
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "import": ("import labels.csv -o e.zarr", "e.zarr"),
+    "generate": (
+        "generate features.npy -o g.zarr --n-partitions 8 --n-clusters 3 --random-state 0 --scheduler serial",
+        "g.zarr",
+    ),
+    "sample": ("sample e.zarr -o p.zarr --per-object 20 --random-state 0 --scheduler serial", "p.zarr"),
+    "solve": ("solve e.zarr -k 4 --random-state 0 --tol 1e-9 --scheduler serial -o c.zarr", "c.zarr"),
+    "solve pairs": (
+        "solve e.zarr -k 4 --pairs p.zarr --random-state 0 --scheduler serial -o d.zarr",
+        "d.zarr",
+    ),
+    "export": ("export c.zarr --memberships -o o.csv", "o.csv"),
+}
+
+
+def run_command(text: str) -> int:
+    """Run a command of bigcons in this process; return its exit code."""
+    from bigcons.cli.group import main
+
+    with Path(os.devnull).open("w") as null, patch("sys.stdout", null), patch("sys.stderr", null):
+        try:
+            main(text.split(), standalone_mode=False)
+        except SystemExit as end:
+            return int(end.code or 0)
+        except Exception:
+            return 1
+    return 0
+
+
+def in_child(text: str, after: float | None) -> int:
+    """Run a command in a forked child, killed ``after`` so many seconds; return its exit code."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        os._exit(run_command(text))
+    if after is not None:
+        time.sleep(after)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def bits_of(path: Path) -> bytes:
+    """Return the bits of what a command wrote."""
+    readers = {"e": read_ensemble, "g": read_ensemble, "c": read_consensus, "d": read_consensus}
+    if path.suffix == ".csv":
+        return path.read_bytes()
+    if path.stem == "p":
+        return read_pairs(path.name, path.parent)
+    if path.stem in "gd":  # read under the name that the readers know
+        link = path.parent / f"as {path.stem}"
+        link.mkdir(exist_ok=True)
+        renamed = link / ("e.zarr" if path.stem == "g" else "c.zarr")
+        shutil.copytree(path, renamed, dirs_exist_ok=True)
+        found = readers[path.stem](link)
+        shutil.rmtree(link)
+        return found
+    return readers[path.stem](path.parent)
+
+
+def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, Any]:
+    """Kill and repeat commands; return how many kills met a running command, and what was wrong after."""
+    folder.mkdir(parents=True)
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        labels = planted_ensemble(n_objects, 12, noise=(0.4, 0.6), missing=0.2, random_state=0)[0].read(
+            0, n_objects
+        )
+        np.savetxt(
+            "labels.csv", labels, fmt="%d", delimiter=",", header="a,b,c,d,e,f,g,h,i,j,k,l", comments=""
+        )
+        np.save("features.npy", np.random.default_rng(0).normal(size=(n_objects, 4)).astype(np.float32))
+        inputs = {path.name for path in folder.iterdir()}
+        quiet, seconds = {}, {}
+        for name, (text, output) in COMMANDS.items():
+            run_command(text.replace(output, f"warm-{output}"))  # kernels are compiled
+            began = time.perf_counter()
+            if in_child(text, None):
+                raise RuntimeError(f"{text} fails undisturbed")
+            seconds[name] = time.perf_counter() - began
+            quiet[name] = bits_of(folder / output)
+        inputs |= {output for _, output in COMMANDS.values()} | {p.name for p in folder.glob("warm-*")}
+        killed, resumed, wrong = Counter(), Counter(), []
+        for number in range(n):
+            name = list(COMMANDS)[number % len(COMMANDS)]
+            text, output = COMMANDS[name]
+            rng = np.random.default_rng([seed, number])
+            shutil.rmtree(output, ignore_errors=True)
+            Path(output).unlink(missing_ok=True)
+            killed[name] += in_child(text, float(rng.uniform(0, 1.1 * seconds[name]))) == -signal.SIGKILL
+            resumed[name] += Path(f"{output}.partial").exists()
+            code = in_child(text, None) if output != "o.csv" or not Path(output).exists() else 0
+            left = sorted({path.name for path in folder.iterdir()} - inputs)
+            same = code == 0 and bits_of(folder / output) == quiet[name]
+            if not same or left:
+                wrong.append({"command": name, "number": number, "exit": code, "same": same, "left": left})
+                for entry in left:
+                    shutil.rmtree(entry, ignore_errors=True)
+                    Path(entry).unlink(missing_ok=True)
+    finally:
+        os.chdir(before)
+    return {"kills": n, "met running": dict(killed), "left a checkpoint": dict(resumed), "wrong": wrong}
+
+
+def measure(n_alterations: int, n_kills: int, seed: int, folder: Path, solves: list[str]) -> dict[str, Any]:
+    targets = make_targets(folder / "targets", solves)
+    counts: dict[str, Counter[str]] = {target.name: Counter() for target in targets}
+    bad = []
+    for name, outcome, done in sample_alterations(targets, n_alterations, seed, folder / "work"):
+        counts[name][outcome] += 1
+        if outcome in ("silent", "untyped"):
+            bad.append(f"{name}: {outcome}: {done}")
+    total = sum(counts.values(), Counter())
+    found = {
+        "seed": seed,
+        "alterations": {outcome: total[outcome] for outcome in OUTCOMES},
+        "by target": {name: dict(count) for name, count in counts.items()},
+        "bad": bad,
+    }
+    if n_kills and hasattr(os, "fork"):
+        found["kills"] = sample_kills(n_kills, seed, folder / "kills", 20_000 if n_kills > 20 else 2000)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
+    parser.add_argument("--alterations", type=int, default=400)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.getLogger("bigcons").setLevel(logging.ERROR)
+    sizes = (24, 6) if arguments.smallest else (arguments.alterations, arguments.kills)
+    solves = ["PCC", "mixture"] if arguments.smallest else list(SOLVES)
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(*sizes, arguments.seed, Path(folder), solves)
+    print(json.dumps(found, indent=1))
+    out = arguments.out or (None if arguments.smallest else RESULTS)
+    if out:
+        out.write_text(json.dumps(found, indent=1) + "\n")
+    if found["bad"] or found.get("kills", {}).get("wrong"):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
