@@ -145,7 +145,7 @@ def find_finished(
         if "generator" in finished.provenance:
             _check_same(finished, asked)
             return finished
-    refuse_existing(place, overwrite)
+    refuse_existing(place, overwrite, "ensemble")
     return None
 
 

@@ -114,7 +114,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         resume = not overwrite and bool(getattr(self, "resume", True))
         finished = finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
-            refuse_existing(path, overwrite)
+            refuse_existing(path, overwrite, "consensus")
         with nullcontext() if path is None else logging_how_to_resume(path):
             ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:

@@ -1,13 +1,16 @@
 """Zarr arrays of stores: created from the schema, validated before they are read, with shared chunks.
 
-Only Zarr version 3 and a short list of codecs are accepted, and both are checked before any codec runs.
+Only Zarr version 3 and a short list of codecs are accepted, and both are checked before any codec runs. What
+decompresses to more than a chunk is not decompressed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,9 +29,12 @@ if TYPE_CHECKING:
 
 CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")
 """The codecs an array may use; none of them executes code from the data."""
+COMPRESSORS = ("zstd", "blosc", "gzip")
 MAX_METADATA_BYTES = 1 << 20
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
+_CHECKSUM_BYTES = 4  # of a crc32c before the compression
+_PART_BYTES = 1 << 20
 
 
 def create_array(
@@ -79,20 +85,32 @@ def open_array(
         raise CorruptStoreError(
             f"{place} uses unsupported codecs: {unknown}; rewrite it with zstd.", path=place
         )
+    compressors = [name for name in codecs if name in COMPRESSORS]
+    if len(compressors) > 1:
+        raise CorruptStoreError(
+            f"{place} is compressed more than once ({', '.join(compressors)}); rewrite it with zstd.",
+            path=place,
+        )
+    bound = _Bound(str(place), compressors[0]) if compressors and "sharding_indexed" not in codecs else None
     try:
         store = place.for_zarr(read_only=read_only)
         if elsewhere:
             others = {key: other.for_zarr(read_only=True) for key, other in elsewhere.items()}
             store = _SharingStore(store, others)
+        if read_only and bound is not None:
+            store = _BoundedStore(store, bound)
         array = zarr.open_array(store=store, mode="r" if read_only else "r+", zarr_format=3)
     except StoreError:
         raise
     except Exception as error:  # damaged metadata surfaces as an error of almost any type
         raise damaged(place, error) from None
-    if int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize > MAX_CHUNK_BYTES:
+    chunk_bytes = int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize
+    if chunk_bytes > MAX_CHUNK_BYTES:
         raise CorruptStoreError(
             f"{place} has chunks of {array.chunks}, above 2 GiB; use smaller chunks.", path=place
         )
+    if bound is not None:
+        bound.n_bytes = chunk_bytes + _CHECKSUM_BYTES
     return array
 
 
@@ -164,6 +182,87 @@ class _SharingStore(WrapperStore[Store]):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         return await self._elsewhere.get(key, self._store).get(key, prototype, byte_range)
+
+
+@dataclass
+class _Bound:
+    """What the chunks of one array may grow to when they are decompressed."""
+
+    where: str
+    compressor: str
+    n_bytes: int = MAX_CHUNK_BYTES
+
+    def check(self, key: str, content: memoryview) -> None:
+        """Raise CorruptStoreError for a chunk that decompresses to more, which no reader could bound."""
+        n_bytes = _stated_size(self.compressor, bytes(content[:18]))
+        if n_bytes is None:
+            n_bytes = _counted_size(self.compressor, content, self.n_bytes)
+        if n_bytes > self.n_bytes:
+            raise CorruptStoreError(
+                f"{self.where}/{key} decompresses to more than the {self.n_bytes} bytes of a chunk; "
+                "restore it from a copy.",
+                path=f"{self.where}/{key}",
+            )
+
+
+class _BoundedStore(WrapperStore[Store]):
+    """A read-only Zarr store that gives out no chunk that decompresses to more than a chunk."""
+
+    def __init__(self, store: Store, bound: _Bound) -> None:
+        super().__init__(store)
+        self._bound = bound
+
+    def _with_store(self, store: Store) -> _BoundedStore:
+        return type(self)(store, self._bound)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        found = await self._store.get(key, prototype, byte_range)
+        if found is not None and not key.endswith(METADATA):
+            self._bound.check(key, found.as_numpy_array().data.cast("B"))
+        return found
+
+
+def _stated_size(compressor: str, head: bytes) -> int | None:
+    """Return the size after decompression that a chunk states first; 0 if it is damaged, None if unknown."""
+    if compressor == "blosc":
+        return int.from_bytes(head[4:8], "little")
+    if compressor == "gzip":  # states it at the end, modulo 4 GiB
+        return None
+    if head[:4] != b"\x28\xb5\x2f\xfd":
+        return 0
+    flags = head[4] if len(head) > 4 else 0
+    is_single = flags >> 5 & 1
+    width = (is_single, 2, 4, 8)[flags >> 6]
+    first = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
+    stated = int.from_bytes(head[first : first + width], "little") + (256 if width == 2 else 0)
+    return stated if width else None
+
+
+def _counted_size(compressor: str, content: memoryview, at_most: int) -> int:
+    """Return the size after decompression, or one above ``at_most``; decompresses a megabyte at a time."""
+    n_bytes = 0
+    if compressor == "gzip":
+        stream, rest = zlib.decompressobj(31), bytes(content)
+        try:
+            while rest and n_bytes <= at_most:
+                n_bytes += len(stream.decompress(rest, _PART_BYTES))
+                rest = stream.unconsumed_tail
+                if stream.eof:  # another part may follow
+                    rest, stream = stream.unused_data, zlib.decompressobj(31)
+        except zlib.error:  # of the checksum at the end, or damage that the codec will report
+            pass
+        return n_bytes
+    import pyarrow as pa
+
+    try:
+        with pa.CompressedInputStream(pa.py_buffer(content), "zstd") as file:
+            while n_bytes <= at_most and (part := file.read(_PART_BYTES)):
+                n_bytes += len(part)
+    except (OSError, pa.ArrowException):  # of the checksum at the end, or damage that the codec will report
+        pass
+    return n_bytes
 
 
 class SharedChunks(NamedTuple):

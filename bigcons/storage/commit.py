@@ -22,7 +22,7 @@ import sys
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -162,19 +162,19 @@ def _plain(value: object) -> Any:
 
 
 @contextmanager
-def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Place]:
+def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> Iterator[Place]:
     """Yield an empty folder that becomes the store at ``path`` when the ``with`` block succeeds.
 
     The block writes into the folder and finally calls `write_manifest` on it. If it fails, the folder is
-    removed and ``path`` is left unchanged. Raises StoreExistsError, StoreLockedError, and StoreError if the
-    disk is full.
+    removed and ``path`` is left unchanged. Raises StoreExistsError, also for a store of another ``kind``,
+    StoreLockedError, and StoreError if the disk is full.
     """
     place = place_of(path)
-    refuse_existing(place, overwrite)
+    refuse_existing(place, overwrite, kind)
     with writer_lock(place) as check_lock, disk_errors(place):
         if isinstance(place, DiskPlace):
             _restore_previous(place.path)
-        refuse_existing(place, overwrite)
+        refuse_existing(place, overwrite, kind)
         if isinstance(place, DiskPlace):
             with _renamed_folder(place.path) as folder:
                 yield folder
@@ -184,8 +184,11 @@ def new_store(path: StorePath | Place, overwrite: bool = False) -> Iterator[Plac
                 yield folder
 
 
-def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
-    """Raise StoreExistsError if a store must not be written at ``path``; call it before any work."""
+def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:
+    """Raise StoreExistsError if a store must not be written at ``path``; call it before any work.
+
+    Only a store is overwritten, of the same ``kind`` if that is given, or one whose manifest is damaged.
+    """
     place = place_of(path)
     is_taken = place.exists()
     if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
@@ -198,6 +201,14 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False) -> None:
         )
     if not is_store(place):
         raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.", path=place)
+    with suppress(CorruptStoreError):
+        found = read_manifest(place).get("kind")
+        if kind is not None and found != kind:
+            what = KINDS.get(str(found), "a store of another kind")
+            raise StoreExistsError(
+                f"{place} exists and is {what}, which would be lost; choose another path or remove it.",
+                path=place,
+            )
 
 
 def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:

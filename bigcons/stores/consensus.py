@@ -182,7 +182,7 @@ class Consensus:
             raise InvalidInputError(
                 f"n_objects={n_objects} and n_clusters={n_clusters} make an empty consensus; use at least 1."
             )
-        with new_store(path, overwrite) as folder:
+        with new_store(path, overwrite, KIND) as folder:
             writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
             yield writer
             write_manifest(folder, KIND, writer.body())

@@ -475,7 +475,7 @@ def import_labels(
     a dask collection is computed twice, chunk by chunk. Raises MemoryBudgetError if a chunk of the source or
     the distinct values do not fit.
     """
-    refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite, KIND)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
     table = _table_of(source)
     ensemble = ensemble_of(
@@ -498,7 +498,7 @@ def import_memberships(
     Reads the sources twice, once to check them and once to write them, in blocks that fit in ``memory``.
     Raises MemoryBudgetError if the chunks of the store do not.
     """
-    refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite, KIND)
     tables, names = listed(sources, names)
     building.store_memberships(
         tables, names, out, budget=parse_size(memory), overwrite=overwrite, chunk_rows=chunk_rows
@@ -525,7 +525,7 @@ def ensemble_of(
     The table is read twice and must yield the same labels both times.
     """
     if out is not None:
-        refuse_existing(out, overwrite)
+        refuse_existing(out, overwrite, KIND)
         building.store_labels(
             table, out, provenance, budget=parse_size(memory), overwrite=overwrite, chunk_rows=chunk_rows
         )

@@ -434,7 +434,7 @@ def write_store(
 ) -> None:
     """Store consecutive blocks of labels or memberships as a new ensemble at ``path``."""
     chunks = (header.chunk_rows, min(header.n_columns, MAX_CHUNK_COLUMNS))
-    with new_store(path, overwrite) as folder:
+    with new_store(path, overwrite, KIND) as folder:
         writer = ArrayWriter(folder, 1, header, dtype, chunks)
         with progress("labels to the store", header.n_objects) as listener:
             for block in rechunk(blocks, header.chunk_rows):

@@ -59,7 +59,7 @@ def refuse_existing_pairs(path: StorePath, overwrite: bool) -> None:
     if names_parquet(path):
         refuse_existing_file(path, overwrite)
     else:
-        refuse_existing(path, overwrite)
+        refuse_existing(path, overwrite, "pairs")
 
 
 # Writing

@@ -60,7 +60,7 @@ def write_pairs(
     overwrite: bool,
 ) -> None:
     """Write consecutive blocks of rows, all or nothing, with ``facts`` in the manifest."""
-    with new_store(path, overwrite) as folder:
+    with new_store(path, overwrite, KIND) as folder:
         create_group(folder)
         dtypes = _dtypes(counts_dtype, agree_dtype)
         columns = {name: ColumnWriter(folder / name, name, dtypes[name], chunk_entries) for name in PAIRS}

@@ -41,6 +41,7 @@ _BLOCK_BYTES = 1 << 20
 _CSV_READ_AHEAD = 64 << 20  # measured: the threaded reader runs about 32 blocks ahead
 _PARQUET_PAGES = 5 << 19  # a data page and a dictionary page, usually a megabyte each
 _LONGEST_SHOWN = 40
+_LONGEST_LINE = 1 << 23
 
 
 def open_path(path: str | os.PathLike[str], role: str) -> Table:
@@ -301,13 +302,22 @@ class CsvTable(PartedTable):
         opened = gzip.open if self.where.lower().endswith(".gz") else open
         try:
             with opened(self._path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
-                lines = csv.reader(file)
+                lines = csv.reader(self._short_lines(file))
                 for cells in lines:
                     if cells:
                         return [cell.strip() for cell in cells], lines.line_num
         except (csv.Error, OSError, EOFError, zlib.error) as error:
             raise self._unreadable(error) from None
         raise InvalidInputError(f"{self.where} is empty; write one line per object.")
+
+    def _short_lines(self, file: IO[str]) -> Iterator[str]:
+        """Yield lines; raise InvalidInputError for one that is too long, without reading on."""
+        while line := file.readline(_LONGEST_LINE + 1):
+            if len(line) > _LONGEST_LINE:
+                raise InvalidInputError(
+                    f"{self.where} has a line of more than {_LONGEST_LINE:,} characters; write it as Parquet."
+                )
+            yield line
 
     def _reader(self, columns: Sequence[int] | None) -> Any:
         from pyarrow import csv as arrow

@@ -42,6 +42,20 @@ def test_new_store__replaces_in_one_step(tmp_path):
     assert names_in(tmp_path) == ["s"]
 
 
+def test_new_store__overwrites_its_own_kind_only(tmp_path):
+    make_store(tmp_path / "s", 1)
+    with (
+        pytest.raises(StoreExistsError, match="is a table of pairs, which would be lost"),
+        commit.new_store(tmp_path / "s", True, "consensus"),
+    ):
+        pass
+    manifest = tmp_path / "s" / commit.MANIFEST
+    manifest.write_bytes(manifest.read_bytes()[:-9])  # whatever it was, it is lost
+    with commit.new_store(tmp_path / "s", True, "consensus") as folder:
+        commit.write_manifest(folder, "consensus", {"value": 2})
+    assert commit.load_manifest(tmp_path / "s", "consensus").body == {"value": 2}
+
+
 def test_new_store__replaces_where_the_system_cannot_swap(tmp_path, monkeypatch):
     monkeypatch.setattr(commit, "_exchange", lambda a, b: False)
     make_store(tmp_path / "s", 1)

@@ -1,0 +1,279 @@
+"""Input that was made to harm ends in one typed line, within bounded memory and time."""
+
+import gzip
+import json
+import resource
+import shutil
+import struct
+import tracemalloc
+import zipfile
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+import pytest
+import zarr
+from numcodecs import Blosc, Zstd
+from pyarrow import parquet
+
+from bigcons import Ensemble, PairTable
+from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError
+from bigcons.storage import commit
+from bigcons.stores.features import open_features
+from bigcons.tables import files
+
+MB = 1 << 20
+
+
+def checked(content):
+    return content + struct.pack("<I", google_crc32c.value(content))
+
+
+def stream_of(n_bytes):
+    """Return a zstd frame that does not state the size of its content."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as file:
+        file.write(bytes(n_bytes))
+    return sink.getvalue().to_pybytes()
+
+
+def refused(read, kind=BigconsError):
+    """Assert that reading ends in one typed line; return it."""
+    with pytest.raises(kind) as caught:
+        read()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Chunks
+
+
+BOMBS = {
+    "zstd": lambda: bytes(Zstd(level=1).encode(bytes(64 * MB))),
+    "zstd that states no size": lambda: stream_of(64 * MB),
+    "zstd that states a terabyte": lambda: b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 40) + bytes(20),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_read__unpacks_no_bomb(tmp_path, bomb):
+    Ensemble.from_labels(np.arange(40).reshape(20, 2) % 3).save(tmp_path / "e.zarr")
+    content = BOMBS[bomb]()
+    (tmp_path / "e.zarr/labels-1/c/0/0").write_bytes(checked(content))
+    tracemalloc.start()
+    said = refused(lambda: Ensemble.open(tmp_path / "e.zarr").read(0, 20), CorruptStoreError)
+    assert "decompresses to more than" in said
+    assert tracemalloc.get_traced_memory()[1] < 16 * MB
+    tracemalloc.stop()
+
+
+def test_read__unpacks_no_bomb_of_blosc(tmp_path):
+    PairTable.from_arrays([0, 1], [1, 2], [1, 0], [1, 1], n_objects=3).save(tmp_path / "p.zarr")
+    content = bytes(Blosc("lz4", 5, Blosc.SHUFFLE).encode(np.zeros(8 * MB, np.int64)))
+    (tmp_path / "p.zarr/indices/c/0").write_bytes(checked(content))
+    assert "decompresses to" in refused(lambda: PairTable.open(tmp_path / "p.zarr").read(0, 3))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_read__unpacks_no_bomb_of_gzip_in_features(tmp_path, parts):
+    path = tmp_path / "f.zarr"
+    codec = zarr.codecs.GzipCodec(level=1)
+    array = zarr.create_array(path, shape=(20, 3), chunks=(20, 3), dtype="f8", compressors=codec)
+    array[:] = 1.0
+    assert (open_features(path).read(0, 20) == 1.0).all()  # what other programs write is read
+    small = gzip.compress(bytes(8), 1) if parts == 2 else b""
+    (path / "c/0/0").write_bytes(small + gzip.compress(bytes(64 * MB), 1))
+    assert "decompresses to more than" in refused(lambda: open_features(path).read(0, 20))
+
+
+def test_read__takes_streams_of_zstd_that_other_programs_write(tmp_path):
+    path = tmp_path / "f.zarr"
+    codec = zarr.codecs.ZstdCodec(level=1)
+    zarr.create_array(path, shape=(16, 4), chunks=(16, 4), dtype="f8", compressors=codec)[:] = 1.0
+    (path / "c/0/0").write_bytes(stream_of(16 * 4 * 8))
+    assert (open_features(path).read(0, 16) == 0.0).all()
+
+
+def features_in_zarr(folder, **changes):
+    """Write a Zarr array and change its metadata."""
+    zarr.create_array(folder / "f.zarr", shape=(10, 3), chunks=(10, 3), dtype="f8", zarr_format=3)
+    file = folder / "f.zarr" / "zarr.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    return folder / "f.zarr"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shape": [10**15, 3]},
+        {"shape": [-10, 3]},
+        {"shape": [1e300, 3]},
+        {"shape": "many"},
+        {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 3]}}},
+        {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [10**9, 10**9]}}},
+        {"data_type": "variable_length_bytes", "fill_value": ""},
+        {"data_type": {"name": "structured", "configuration": {"fields": [["a", "int64"]]}}},
+        {"codecs": [{"name": "numcodecs.pickle"}]},
+        {"codecs": [{"name": "bytes"}, {"name": "zstd"}, {"name": "gzip"}]},
+        {"codecs": [{"name": "vlen-utf8"}]},
+        {"node_type": "group"},
+    ],
+    ids=str,
+)
+def test_open_features__refuses_hostile_zarr(tmp_path, changes):
+    path = features_in_zarr(tmp_path, **changes)
+    refused(lambda: open_features(path).read(0, 10))
+
+
+# Manifests
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 10**6, b'{"a":' * 10**5, b"1" * 10**5, b'"\\ud800"', b"\xff"], ids=len
+)
+def test_open__refuses_bombs_of_json(tmp_path, content):
+    (tmp_path / "e.zarr").mkdir()
+    (tmp_path / "e.zarr/manifest.json").write_bytes(content)
+    refused(lambda: Ensemble.open(tmp_path / "e.zarr"), CorruptStoreError)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"n_objects": float("inf")}, {"n_objects": 10**15, "chunk_rows": 10**9}, {"chunk_rows": -5}],
+    ids=str,
+)
+def test_open__refuses_absurd_sizes(tmp_path, changes):
+    Ensemble.from_labels([[0, 1], [1, 0]]).save(tmp_path / "e.zarr")
+    body = commit.load_manifest(tmp_path / "e.zarr", "ensemble").body
+    commit.write_manifest(tmp_path / "e.zarr", "ensemble", {**body, **changes})
+    refused(lambda: Ensemble.open(tmp_path / "e.zarr").read(0, 2), CorruptStoreError)
+
+
+# Tables in files
+
+
+HEADER = "{'descr': %s, 'fortran_order': %s, 'shape': %s}\n"
+HEADERS = {
+    "rows": HEADER % ("'<i8'", "False", "(1000000000000, 3)"),
+    "columns first": HEADER % ("'<i8'", "True", "(1000000000000, 3)"),
+    "both": HEADER % ("'<i8'", "False", f"({2**62}, {2**62})"),
+    "negative": HEADER % ("'<i8'", "False", "(-5, 3)"),
+    "no size": HEADER % ("'|V0'", "False", "(5, 3)"),
+    "text of no size": HEADER % ("'<U0'", "False", "(1000000000, 3)"),
+    "objects": HEADER % ("'|O'", "False", "(5, 3)"),
+    "nested": HEADER % ("('<i8', (1000000,))", "False", "(5, 3)"),
+    "records": HEADER % ("[('a', '<i8'), ('b', '<i8')]", "False", "(5,)"),
+    "fraction": HEADER % ("'<f8'", "False", "(2.5, 3)"),
+    "dates": HEADER % ("'<M8[s]'", "False", "(5, 3)"),
+    "complex": HEADER % ("'<c16'", "False", "(5, 3)"),
+    "deep": "(" * 5000,
+    "minus": "-" * 9000 + "1",
+    "an expression": "__import__('os').getpid()",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize(
+    "read", [Ensemble.from_labels, lambda path: open_features(path).read(0, 5)], ids=["labels", "features"]
+)
+def test_npy__hostile_headers(tmp_path, header, read):
+    text = HEADERS[header].encode()
+    content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(240)
+    (tmp_path / "x.npy").write_bytes(content)
+    refused(lambda: read(tmp_path / "x.npy"))
+
+
+def test_npz__names_outside_go_nowhere_and_bombs_are_cut(tmp_path):
+    np.save(tmp_path / "x.npy", [[0, 1], [1, 0]])
+    with zipfile.ZipFile(tmp_path / "dots.npz", "w") as archive:
+        archive.writestr("../../x.npy", (tmp_path / "x.npy").read_bytes())
+    before = sorted(tmp_path.parent.iterdir())
+    assert Ensemble.from_labels(tmp_path / "dots.npz").n_objects == 2
+    assert sorted(tmp_path.parent.iterdir()) == before
+
+
+def test_csv__a_line_without_end_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_LONGEST_LINE", 1 << 16)
+    with gzip.open(tmp_path / "x.csv.gz", "wb", compresslevel=1) as file:
+        file.write(bytes(64 * MB))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "line of more than 65,536" in refused(lambda: Ensemble.from_labels(tmp_path / "x.csv.gz"))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024
+
+
+@pytest.mark.parametrize("cell", ["x" * (3 * MB), '"' + "x,\n" * MB], ids=["long", "open quote"])
+def test_csv__a_field_of_megabytes_further_down(tmp_path, cell):
+    (tmp_path / "x.csv").write_text(f"a,b\n1,2\n3,{cell}\n")
+    refused(lambda: Ensemble.from_labels(tmp_path / "x.csv"), InvalidInputError)
+
+
+NESTED = {"list": [[1, 2], [3]], "struct": [{"x": 1}, {"x": 2}], "map": None}
+
+
+@pytest.mark.parametrize(
+    "read", [Ensemble.from_labels, lambda path: open_features(path).read(0, 2)], ids=["labels", "features"]
+)
+@pytest.mark.parametrize("kind", NESTED)
+def test_parquet__nested_types(tmp_path, kind, read):
+    values = pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())) if kind == "map" else NESTED[kind]
+    parquet.write_table(pa.table({"a": values, "b": [1, 2]}), tmp_path / "x.parquet")
+    assert "'a'" in refused(lambda: read(tmp_path / "x.parquet"), InvalidInputError)
+
+
+@pytest.mark.parametrize("where", ["all", "last"])
+@pytest.mark.parametrize("stated", [8191, -1000])
+def test_parquet__false_row_counts(tmp_path, where, stated):
+    """A varint of two bytes in the footer states other numbers of rows than there are."""
+    parquet.write_table(pa.table({"a": [0, 1] * 500, "b": [1, 2] * 500}), tmp_path / "x.parquet")
+    content = (tmp_path / "x.parquet").read_bytes()
+
+    def varint(n):
+        n = 2 * n if n >= 0 else -2 * n - 1
+        return bytes([n & 127 | 128, n >> 7])
+
+    start = content.rfind(varint(1000)) if where == "last" else 0
+    changed = content[start:].replace(varint(1000), varint(stated))
+    (tmp_path / "x.parquet").write_bytes(content[:start] + changed)
+    refused(lambda: Ensemble.from_labels(tmp_path / "x.parquet"))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_labels__at_the_ends_of_their_type(dtype):
+    """Values are kept as they are, or refused; none becomes another."""
+    ends = np.iinfo(dtype)
+    column = np.array([ends.max, ends.max - 1, 5, ends.max], dtype)
+    try:
+        ensemble = Ensemble.from_labels(column[:, None])
+    except InvalidInputError:
+        assert dtype == np.uint64
+        return
+    values, codes = ensemble.categories[0], ensemble.read(0, 4)[:, 0]
+    assert [int(values[code]) for code in codes] == column.tolist()
+
+
+URLS = [
+    "file:///etc/passwd",
+    "http://x/y",
+    "javascript://x",
+    "s3://",
+    "s3:///",
+    "s3://b",
+    "s3://b/../x",
+    "ftp://x/y.csv",
+    "://x",
+]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_urls__of_odd_schemes(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for use in (Ensemble.open, Ensemble.from_labels, Ensemble.from_labels([[0], [1]]).save):
+        refused(lambda use=use: use(url))
+    assert not list(tmp_path.iterdir())
+
+
+def test_stores__copied_with_links_inside_are_refused_by_verify(tmp_path):
+    Ensemble.from_labels([[0, 1], [1, 0]]).save(tmp_path / "e.zarr")
+    shutil.move(tmp_path / "e.zarr/labels-1/c", tmp_path / "elsewhere")
+    (tmp_path / "e.zarr/labels-1/c").symlink_to(tmp_path / "elsewhere")
+    assert "is a link" in refused(Ensemble.open(tmp_path / "e.zarr").verify, CorruptStoreError)
