@@ -105,10 +105,11 @@ def open_array(
     except Exception as error:  # damaged metadata surfaces as an error of almost any type
         raise damaged(place, error) from None
     chunk_bytes = int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize
-    if chunk_bytes > MAX_CHUNK_BYTES:
-        raise CorruptStoreError(
-            f"{place} has chunks of {array.chunks}, above 2 GiB; use smaller chunks.", path=place
+    if chunk_bytes > MAX_CHUNK_BYTES or 0 in array.chunks:
+        wrong = (
+            "of no size; restore it from a copy" if 0 in array.chunks else "above 2 GiB; use smaller chunks"
         )
+        raise CorruptStoreError(f"{place} has chunks of {array.chunks}, {wrong}.", path=place)
     if bound is not None:
         bound.n_bytes = chunk_bytes + _CHECKSUM_BYTES
     return array

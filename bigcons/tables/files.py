@@ -149,8 +149,10 @@ def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int]
         is_old = version == (1, 0)
         read = np.lib.format.read_array_header_1_0 if is_old else np.lib.format.read_array_header_2_0
         shape, by_columns, dtype = read(file)
-    except ValueError:
+    except Exception:  # the parser of Python meets a header made to harm with errors of many types
         raise InvalidInputError(f"{where} is not a .npy file; write it with numpy.save.") from None
+    if dtype.itemsize == 0:
+        raise InvalidInputError(f"{where} has type {dtype.str}, which holds nothing; save numbers or text.")
     if dtype.hasobject:
         raise InvalidInputError(
             f"{where} contains pickled objects, which are never loaded; save numbers or fixed-width text."
