@@ -285,7 +285,7 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
             if "pairs" in own:
                 options["pairs"] = str(folder / "pairs 0/p.zarr")
             if method != "bce-gibbs":
-                options["tol"] = 1e-12
+                options |= {"tol": 0.0, "max_iter": 5}
             with stopping(Snapshots, "save", commits):
                 resume(method, options, folder / "ensemble 0/e.zarr", folder / f"{name} {state}")
             if state == "last":
