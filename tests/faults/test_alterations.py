@@ -28,7 +28,7 @@ def test_alterations__are_never_silently_wrong(tmp_path):
 @pytest.mark.parametrize("how", ["is finished", "is unfinished"])
 def test_fit__refuses_a_run_of_other_pairs_at_the_same_path(tmp_path, how):
     """A run is one of its pairs, not of the path where they were."""
-    ensemble = planted_ensemble(200, 8, random_state=0)[0]
+    ensemble = planted_ensemble(200, 8, missing=0.0, random_state=0)[0]
     options = {"n_clusters": 3, "pairs": str(tmp_path / "p.zarr"), "solver": "blocked", "random_state": 0}
     sample(ensemble, per_object=10, out=tmp_path / "p.zarr", random_state=0)
     with faults.stopping(Snapshots, "save", 2 if how == "is unfinished" else 99):
