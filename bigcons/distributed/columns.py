@@ -25,6 +25,7 @@ from bigcons.methods.bce.variational import SMOOTHING as START_SMOOTHING
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, first_partition
 from bigcons.solving.passes import History, Record, gains_little
+from bigcons.solving.results import falling_order, sizes_of
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.validation import check_int, check_number
 
@@ -90,8 +91,9 @@ class ColumnSite:
         values[self._objects, self._partitions] = log_beta[self._base]
         return {"log_beta": values, "log_prior": float(log_beta.sum())}
 
-    def _end(self, start: int) -> Message:
-        self.probabilities = self._of_starts[int(start)]
+    def _end(self, start: int, order: np.ndarray) -> Message:
+        """Keep the probabilities of a start, with its clusters in an order."""
+        self.probabilities = self._of_starts[int(start)][:, order]
         self._of_starts = {}
         return {}
 
@@ -103,7 +105,7 @@ class ColumnFit(NamedTuple):
     """What the coordinator of `fit_columns` knows at the end; each site has its own label probabilities."""
 
     labels: np.ndarray
-    """(n_objects,) int32, -1 for objects that no site labeled."""
+    """(n_objects,) int32, clusters by falling size, -1 for objects that no site labeled."""
     memberships: np.ndarray
     """(n_objects, K) float32, uniform for objects that no site labeled."""
     weights: np.ndarray
@@ -182,15 +184,21 @@ def fit_columns(
             runs.append(_iterate_columns(team, server, number, shares, cuts, max_iter, tol))
             ends.append(server)
         best = max(range(n_init), key=lambda number: runs[number].objective)
-        team.ask({"ask": "end", "start": best})
-    run, server = runs[best], ends[best]
+        run, server = runs[best], ends[best]
+        memberships = server.memberships().astype(np.float32)
+
+        def count(order: np.ndarray) -> np.ndarray:
+            return sizes_of(memberships[server.labeled][:, order].argmax(axis=1), n_clusters)
+
+        order = falling_order(count, n_clusters)
+        team.ask({"ask": "end", "start": best, "order": order})
     warn_unless_settled(run)
-    memberships = server.memberships().astype(np.float32)
+    memberships = np.take(memberships, order, axis=1)
     labels = memberships.argmax(axis=1).astype(np.int32)
     labels[~server.labeled], memberships[~server.labeled] = -1, 1.0 / n_clusters
     start_objectives = [run.objective for run in runs]
     return ColumnFit(
-        labels, memberships, server.weights, run.objective, run.history, start_objectives, run.settled
+        labels, memberships, server.weights[order], run.objective, run.history, start_objectives, run.settled
     )
 
 

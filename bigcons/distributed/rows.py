@@ -25,6 +25,7 @@ from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, counts_of, partition_order, spread
 from bigcons.solving.estimator import codes_in, original_values, recode
 from bigcons.solving.passes import SHORT_PASSES, History, Problem, State, Stats, add_all
+from bigcons.solving.results import falling_order, sizes_of
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_int, check_number
@@ -74,6 +75,7 @@ class RowSite:
             "propose": self._propose,
             "step": self._step,
             "end": self._end,
+            "number": self._number,
         }
         return dispatch(questions, message)
 
@@ -89,12 +91,16 @@ class RowSite:
         for number, labels in enumerate(self._blocks()):
             carried = None if start is None else self._carried.get((start, number))
             found = self._require_problem().results(state, labels, carried)
+            found = np.take(found, self._order, axis=1)
             found[(labels < 0).all(axis=1)] = 1.0 / found.shape[1]
             parts.append(found)
         return np.concatenate(parts)
 
     def labels(self) -> np.ndarray:
-        """Return the clusters (n_own,) int32 of the objects of this site, -1 for objects without labels."""
+        """Return the clusters (n_own,) int32 of the objects of this site, -1 for objects without labels.
+
+        They are numbered by falling number of objects at all sites.
+        """
         clusters = self.memberships().argmax(axis=1).astype(np.int32)
         clusters[~np.concatenate([(labels >= 0).any(axis=1) for labels in self._blocks()])] = -1
         return clusters
@@ -156,6 +162,11 @@ class RowSite:
         self._final = state, start
         self._carried = {key: rows for key, rows in self._carried.items() if key[0] == start}
         return {}
+
+    def _number(self, order: np.ndarray) -> Message:
+        """Number the clusters in an order, and return how many objects of this site each then has."""
+        self._order = np.array(order)
+        return {"sizes": sizes_of(self.labels(), len(order))}
 
     def _blocks(self) -> Iterable[np.ndarray]:
         """Yield the labels of each block in the codes that all sites share."""
@@ -275,11 +286,11 @@ def fit_rows(
 
     Notes
     -----
-    One exchange with every site an iteration. Wang, Shan and Banerjee (2009) exchange messages in every step
-    of Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums
-    above. Starts are those of `BCE` with the same seed on all the labels, and so are the iterations: the
-    result is that of all objects at one place up to the order of summation, and bit for bit if each site is
-    one of its blocks.
+    One exchange with every site an iteration, and two or so at the end for the sizes of the clusters, which
+    are numbered by them. Wang, Shan and Banerjee (2009) exchange messages in every step of Newton's method
+    for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums above. Starts are those
+    of `BCE` with the same seed on all the labels, and so are the iterations: the result is that of all
+    objects at one place up to the order of summation, and bit for bit if each site is one of its blocks.
     """
     with Team(sites) as team:
         problem, values = _begin(team, method, n_clusters, update_alpha)
@@ -291,13 +302,14 @@ def fit_rows(
             for number in range(check_int("n_init", n_init))
         ]
         _iterate(team, problem, list(enumerate(runs)), min(SHORT_PASSES, max_iter), tol)
-        order = sorted(range(n_init), key=lambda number: -runs[number].objective)
-        kept = [(number, runs[number]) for number in order[: -(-n_init // 4)]]
+        ranked = sorted(range(n_init), key=lambda number: -runs[number].objective)
+        kept = [(number, runs[number]) for number in ranked[: -(-n_init // 4)]]
         _iterate(team, problem, kept, max_iter, tol)
         start_objectives = [run.objective for run in runs]
         best = max(kept, key=lambda one: one[1].objective)[0]
         team.ask({"ask": "end", "state": parameters_in(runs[best].state), "start": best})
-    return _row_fit(runs[best], problem, values, start_objectives)
+        order = _number_clusters(team, n_clusters)
+    return _row_fit(runs[best], problem, order, values, start_objectives)
 
 
 def fit_rows_in_turn(
@@ -314,7 +326,8 @@ def fit_rows_in_turn(
     """Fit a model by passing its parameters from site to site: the heuristic of the paper's experiments.
 
     Each site takes one EM step on its own objects alone and passes its parameters on. This takes fewer
-    messages than `fit_rows` and shares no sums, but need not converge, nor reach the same optimum.
+    messages than `fit_rows` and shares no sums, except the sizes of the clusters at the end, but need not
+    converge, nor reach the same optimum.
 
     Parameters
     ----------
@@ -362,8 +375,9 @@ def fit_rows_in_turn(
             runs.append(run)
         best = max(runs, key=lambda run: run.objective)
         team.ask({"ask": "end", "state": best.state, "start": None})
+        order = _number_clusters(team, n_clusters)
     start_objectives = [run.objective for run in runs]
-    return _row_fit(best, problem, values, start_objectives)
+    return _row_fit(best, problem, order, values, start_objectives)
 
 
 def _begin(team: Team, method: str, n_clusters: int, update_alpha: bool) -> tuple[Problem, list[np.ndarray]]:
@@ -447,6 +461,15 @@ def _iterate(
             run.add(record, problem.is_settled(run.records[-1] if run.records else None, record, tol))
 
 
+def _number_clusters(team: Team, n_clusters: int) -> np.ndarray:
+    """Let all sites number the clusters by falling size; return the order (n_clusters,)."""
+
+    def count(order: np.ndarray) -> np.ndarray:
+        return np.asarray(added(team.ask({"ask": "number", "order": order}))["sizes"])
+
+    return falling_order(count, n_clusters)
+
+
 def relative_change(before: State, after: State) -> float:
     """Return the summed absolute change of all arrays of a state over their absolute sum."""
     changed = sum(np.abs(after[name] - values).sum() for name, values in before.items())
@@ -458,10 +481,17 @@ def parameters_in(state: State) -> dict[str, np.ndarray]:
     return {name: values for name, values in state.items() if name != "step"}
 
 
-def _row_fit(run: Run, problem: Problem, values: list[np.ndarray], start_objectives: list[float]) -> RowFit:
+def _row_fit(
+    run: Run,
+    problem: Problem,
+    order: np.ndarray,
+    values: list[np.ndarray],
+    start_objectives: list[float],
+) -> RowFit:
     warn_unless_settled(run)
     parameters = parameters_in(run.state)
     if isinstance(problem, MixtureProblem):
         theta = np.exp(parameters["table"][:, : problem.n_clusters])
         parameters = {"weights": np.exp(parameters["bias"]), "theta": theta}
+    parameters = {name: np.take(array, order, axis=-1) for name, array in parameters.items()}
     return RowFit(parameters, values, run.objective, run.history, start_objectives, run.settled)

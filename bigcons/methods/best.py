@@ -63,7 +63,7 @@ class BEST(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32, labels of the winner, 0 to k-1, -1 for objects that no partition labeled
+    labels_ : (n_objects,) int32, the clusters of the winner, -1 for objects that no partition labeled
     objective_ : the average criterion of the winner, over the objects that it labels itself
     best_partition_ : index of the winner
     scores_ : (n_partitions,) the average criterion of every partition, NaN for those with too many clusters

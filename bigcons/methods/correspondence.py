@@ -33,6 +33,7 @@ from bigcons.overlaps.incidence import (
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.passes import best_start
+from bigcons.solving.results import renumbered
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -85,8 +86,8 @@ class Correspondence(SoftPredictingClusterer):
         with one_thread():
             found, objectives = self._group(overlaps, similarity, offsets, times, seed)
             nearest = nearest_groups(similarity, found.groups, K, times)
-        self.meta_clusters_: np.ndarray = np.full(ensemble.n_base_clusters, -1)
-        self.meta_clusters_[counted] = found.groups
+        self._groups: np.ndarray = np.full(ensemble.n_base_clusters, -1)
+        self._groups[counted] = found.groups
         self._nearest: np.ndarray = np.full(ensemble.n_base_clusters, -1)
         self._nearest[counted] = nearest
         self.objective_: float = found.objective
@@ -106,6 +107,7 @@ class Correspondence(SoftPredictingClusterer):
             return place(ensemble.read(block.start, block.stop))
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
+        self.meta_clusters_: np.ndarray = renumbered(self._groups, self._order)
 
     @abstractmethod
     def _check(self) -> None:
@@ -121,7 +123,7 @@ class Correspondence(SoftPredictingClusterer):
         """
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        offsets, groups, K = self._recoding.offsets, self.meta_clusters_, self.n_clusters
+        offsets, groups, K = self._recoding.offsets, self._groups, self.n_clusters
         times = None if self._weights is None else self._weights.base_clusters
         table = one_hot(groups, K, times)
         left_over = one_hot(self._nearest, K, times) if (groups < 0).any() else None

@@ -29,6 +29,7 @@ from bigcons.overlaps.incidence import (
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.solving.results import renumbered
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -141,8 +142,8 @@ class CumulativeVoting(SoftPredictingClusterer):
         self.reference_: int = int(order[0])
         self.votes_: np.ndarray = cumulative_votes(overlaps, offsets, order, times, self.variant)
         votes = times[:, None] * self.votes_
-        self._merge_columns(ensemble, engine, votes)
-        table = votes @ one_hot(self.merged_, self.n_clusters)
+        merged = self._merge_columns(ensemble, engine, votes)
+        table = votes @ one_hot(merged, self.n_clusters)
         if self.prior == "equal":
             table = column_shares(table, sizes)
         self._table: np.ndarray = table
@@ -152,20 +153,21 @@ class CumulativeVoting(SoftPredictingClusterer):
             return place(ensemble.read(block.start, block.stop))
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
+        self.merged_: np.ndarray = renumbered(merged, self._order)
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         offsets, table = self._recoding.offsets, self._table
         return lambda labels: shares(votes_of(labels, offsets, table)[0])
 
-    def _merge_columns(self, ensemble: Ensemble, engine: Engine, votes: np.ndarray) -> None:
-        """Set which clusters of the reference are merged, and the cost of merging them."""
+    def _merge_columns(self, ensemble: Ensemble, engine: Engine, votes: np.ndarray) -> np.ndarray:
+        """Return the cluster (k,) int32 of each cluster of the reference; set the cost of merging them."""
         k, heights = self.votes_.shape[1], np.empty(0)
         self.n_passes_: int = 1
-        self.merged_: np.ndarray = np.arange(k, dtype=np.int32)
+        merged = np.arange(k, dtype=np.int32)
         if k > self.n_clusters:
             merges = agglomerate(fold_divergences(ensemble, engine, votes), "average")
             heights = merges.heights[: k - self.n_clusters]
-            self.merged_ = cut(merges, k, self.n_clusters)
+            merged = cut(merges, k, self.n_clusters)
             self.n_passes_ = 2
         costs = np.append(0.0, heights.cumsum()).tolist()
         self.objective_: float = costs[-1]
@@ -173,6 +175,7 @@ class CumulativeVoting(SoftPredictingClusterer):
             "n_clusters": [k - merged for merged in range(len(costs))],
             "objective": costs,
         }
+        return merged
 
 
 def by_decreasing_entropy(sizes: np.ndarray, offsets: np.ndarray) -> np.ndarray:

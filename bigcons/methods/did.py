@@ -89,7 +89,7 @@ class DID(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32, clusters numbered by their first objects, -1 for objects without any label
+    labels_ : (n_objects,) int32, -1 for objects without any label
     objective_ : sum of the heights of the merges made; for linkage="spectral" the normalized cut: the share
         of the similarity of a cluster that goes to others, summed over the clusters
     n_clusters_ : number of clusters found

@@ -95,7 +95,8 @@ class EAC(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32, clusters numbered by their first objects, -1 for objects without any label
+    labels_ : (n_objects,) int32, clusters by falling size and, if of equal size, by their first objects; -1
+        for objects without any label
     objective_ : sum of the heights of the merges made, including those of equal rows
     n_clusters_ : number of clusters found
     linkage_ : (n_rows - 1, 4) the dendrogram of the distinct rows as scipy's linkage matrix, sizes in

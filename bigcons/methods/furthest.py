@@ -64,8 +64,8 @@ class Furthest(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32 in the order of the centers, -1 for objects without any label
-    centers_ : (n_clusters_,) int64 the objects at the centers; with a single cluster, its seed
+    labels_ : (n_objects,) int32, -1 for objects without any label
+    centers_ : (n_clusters_,) int64 the object at the center of each cluster; with a single one, its seed
     objective_ : disagreements with the partitions
     n_clusters_, n_passes_ : number of clusters found; passes over the labels for the centers
     history_ : the number of clusters and the objective after each center
@@ -132,10 +132,11 @@ class Furthest(ConsensusClusterer):
                 numbers.append(n_before + 1)
                 objectives.append(disagreements)
         self.n_passes_: int = len(search.centers)
-        self.centers_: np.ndarray = np.array(search.centers[: len(numbers)], np.int64)
+        centers = np.array(search.centers[: len(numbers)], np.int64)
         self.objective_: float = objectives[-1]
         self.history_: dict[str, list[Any]] = {"n_clusters": numbers, "objective": objectives}
         self._publish(ensemble, lambda block: assigned[block.start : block.stop], survey.unlabeled, out)
+        self.centers_: np.ndarray = centers[self._order[: len(centers)]]
 
 
 class _Ties(NamedTuple):

@@ -31,6 +31,7 @@ from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.solving.results import renumbered
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -84,7 +85,8 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects without any label
     memberships_ : (n_objects, n_clusters) float32, associations divided by their sum
-    meta_clusters_ : (n_base_clusters,) int64, the meta-cluster of every base cluster, -1 at weight 0 or empty
+    meta_clusters_ : (n_base_clusters,) int64, the cluster that every base cluster votes for, -1 at weight 0
+        or empty
     objective_ : the share of all Jaccard similarity that lies within meta-clusters
     history_ : a list per quantity with one entry
 
@@ -165,12 +167,13 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
         else:
             groups = cut_by_linkage(jaccard, self.n_clusters, times)
         groups = in_order_of_appearance(groups)
-        self.meta_clusters_: np.ndarray = np.full(ensemble.n_base_clusters, -1)
-        self.meta_clusters_[counted] = groups
+        self._groups: np.ndarray = np.full(ensemble.n_base_clusters, -1)
+        self._groups[counted] = groups
         self.objective_: float = share_within(repeated(jaccard, times), groups)
         self.n_passes_ = 1
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         self._vote(ensemble, engine, seed, survey.unlabeled, out)
+        self.meta_clusters_: np.ndarray = renumbered(self._groups, self._order)
 
     def _vote(
         self, ensemble: Ensemble, engine: Engine, seed: int, unlabeled: np.ndarray, out: Output | None
@@ -189,7 +192,7 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         offsets, weights = self._recoding.offsets, self._weights
         times = None if weights is None else weights.base_clusters
-        table = one_hot(self.meta_clusters_, self.n_clusters, times)
+        table = one_hot(self._groups, self.n_clusters, times)
         sizes = over_zero(table.sum(axis=0))
         return lambda labels: shares(votes_of(labels, offsets, table)[0] / sizes)
 

@@ -20,7 +20,7 @@ from bigcons.errors import InvalidInputError, SoftEnsembleError, StoreExistsErro
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.solving.results import Results, Use
+from bigcons.solving.results import Results, Use, renumbered
 from bigcons.solving.survey import labeled_objects
 from bigcons.solving.workspace import (
     Output,
@@ -66,10 +66,11 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
     columns partitions, so scikit-learn's checks, which pass real-valued features, do not apply.
-    A method sets ``labels_`` (n_objects,) int32 with -1 for objects that no partition labeled,
-    ``objective_``, ``history_`` and ``n_clusters_``, the number of clusters that win objects; if it is soft,
-    ``memberships_`` (n_objects, n_clusters) float32; if it has starts, ``start_objectives_``, the objective
-    of every start when the best was chosen (on a sample of the objects if starts run on one).
+    A method sets ``labels_`` (n_objects,) int32, clusters numbered from 0 by falling number of objects, with
+    -1 for objects that no partition labeled, ``objective_``, ``history_`` and ``n_clusters_``, the number of
+    clusters that win objects; if it is soft, ``memberships_`` (n_objects, n_clusters) float32, whose last
+    columns are of clusters that win none; if it has starts, ``start_objectives_``, the objective of every
+    start when the best was chosen (on a sample of the objects if starts run on one).
 
     Blocks, random draws and sums do not depend on the number of workers: one seed gives the same bits on any
     engine. ``memory`` bounds this process or, on the machine with the most of them, the Dask workers; the
@@ -207,6 +208,9 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         It is mapped on ``engine``, by default in this thread, and may return a pair; the list of the second
         items is returned. ``unlabeled`` are the sorted indices of the objects that get label -1 and uniform
         memberships. Labels are below ``n_clusters``, by default the parameter of that name.
+
+        Clusters are published by falling size: see `Results`. Cluster k is number ``self._order[k]`` of the
+        method, which brings what else it shows by cluster into this order.
         """
         self._n_columns: int = n_clusters or self.n_clusters
         results = Results(
@@ -214,7 +218,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         )
         if out is None:
             self.labels_, self._memberships = results.hold()
-            self.n_clusters_: int = int(np.unique(self.labels_[self.labels_ >= 0]).size)
+            self._note(results)
             return results.extras
         with Consensus.create(
             out.path,
@@ -224,7 +228,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             overwrite=out.overwrite,
             memberships=results.soft,
         ) as writer:
-            self.n_clusters_ = results.write(writer)
+            labels = results.write(writer)
+            self._note(results)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -232,9 +237,14 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 provenance={"ensemble": ensemble.path or "in memory", **self._provenance(out)},
             )
         consensus = Consensus.open(out.path)
-        self.labels_ = consensus.labels
+        self.labels_ = consensus.labels if labels is None else labels
         self._memberships = consensus if results.soft else None
         return results.extras
+
+    def _note(self, results: Results) -> None:
+        """Set the number of clusters, and the order in which they are published."""
+        self._order: np.ndarray = results.order
+        self.n_clusters_: int = int(np.count_nonzero(results.sizes))
 
     @property
     def memberships_(self) -> Any:
@@ -299,7 +309,8 @@ class PredictingClusterer(ConsensusClusterer):
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         """Return a function from labels (rows, M) in the fitted codes to clusters or, if soft, memberships.
 
-        It may be sent to other machines, so it should hold no more than it needs.
+        Clusters are numbered as by ``read`` of `_publish`, not by size. The function may be sent to other
+        machines, so it should hold no more than it needs.
         """
 
     def _partition_weights(self) -> np.ndarray | None:
@@ -345,11 +356,12 @@ class PredictingClusterer(ConsensusClusterer):
             )
         tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()
         offsets = self._recoding.offsets
-        soft, even = self.info.soft, np.float32(1.0 / self._n_columns)
+        soft, order, even = self.info.soft, self._order, np.float32(1.0 / self._n_columns)
 
         def place_block(block: Block) -> Use:
             labels = recode(ensemble.read(block.start, block.stop), tables)
             found, labeled = place(labels), labeled_objects(observed(labels, offsets), weights)
+            found = np.take(found, order, axis=1) if soft else renumbered(found, order)
             winners = np.where(labeled, found.argmax(axis=1) if soft else found, -1).astype(np.int32)
             return use(block, winners, np.where(labeled[:, None], found, even) if soft else None)
 

@@ -198,7 +198,7 @@ def _leaves(tree, n):
     return leaves[n:]
 
 
-def test_eac__keeps_equal_rows_together_and_numbers_by_first_objects():
+def test_eac__keeps_equal_rows_together_and_numbers_by_size_and_first_objects():
     labels = np.array([[1, 0], [0, 0], [1, 0], [-1, -1], [0, 1], [0, 0]])
     model = EAC(5).fit(labels)
     assert model.labels_.tolist() == [0, 1, 0, -1, 2, 1]

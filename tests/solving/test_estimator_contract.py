@@ -23,6 +23,7 @@ from bigcons.errors import (
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods import ConsensusClusterer
 from bigcons.metrics import adjusted_rand
+from tests.support.numbering import numbered_by_size
 from tests.support.strategies import label_matrices
 
 K = 3
@@ -246,7 +247,12 @@ def test_fit__labels_every_object_that_a_partition_labels(name, labels, seed):
         "did": {"features": np.random.default_rng(seed).normal(size=(len(labels), 2))},
     }
     model = METHODS[name](K, random_state=seed, client="serial", **few.get(name, {}))
-    np.testing.assert_array_equal(fit(model, labels).labels_ >= 0, (labels >= 0).any(axis=1))
+    found = fit(model, labels).labels_
+    np.testing.assert_array_equal(found >= 0, (labels >= 0).any(axis=1))
+    np.testing.assert_array_equal(found, numbered_by_size(found))
+    assert found.max() == model.n_clusters_ - 1
+    if model.info.soft:
+        np.testing.assert_array_equal(found[found >= 0], model.memberships_[found >= 0].argmax(axis=1))
 
 
 @pytest.mark.parametrize("where", ["parameter", "argument"])

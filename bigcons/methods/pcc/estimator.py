@@ -61,7 +61,7 @@ from bigcons.methods.pcc.placing import (
     refuse_isolated,
 )
 from bigcons.methods.pcc.prototypes import Prototypes
-from bigcons.methods.pcc.pruning import PrunedPairs, numbered
+from bigcons.methods.pcc.pruning import PrunedPairs, settled
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
@@ -145,8 +145,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         removed where that raises the objective by at most 1e-4 of its magnitude. Others carry the noise in
         the labels: many objects have a part in them, and without them the fit is far worse. Such clusters
         remain in ``memberships_``, as its last columns, but the objects they would win get their best
-        membership among the other clusters, which are numbered from 0 by falling size. 0 removes empty
-        clusters and numbers the others; None does neither.
+        membership among the other clusters. 0 removes empty clusters; None does neither.
     coassociation : {"paper", "least-squares", "moments"}, default="paper"
         Model of the co-association, for pairs="all" and "l2". "paper": partitions join objects ``i`` and
         ``j`` with probability ``y_i.y_j``. The others calibrate it: partition ``u`` joins them with
@@ -309,7 +308,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 at = run_passes(run, method)
                 solution = solution_at(run, at, sums=at.state)
                 if self.prune is not None:
-                    solution = numbered(run, solution, least_won)
+                    solution = settled(run, solution, least_won)
             elif choices.solver == PROTOTYPES:
                 divergence = resolve_divergence(self.divergence)
                 size = choices.n_prototypes, survey.mean_weight

@@ -24,6 +24,7 @@ from bigcons.coassociation.factorized import (
 from bigcons.methods.pcc.all_pairs import AllPairs, Change, Subsample, place_block
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.solving.passes import Iterate, Run, Step
+from bigcons.solving.results import by_size
 from bigcons.solving.survey import labeled_objects
 
 # Share of its magnitude by which the objective may rise when a cluster is removed.
@@ -130,7 +131,7 @@ def count_winners(
     return np.bincount(memberships[labeled][:, clusters].argmax(axis=1), minlength=clusters.size)
 
 
-# The end: large clusters by falling size, small ones without objects
+# The end: small clusters keep no objects
 
 
 class Large(NamedTuple):
@@ -169,30 +170,19 @@ def settle_block(
     return agreement_sums(labels, offsets, settled, large.sums.weights), reached
 
 
-def numbered(run: Run, solution: Solution, least_won: float) -> Solution:
-    """Return the solution with clusters by falling number of objects, of which the small ones win none.
+def settled(run: Run, solution: Solution, least_won: float) -> Solution:
+    """Return the solution with large clusters as the first columns, which win the objects of small ones.
 
     The objective is that of the memberships returned; the gap is what it was.
     """
     sums, found = solution.sums, solution.memberships
     if sums is None or not isinstance(found, BlockMemberships):
-        raise TypeError("only solutions of all pairs are numbered.")
+        raise TypeError("only solutions of all pairs are settled.")
     won = objects_won(run, sums, found.generation, np.arange(sums.n_clusters))
-    order = np.argsort(-won, kind="stable")
+    order = by_size(won)
     n_large = max(int(np.count_nonzero(won >= max(least_won, 1))), 1)
-    generation = found.generation
-    while True:
-        large = Large.of(select_clusters(sums, order), n_large)
-        task = run.visit(
-            settle_block, large, order, run.data.offsets, reads=[generation], writes=generation + 1
-        )
-        sums = run.fold(task, add_sums)
-        if generation > found.generation:  # that one is kept for a solve that is killed here
-            run.arrays.drop(generation)
-        generation += 1
-        won = objects_won(run, sums, generation, np.arange(sums.n_clusters))
-        if (np.diff(won) <= 0).all():  # not so if objects that were lost changed the order
-            break
-        order = np.argsort(-won, kind="stable")
-    memberships = BlockMemberships(run.arrays, generation, columns=sums.n_clusters)
+    large, generation = Large.of(select_clusters(sums, order), n_large), found.generation
+    task = run.visit(settle_block, large, order, run.data.offsets, reads=[generation], writes=generation + 1)
+    sums = run.fold(task, add_sums)
+    memberships = BlockMemberships(run.arrays, generation + 1, columns=sums.n_clusters)
     return solution._replace(memberships=memberships, objective=sums.objective, sums=sums, n_large=n_large)

@@ -1,0 +1,102 @@
+"""Results: clusters numbered by falling size, held in memory or written to a store, with the same bits."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import METHODS, Consensus
+from bigcons.datasets import planted_ensemble
+from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.memory import row_blocks
+from bigcons.solving.results import Results, renumbered
+from tests.support.numbering import numbered_by_size, order_by_size
+
+CHUNK = 4
+
+
+def results_of(read, n_objects, n_clusters, unlabeled, engine=None):
+    """Return results of rows that are read from an array: memberships or, if it has one axis, labels."""
+    blocks = row_blocks(n_objects, CHUNK)
+    ensemble = SimpleNamespace(n_objects=n_objects, blocks=lambda: blocks)
+    rows = lambda block: (read[block.start : block.stop], block.index)  # noqa: E731
+    return Results(ensemble, unlabeled, n_clusters, read.ndim == 2, rows, engine or SerialEngine())
+
+
+def stored(results, path):
+    with Consensus.create(
+        path,
+        n_objects=results.ensemble.n_objects,
+        n_clusters=results.n_clusters,
+        chunk_rows=CHUNK,
+        memberships=results.soft,
+        overwrite=True,
+    ) as writer:
+        labels = results.write(writer)
+    found = Consensus.open(path)
+    assert labels is None or (labels == found.labels).all()
+    return found.labels, found.memberships if results.soft else None
+
+
+@given(st.data(), st.integers(1, 14), st.integers(1, 5))
+@settings(max_examples=40)
+def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_objects, n_clusters):
+    """Few values, so that many objects have several largest memberships."""
+    seed = data.draw(st.integers(0, 999))
+    rng = np.random.default_rng(seed)
+    given_rows = rng.choice([0.0, 0.25, 0.5], (n_objects, n_clusters)).astype(np.float32)
+    unlabeled = np.flatnonzero(rng.random(n_objects) < 0.2)
+    held = results_of(given_rows, n_objects, n_clusters, unlabeled)
+    labels, rows = held.hold()
+    labeled = np.setdiff1d(np.arange(n_objects), unlabeled)
+    np.testing.assert_array_equal(rows[labeled], given_rows[labeled][:, held.order])
+    np.testing.assert_array_equal(rows[unlabeled], np.float32(1 / n_clusters))
+    np.testing.assert_array_equal(labels[labeled], rows[labeled].argmax(axis=1))
+    np.testing.assert_array_equal(labels[unlabeled], -1)
+    sizes = np.bincount(labels[labeled], minlength=n_clusters)
+    assert held.sizes.tolist() == sizes.tolist() == sorted(sizes, reverse=True)
+    assert held.extras == list(range(-(-n_objects // CHUNK)))
+    written = results_of(given_rows, n_objects, n_clusters, unlabeled, ThreadsEngine(2))
+    found, memberships = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
+    np.testing.assert_array_equal(found, labels)
+    np.testing.assert_array_equal(memberships, rows)
+    np.testing.assert_array_equal(written.order, held.order)
+    np.testing.assert_array_equal(written.sizes, held.sizes)
+    assert written.extras == held.extras
+
+
+@given(st.lists(st.sampled_from([-1, 0, 2, 3, 6]), min_size=1, max_size=14))
+@settings(max_examples=40)
+def test_labels__are_numbered_by_falling_size(tmp_path_factory, given_labels):
+    given_labels = np.array(given_labels, np.int64)
+    unlabeled = np.flatnonzero(given_labels < 0)
+    held = results_of(given_labels, len(given_labels), 8, unlabeled)
+    labels, rows = held.hold()
+    assert rows is None
+    np.testing.assert_array_equal(labels, numbered_by_size(given_labels))
+    np.testing.assert_array_equal(held.order, order_by_size(given_labels, 8))
+    written = results_of(given_labels, len(given_labels), 8, unlabeled)
+    found, _ = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
+    np.testing.assert_array_equal(found, labels)
+    assert written.extras == held.extras
+    np.testing.assert_array_equal(renumbered(given_labels, held.order), labels)
+
+
+@pytest.mark.parametrize("name", ["pcc", "bce", "mixture", "mcla", "ccc", "hbgf", "ivc", "kmeans"])
+def test_fit__numbers_surplus_clusters_last_and_predicts_the_same_numbers(name, tmp_path):
+    ensemble, _ = planted_ensemble(400, 20, n_clusters=(3, 6), shares=(0.2, 0.5, 0.3), random_state=2)
+    few = {"n_init": 2} if name in ("pcc", "bce", "mixture") else {}
+    model = METHODS[name](5, random_state=1, **few).fit(ensemble)
+    sizes = np.bincount(model.labels_)
+    assert sizes.tolist() == sorted(sizes, reverse=True)
+    assert (sizes > 0).all()
+    assert model.n_clusters_ == sizes.size
+    agreed = (model.predict(ensemble) == model.labels_).mean()
+    assert agreed == 1 or (name in ("pcc", "bce") and agreed > 0.98)
+    model.predict(ensemble.read(0, 100), out=tmp_path / "new.zarr")
+    found = Consensus.open(tmp_path / "new.zarr")
+    np.testing.assert_array_equal(found.labels, model.predict(ensemble.read(0, 100)))
+    if model.info.soft:
+        np.testing.assert_array_equal(found.memberships, model.predict_proba(ensemble.read(0, 100)))
