@@ -86,6 +86,17 @@ def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
     return "\n".join(lines)
 
 
+def with_clusters(items: Mapping[str, Any], words: str) -> dict[str, Any]:
+    """Return items with "clusters", the number found in words, in the place of the numbers of clusters."""
+    found: dict[str, Any] = {}
+    for name, value in items.items():
+        if name == "n_clusters":
+            found["clusters"] = words
+        elif name != "n_tiny_clusters":
+            found[name] = value
+    return found
+
+
 def _text(name: str, value: Any) -> str:
     """Return a value for people: thousands are separated, except in checksums and seeds."""
     if isinstance(value, bool) or value is None:

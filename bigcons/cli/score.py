@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bigcons.cli.options import PATH
-from bigcons.cli.output import did_you_mean, emit, facts, reporting, some
+from bigcons.cli.output import did_you_mean, emit, facts, reporting, some, with_clusters
 from bigcons.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def score(
     """
     from bigcons import metrics
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
-    from bigcons.stores.consensus import Consensus
+    from bigcons.stores.consensus import Consensus, clusters_in_words, count_clusters
     from bigcons.stores.features import open_features
 
     if truth is None and ensemble is None and features is None:
@@ -65,7 +65,8 @@ def score(
         if value is not None and of is None:
             raise click.UsageError(f"{option} has no effect without {needed}; give both or neither.")
     solved = Consensus.open(consensus)
-    result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects}
+    counted = count_clusters(solved.cluster_sizes())
+    result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects, **counted}
     if truth is not None:
         table = truth_table(read_classes(truth, column, solved.n_objects), solved.label_rows)
         result["n_judged"] = int(table.sum())
@@ -80,7 +81,7 @@ def score(
                 "give one row per object, in order."
             )
         result["compactness"] = metrics.compactness(data, solved.labels, metric=metric or "euclidean")
-    emit(result, facts(result))
+    emit(result, facts(with_clusters(result, clusters_in_words(**counted, most=solved.n_clusters))))
 
 
 def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:

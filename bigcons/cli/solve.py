@@ -17,7 +17,7 @@ from bigcons.cli.options import (
     random_state_option,
     scheduler_option,
 )
-from bigcons.cli.output import did_you_mean, emit, facts, reporting, table
+from bigcons.cli.output import did_you_mean, emit, facts, reporting, table, with_clusters
 
 if TYPE_CHECKING:
     from bigcons.methods import ConsensusClusterer
@@ -101,7 +101,7 @@ def solve(
     """
     from bigcons.solving.workspace import can_resume
     from bigcons.storage.commit import is_store
-    from bigcons.stores.consensus import fit_results
+    from bigcons.stores.consensus import Consensus, fit_results
     from bigcons.stores.pair_parquet import is_parquet
 
     options["n_clusters"] = n_clusters
@@ -121,7 +121,10 @@ def solve(
     if is_there:
         click.echo(f"{out} already holds the result of this solve.", err=True)
     results = {"seconds": time.perf_counter() - began, **fit_results(model)}
-    emit({"kind": "consensus", "path": out, **results}, facts({"consensus": out, **results}))
+    emit(
+        {"kind": "consensus", "path": out, **results},
+        facts(with_clusters({"consensus": out, **results}, Consensus.open(out).clusters_in_words())),
+    )
 
 
 def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:

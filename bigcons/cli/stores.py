@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from bigcons.cli.options import PATH, output_option, overwrite_option
-from bigcons.cli.output import amount, emit, emit_ensemble, facts, reporting
+from bigcons.cli.output import amount, emit, emit_ensemble, facts, reporting, with_clusters
 from bigcons.memory import format_size
 
 
@@ -22,18 +22,24 @@ def info(store: str) -> None:
     """
     from bigcons.errors import StoreNotFoundError
     from bigcons.storage.commit import leftovers_of
+    from bigcons.stores.consensus import OF_SIZES, Consensus
 
     left = leftovers_of(store)
     try:
-        result = _open(store).info()
+        opened = _open(store)
+        result = shown = opened.info()
+        if isinstance(opened, Consensus):
+            results = {name: value for name, value in result["results"].items() if name not in OF_SIZES}
+            shown = {**with_clusters(result, opened.clusters_in_words()), "results": results}
     except StoreNotFoundError:
         if not left:
             raise
-        result = {"kind": None, "path": store}
+        result = shown = {"kind": None, "path": store}
     lines = [f"left: {entry.path} ({format_size(entry.n_bytes)}), {entry.what}" for entry in left]
     emit(
         {**result, "leftovers": [entry._asdict() for entry in left]},
-        "\n".join([facts(result), *lines]),
+        "
+".join([facts(shown), *lines]),
     )
 
 

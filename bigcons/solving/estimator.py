@@ -31,7 +31,7 @@ from bigcons.solving.workspace import (
 )
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
-from bigcons.stores.consensus import Consensus, fit_results
+from bigcons.stores.consensus import Consensus, count_clusters, fit_results
 from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.ensemble_store import observed
@@ -67,10 +67,11 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
     columns partitions, so scikit-learn's checks, which pass real-valued features, do not apply.
     A method sets ``labels_`` (n_objects,) int32, clusters numbered from 0 by falling number of objects, with
-    -1 for objects that no partition labeled, ``objective_``, ``history_`` and ``n_clusters_``, the number of
-    clusters that win objects; if it is soft, ``memberships_`` (n_objects, n_clusters) float32, whose last
-    columns are of clusters that win none; if it has starts, ``start_objectives_``, the objective of every
-    start when the best was chosen (on a sample of the objects if starts run on one).
+    -1 for objects that no partition labeled, ``objective_``, ``history_``, ``n_clusters_``, the number of
+    clusters that win objects, and ``n_tiny_clusters_``, how many of them have less than a tenth of their mean
+    number; if it is soft, ``memberships_`` (n_objects, n_clusters) float32, whose last columns are of
+    clusters that win none; if it has starts, ``start_objectives_``, the objective of every start when the
+    best was chosen (on a sample of the objects if starts run on one).
 
     Blocks, random draws and sums do not depend on the number of workers: one seed gives the same bits on any
     engine. ``memory`` bounds this process or, on the machine with the most of them, the Dask workers; the
@@ -244,7 +245,9 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _note(self, results: Results) -> None:
         """Set the number of clusters, and the order in which they are published."""
         self._order: np.ndarray = results.order
-        self.n_clusters_: int = int(np.count_nonzero(results.sizes))
+        counted = count_clusters(results.sizes)
+        self.n_clusters_: int = counted["n_clusters"]
+        self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
 
     @property
     def memberships_(self) -> Any:

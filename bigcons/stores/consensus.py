@@ -129,6 +129,9 @@ class Consensus:
             overwrite=overwrite,
             memberships=memberships is not None,
         ) as writer:
+            if not (labels >= n_clusters).any():  # which the writer refuses
+                sizes = np.bincount(labels[labels >= 0].astype(np.int64), minlength=n_clusters)
+                results = {**count_clusters(sizes), **(results or {})}
             writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
             if trust is not None:
                 writer.write_trust(trust)
@@ -196,6 +199,17 @@ class Consensus:
     def memberships(self) -> np.ndarray:
         """All memberships, ``(n_objects, n_clusters)`` float32, rows sum to 1; reads the array."""
         return self.read_memberships(0, self.n_objects)
+
+    def cluster_sizes(self) -> np.ndarray:
+        """Return the number of objects of each cluster, ``(n_clusters,)`` int64; reads the labels.
+
+        Of results of `fit` these fall, since clusters are numbered by size.
+        """
+        sizes = np.zeros(self.n_clusters, np.int64)
+        for block in self.blocks():
+            labels = self.read_labels(block.start, block.stop)
+            sizes += np.bincount(labels[labels >= 0], minlength=self.n_clusters)
+        return sizes
 
     @property
     def trust(self) -> Trust:
@@ -373,20 +387,26 @@ class Consensus:
     def __reduce__(self) -> tuple[Any, ...]:
         return Consensus.open, (self.path,)
 
+    def clusters_in_words(self) -> str:
+        """Return how many clusters were found and how many of them are tiny, as far as stored, as one line.
+
+        Tiny ones have less than a tenth of the mean number of objects.
+        """
+        n_found, n_tiny = (self.results.get(name) for name in OF_SIZES)
+        return clusters_in_words(self.n_clusters if n_found is None else n_found, n_tiny, self.n_clusters)
+
     def __repr__(self) -> str:
         method = self.parameters.get("method", "consensus")
         return f"<Consensus by {method}: {self.n_objects:,} objects, {self.n_clusters} clusters, {self.path}>"
 
     def _repr_html_(self) -> str:
-        won = self.results.get("n_clusters", self.n_clusters)
         facts = {
             "objects": f"{self.n_objects:,}",
-            "clusters": won if won == self.n_clusters else f"{won} of {self.n_clusters} win objects",
+            "clusters": self.clusters_in_words(),
             "size": format_size(self.info()["n_bytes"]),
-            **self.results,
-            **self.parameters,
+            **{name: value for name, value in self.results.items() if name not in OF_SIZES},
+            **{name: value for name, value in self.parameters.items() if name != "n_clusters"},
         }
-        facts.pop("n_clusters", None)  # shown as "clusters"
         return facts_table(f"Consensus {self.path}", facts)
 
 
@@ -595,9 +615,33 @@ class ConsensusWriter:
 
 def fit_results(model: Any) -> dict[str, Any]:
     """Return the scalar results of a fitted clusterer by name: objective, gap, number of passes, ..."""
-    names = ("objective", "start_objectives", "gap", "n_clusters", "n_passes", "n_steps", "converged")
+    names = ("objective", "start_objectives", "gap", *OF_SIZES, "n_passes", "n_steps", "converged")
     found = {name: getattr(model, f"{name}_", None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
+
+
+# Share of their mean size below which clusters are called tiny.
+TINY = 0.1
+
+OF_SIZES = ("n_clusters", "n_tiny_clusters")
+
+
+def count_clusters(sizes: np.ndarray) -> dict[str, int]:
+    """Return how many clusters of ``sizes`` (K,) have objects, and how many of these are tiny, by name.
+
+    Tiny ones have less than a tenth of their mean number of objects.
+    """
+    found = sizes[sizes > 0]
+    tiny = np.count_nonzero(found < TINY * found.mean()) if found.size else 0
+    return dict(zip(OF_SIZES, (found.size, int(tiny)), strict=True))
+
+
+def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:
+    """Return how many clusters were found, at ``most``, and how many are tiny, as one line."""
+    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} of at most {most:,}"
+    if n_tiny_clusters:
+        words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
+    return words
 
 
 def _specs(memberships: bool, trust: bool) -> dict[str, ArraySpec]:
