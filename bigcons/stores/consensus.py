@@ -129,9 +129,6 @@ class Consensus:
             overwrite=overwrite,
             memberships=memberships is not None,
         ) as writer:
-            if not (labels >= n_clusters).any():  # which the writer refuses
-                sizes = np.bincount(labels[labels >= 0].astype(np.int64), minlength=n_clusters)
-                results = {**count_clusters(sizes), **(results or {})}
             writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
             if trust is not None:
                 writer.write_trust(trust)
@@ -638,7 +635,7 @@ def count_clusters(sizes: np.ndarray) -> dict[str, int]:
 
 def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:
     """Return how many clusters were found, at ``most``, and how many are tiny, as one line."""
-    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} of at most {most:,}"
+    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} of {most:,} win objects"
     if n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words

@@ -62,6 +62,7 @@ def test_score__by_truth_prints_every_criterion(world, ran):
     scores = ran("score soft.zarr --truth truth.npy")
     assert scores.pop("path") == "soft.zarr"
     assert scores.pop("n_objects") == N_OBJECTS
+    assert (scores.pop("n_clusters"), scores.pop("n_tiny_clusters")) == (3, 0)
     assert scores.pop("n_judged") == ((truth >= 0) & (labels >= 0)).sum()
     assert scores == {name: getattr(metrics, name)(truth, labels) for name in OF_TRUTH}
     assert {
@@ -114,6 +115,25 @@ def test_score__by_features_prints_compactness(world, ran, metric):
     assert scores["compactness"] == metrics.compactness(features, labels, metric=metric or "euclidean")
 
 
+def test_commands__print_the_clusters_found_and_the_tiny_ones_in_one_line(world, run, ran):
+    solved = run("solve ensemble.zarr -k 4 -o solved.zarr -m kmeans").stdout
+    (line,) = [line for line in solved.splitlines() if "clusters" in line]
+    found = Consensus.open("solved.zarr")
+    sizes = found.cluster_sizes()
+    assert sizes.tolist() == np.bincount(found.labels[found.labels >= 0], minlength=4).tolist()
+    assert sizes.sum() == (found.labels >= 0).sum()
+    assert line.split(maxsplit=1) == ["clusters", found.clusters_in_words()]
+    for asked in ("info solved.zarr", "score solved.zarr --truth truth.npy"):
+        told = [row.split(maxsplit=1) for row in run(asked).stdout.splitlines()]
+        assert [row for row in told if row[0] == "clusters"] == [["clusters", found.clusters_in_words()]]
+    assert ran("info solved.zarr")["results"]["n_clusters"] == (sizes > 0).sum()
+    labels = np.repeat([0, 1, 3], [60, 59, 1])
+    Consensus.write("tiny.zarr", labels, np.eye(5)[labels])
+    words = "3 of 5 win objects, 1 of them tiny (less than a tenth of the mean size)"
+    np.save("all.npy", labels)
+    assert words in run("score tiny.zarr --truth all.npy").stdout
+
+
 def test_score__prints_names_and_values_for_people(world, run):
     result = run("score soft.zarr --truth truth.npy --ensemble ensemble.zarr --features features.npy")
     assert result.exit_code == 0
@@ -121,6 +141,7 @@ def test_score__prints_names_and_values_for_people(world, run):
     expected = [
         "path",
         "n_objects",
+        "clusters",
         "n_judged",
         *OF_TRUTH,
         "anmi",
