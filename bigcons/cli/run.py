@@ -16,7 +16,7 @@ from bigcons.cli.options import (
     random_state_option,
     scheduler_option,
 )
-from bigcons.cli.output import emit, facts, reporting
+from bigcons.cli.output import emit, facts, reporting, with_clusters
 from bigcons.cli.score import read_classes
 from bigcons.cli.solve import cluster_count, complete_method, parse_method
 
@@ -150,4 +150,6 @@ def run(
         table = truth_table(classes, Consensus.open(consensus_path).label_rows)
         scores = {name: criterion(table) for name, criterion in OF_TRUTH.items()}
         result["scores"] = {"n_judged": int(table.sum()), **scores}
-    emit(result, facts({name: part for name, part in result.items() if name != "kind"}))
+    words = Consensus.open(consensus_path).clusters_in_words()
+    shown = {**result, "consensus": with_clusters(result["consensus"], words)}
+    emit(result, facts({name: part for name, part in shown.items() if name != "kind"}))

@@ -169,6 +169,7 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
         groups = in_order_of_appearance(groups)
         self._groups: np.ndarray = np.full(ensemble.n_base_clusters, -1)
         self._groups[counted] = groups
+        self._n_groups: int = self.n_clusters
         self.objective_: float = share_within(repeated(jaccard, times), groups)
         self.n_passes_ = 1
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
@@ -192,7 +193,7 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         offsets, weights = self._recoding.offsets, self._weights
         times = None if weights is None else weights.base_clusters
-        table = one_hot(self._groups, self.n_clusters, times)
+        table = one_hot(self._groups, self._n_groups, times)
         sizes = over_zero(table.sum(axis=0))
         return lambda labels: shares(votes_of(labels, offsets, table)[0] / sizes)
 
