@@ -38,8 +38,7 @@ def info(store: str) -> None:
     lines = [f"left: {entry.path} ({format_size(entry.n_bytes)}), {entry.what}" for entry in left]
     emit(
         {**result, "leftovers": [entry._asdict() for entry in left]},
-        "
-".join([facts(shown), *lines]),
+        "\n".join([facts(shown), *lines]),
     )
 
 
