@@ -225,8 +225,8 @@ def test_divergence__refuses_a_generator_that_is_no_function():
 
 def test_divergence__is_its_own_deep_copy_and_pickles_once_compiled():
     divergence = Divergence.power(1.5)
-    expected = divergence.compiled.value(0.2, 0.6, 1.5)
+    expected = divergence.compiled.value(0.2, 0.6, divergence.compiled.parameter)
     assert copy.deepcopy(divergence) is divergence
     again = pickle.loads(pickle.dumps(divergence))
     assert again.label == divergence.label
-    assert again.compiled.value(0.2, 0.6, 1.5) == expected
+    assert again.compiled.value(0.2, 0.6, again.compiled.parameter) == expected

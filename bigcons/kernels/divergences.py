@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, made_once
 
 Kernel = Callable[..., Any]
 
@@ -127,6 +127,31 @@ def exponential_curvature(x, p, t):
     """Curvature of the exponential divergence."""
     rising, falling = np.exp(t * p), np.exp(t * (1.0 - p))
     return t * t * (rising + falling + (p - x) * t * (rising - falling))
+
+
+@made_once
+def functions_of_joins(value: Kernel, slope: Kernel, curvature: Kernel) -> tuple[Kernel, Kernel, Kernel]:
+    """Compile value, slope and curvature in ``p`` of a divergence from ``a + d p``.
+
+    Their parameter is ``(a, d, parameter of the divergence)``; 0 and 1 leave every bit as it is without.
+    """
+
+    @jit
+    def value_of_join(x, p, parameter):
+        a, d, own = parameter
+        return value(x, a + d * p, own)
+
+    @jit
+    def slope_of_join(x, p, parameter):
+        a, d, own = parameter
+        return d * slope(x, a + d * p, own)
+
+    @jit
+    def curvature_of_join(x, p, parameter):
+        a, d, own = parameter
+        return d * d * curvature(x, a + d * p, own)
+
+    return value_of_join, slope_of_join, curvature_of_join
 
 
 def bregman_functions(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bigcons import PairTable
+from bigcons.divergences import resolve_divergence
 from bigcons.kernels import divergences as family
 from bigcons.kernels.line_search import newton_search
 from bigcons.kernels.pair_descent import (
@@ -16,14 +17,12 @@ from bigcons.kernels.pair_descent import (
 )
 from tests.naive import pcc as naive
 
+KL = resolve_divergence("kl").compiled
 KINDS = {
-    "l2": (naive.l2, naive.l2_slope, family.l2_value, family.l2_slope, quadratic_search),
+    "l2": (naive.l2, naive.l2_slope, family.l2_value, family.l2_slope, quadratic_search, 0.0),
     "kl": (
-        naive.kl,
-        naive.kl_slope,
-        family.kl_value,
-        family.kl_slope,
-        newton_search(family.kl_slope, family.kl_curvature),
+        *(naive.kl, naive.kl_slope, KL.value, KL.slope),
+        *(newton_search(KL.slope, KL.curvature), KL.parameter),
     ),
 }
 K = 3
@@ -54,12 +53,13 @@ class Run:
             seen,
             self.fixed,
         )
-        self.value, self.slope, self._value, self._slope, self._search = KINDS[kind]
+        self.value, self.slope, self._value, self._slope, self._search, self._parameter = KINDS[kind]
         self.rows = np.zeros((n, 2 * K))
         self.Y[:] = memberships[:n]
         self.keys = np.empty(n)
         self.items, self.position = np.empty((2, n), np.int32)
-        prepare(self.rows, *self.graph, self.keys, self.items, self.position, self._slope, 0.0)
+        queue = self.keys, self.items, self.position
+        prepare(self.rows, *self.graph, *queue, self._slope, self._parameter)
 
     @property
     def Y(self):  # noqa: N802
@@ -76,10 +76,11 @@ class Run:
     def descend(self, n_steps, tol=0.0):
         scratch = np.empty((4, np.diff(self.graph[0]).max()))
         queue = (self.keys, self.items, self.position)
-        return descend(self.rows, *self.graph, *queue, scratch, n_steps, tol, self._search, self._slope, 0.0)
+        functions = self._search, self._slope, self._parameter
+        return descend(self.rows, *self.graph, *queue, scratch, n_steps, tol, *functions)
 
     def total(self):
-        return total_value(self.rows, *self.graph, self._value, 0.0)
+        return total_value(self.rows, *self.graph, self._value, self._parameter)
 
 
 def test_total_value__equals_naive(kind):
@@ -171,7 +172,7 @@ def test_total_value__leaves_pairs_among_fixed_objects_out(kind):
     for n_counted in (5, 2, 0):
         counted = [pair for pair in run.pairs if pair[0] < 9 and pair[1] < 9 + n_counted]
         graph = (*run.graph[:4], run.fixed[:n_counted])
-        total = total_value(run.rows, *graph, run._value, 0.0)
+        total = total_value(run.rows, *graph, run._value, run._parameter)
         assert total == pytest.approx(naive.objective(counted, run.everyone, run.value), rel=1e-6)
 
 
@@ -198,7 +199,7 @@ def test_values_along__equal_naive_at_every_length(kind):
     lengths, totals = np.array([0.0, 0.3, 1.0]), np.zeros(3)
     own, others = [end[:9] for end in ends], [end[9:] for end in ends]
     graph = (indptr, numbers, observed, weight)
-    values_along(*own, *graph, *others, lengths, totals, run._value, 0.0)
+    values_along(*own, *graph, *others, lengths, totals, run._value, run._parameter)
     along = [ends[0].astype(float) + length * (ends[1].astype(float) - ends[0]) for length in lengths]
     expected = [naive.objective(counted, Y, run.value) for Y in along]
     np.testing.assert_allclose(totals, expected, rtol=1e-5)

@@ -256,8 +256,6 @@ def test_fit__is_resumed_with_the_same_bits(coarse, tmp_path, monkeypatch):
         ({"common_rates": True}, "common_rates=True with coassociation='paper'"),
         ({"coassociation": "moments", "rarity": -1}, "rarity=-1 is out of range"),
         ({"coassociation": "moments", "common_rates": 1}, "common_rates=1 is not a boolean"),
-        ({"coassociation": "moments", "divergence": "kl"}, "coassociation='moments' with pairs='all'"),
-        ({"coassociation": "moments", "pairs": "dense"}, "coassociation='moments' with pairs='dense'"),
         ({"coassociation": "moments", "weights": "entropy"}, "weights with coassociation='moments'"),
     ],
 )

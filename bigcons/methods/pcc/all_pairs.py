@@ -502,6 +502,11 @@ def extend_subsample(
 ) -> Extension:
     """Solve the rows ``sample`` of labels from ``n_init`` starts; return the placement of all objects."""
     found = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine, draw=draw)
+    return extension_of(found, ensemble, sample)
+
+
+def extension_of(found: Subsample, ensemble: Ensemble, sample: np.ndarray) -> Extension:
+    """Return the placement of all objects given the solved rows ``sample`` of labels."""
     estimate = found.sums.scaled(ensemble.n_objects / sample.shape[0])
     return Extension(ensemble, estimate, found.start_objectives)
 

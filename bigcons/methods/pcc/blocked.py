@@ -30,6 +30,13 @@ from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.pair_descent import renumber, values_along
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.methods.pcc.all_pairs import Extension
+from bigcons.methods.pcc.calibrated_pairs import (
+    calibrated,
+    rates_of,
+    stored_rates,
+    sums_over_pairs,
+    unit_of,
+)
 from bigcons.methods.pcc.heap import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
 from bigcons.methods.pcc.memberships import (
     LEAST_PART,
@@ -91,6 +98,10 @@ class Neighborhoods(NamedTuple):
     colors: list[int]
     divergence: Divergence
 
+    def by_rates(self, rates: tuple[float, float] | None) -> Neighborhoods:
+        """Return the same with a divergence calibrated by ``rates``, if any."""
+        return self._replace(divergence=calibrated(self.divergence, rates))
+
     def rounds(self, n_rounds: int) -> list[int]:
         """Return the round of each block if a pass has ``n_rounds``."""
         return [color % n_rounds for color in self.colors]
@@ -108,52 +119,62 @@ class Pace(NamedTuple):
     """In a pass: with one per color, blocks that move at the same time share no pairs."""
     objective: float
     """Of the memberships; not needed, and infinite, with one round per color."""
+    rates: tuple[float, float] | None = None
+    """Background and scale of a calibrated co-association; None for that of the paper."""
 
 
 class BlockedPairs:
     """The passes of PCC on blocks of pairs; objects carry memberships (rows, K) float32.
 
-    The gap is in units of `heap.mean_weight`. With several blocks it is the largest gap that the tasks of a
-    pass started from; a solve has converged only after a pass without a gap above the tolerance, which
-    changes nothing.
+    The gap is in units of `heap.mean_weight`, times that of `unit_of`. With several blocks it is the largest
+    gap that the tasks of a pass started from; a solve has converged only after a pass without a gap above the
+    tolerance, which changes nothing.
     """
 
     name = "PCC on blocks of pairs"
 
-    def __init__(self, near: Neighborhoods, n_clusters: int, scale: float) -> None:
+    def __init__(self, near: Neighborhoods, n_clusters: int, scale: float, rule: str | None = None) -> None:
         self.near = near
         self.n_clusters = n_clusters
         self.scale = scale
-        """The unit of the gap."""
+        """The unit of the gap by the paper's co-association."""
+        self.rule = rule
+        """How to find the rates of a calibrated co-association; None for that of the paper."""
         self.n_colors: int = max(near.colors) + 1
 
     def start(self, run: Run) -> tuple[Pace, list[float]]:
-        """Write the first memberships."""
+        """Write the first memberships, and find the rates by them."""
         init, near = run.init, self.near
         if isinstance(init, np.ndarray):
             init = checked_start(init, run.data.n_objects, self.n_clusters)
-            if diverges_at_edges(near.divergence):
+            if self.rule is None and diverges_at_edges(near.divergence):
                 rows = np.concatenate([self._contradicted(block, init) for block in run.blocks])
                 init[rows] = softened(init[rows], LEAST_PART)
         for _ in run.engine.map(FirstBlock(near, run.arrays, init), run.blocks):
             pass
-        n_rounds = len(run.rounds)
-        objective = float(self._measure(run, (0, 0))[0]) if n_rounds < self.n_colors else np.inf
-        return Pace(n_rounds, objective), init.start_objectives if isinstance(init, Extension) else []
+        pace = Pace(len(run.rounds), np.inf)
+        if self.rule is not None:
+            sums = fold(run.engine, run.blocks, SumPairs(near, run.arrays), np.add)
+            pace = pace._replace(rates=rates_of(sums, self.rule))
+        if pace.n_rounds < self.n_colors:
+            pace = pace._replace(objective=float(self._measure(run, pace, (0, 0))[0]))
+        return pace, init.start_objectives if isinstance(init, Extension) else []
 
     def _contradicted(self, block: Block, init: np.ndarray) -> np.ndarray:
-        graph = graph_of(self.near.pairs.read(block.start, block.stop))
+        graph = graph_of(self.near.pairs.read(block.start, block.stop), self.near.divergence)
         return contradicted(graph.indptr, graph.indices, graph.observed, init[block.start : block.stop], init)
 
     def visit(self, run: Run, at: Iterate[Pace]) -> StretchOfBlock:
         """Return the task that takes a stretch of steps with the objects of a block."""
-        run.rounds = self.near.in_rounds(at.state.n_rounds)
+        near, n_rounds = self.near.by_rates(at.state.rates), at.state.n_rounds
+        run.rounds = near.in_rounds(n_rounds)
         threshold = run.tol
         if not at.records and callable(run.init):
             threshold = 0.0  # a near-uniform start is a saddle, where gaps mean nothing until all have moved
         elif at.records and self.n_colors > 1:
             threshold = threshold_after(at.records[-1]["gap"], run.tol)
-        return StretchOfBlock(self.near, run.arrays, at.generation, at.state.n_rounds, threshold * self.scale)
+        threshold *= self.scale * unit_of(near.divergence)
+        return StretchOfBlock(near, run.arrays, at.generation, n_rounds, threshold)
 
     def add(self, total: Stretch, part: Stretch) -> Stretch:
         """Combine the reports of two stretches."""
@@ -167,12 +188,13 @@ class BlockedPairs:
     def step(self, run: Run, at: Iterate[Pace], total: Stretch) -> Step[Pace]:
         """Keep the pass, whose memberships are already written, or shorten it if the objective has risen."""
         pace, length, is_alone = at.state, 1.0, self.n_colors == 1
-        gap = (total.gap if is_alone else total.gap_before) / self.scale
+        unit = self.scale * unit_of(calibrated(self.near.divergence, pace.rates))
+        gap = (total.gap if is_alone else total.gap_before) / unit
         still = gap <= run.tol if is_alone else total.n_steps == 0
         objective = total.objective
         if pace.n_rounds < self.n_colors:
             after = at.generation + 1
-            objective += float(self._measure(run, (after, after), n_rounds=pace.n_rounds)[0])
+            objective += float(self._measure(run, pace, (after, after), n_rounds=pace.n_rounds)[0])
             if objective > pace.objective + ROUNDING * abs(pace.objective):
                 length, objective, pace = self._shorten(run, at)
             pace = pace._replace(objective=objective)
@@ -181,8 +203,9 @@ class BlockedPairs:
 
     def _shorten(self, run: Run, at: Iterate[Pace]) -> tuple[float, float, Pace]:
         """Shorten the pass to where the objective falls most; if nowhere, undo it and take more rounds."""
-        tried = self._measure(run, (at.generation, at.generation + 1), LENGTHS)
-        best, pace = int(np.argmin(tried)), at.state
+        pace = at.state
+        tried = self._measure(run, pace, (at.generation, at.generation + 1), LENGTHS)
+        best = int(np.argmin(tried))
         if tried[best] < pace.objective:
             length, objective = LENGTHS[best], float(tried[best])
         else:
@@ -194,12 +217,14 @@ class BlockedPairs:
     def _measure(
         self,
         run: Run,
+        pace: Pace,
         generations: tuple[int, int],
         lengths: tuple[float, ...] = (0.0,),
         n_rounds: int | None = None,
     ) -> np.ndarray:
         """Return the objective as `Measure` tells it, over all blocks."""
-        task = Measure(self.near, run.arrays, generations, lengths, n_rounds)
+        near = self.near.by_rates(pace.rates)
+        task = Measure(near, run.arrays, generations, lengths, n_rounds)
         return fold(run.engine, run.blocks, task, np.add)
 
     def pack(self, state: Pace) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -208,7 +233,7 @@ class BlockedPairs:
 
     def unpack(self, _arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Pace:
         """Return the pace."""
-        return Pace(**facts)
+        return Pace(facts["n_rounds"], facts["objective"], stored_rates(facts))
 
 
 def solve_blocked(
@@ -225,9 +250,11 @@ def solve_blocked(
     snapshots: Snapshots | None = None,
     blocks: list[Block] | None = None,
     memory: int | None = None,
+    rule: str | None = None,
 ) -> Solution:
     """Minimize the divergence over the pairs; memberships (rows, K) float32 live in ``arrays``.
 
+    With a ``rule``, the rates of a calibrated co-association are those of the memberships ``init``.
     ``blocks`` default to `cut_blocks`. With one block this equals `heap.solve_pairs`, bit for bit. With
     ``snapshots``, every pass is committed, and an existing run is resumed.
 
@@ -254,8 +281,9 @@ def solve_blocked(
         )
     run = Run(pairs, engine, seed, max_passes, tol, init=init, snapshots=snapshots, rounds=rounds)
     run.arrays = run.arrays if arrays is None else arrays
-    method = BlockedPairs(near, n_clusters, mean_weight(borders.total_weight, pairs.n_objects))
-    return solution_at(run, run_passes(run, method), blocks=blocks)
+    method = BlockedPairs(near, n_clusters, mean_weight(borders.total_weight, pairs.n_objects), rule)
+    at = run_passes(run, method)
+    return solution_at(run, at, blocks=blocks).by(near.by_rates(at.state.rates).divergence)
 
 
 def cut_blocks(pairs: PairTable) -> list[Block]:
@@ -354,6 +382,21 @@ class FirstBlock:
 
 
 @dataclass(frozen=True)
+class SumPairs:
+    """A task: the sums that rates follow from, over the pairs of a block with itself and later blocks."""
+
+    near: Neighborhoods
+    arrays: BlockArrays
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """Sum over a block."""
+        near, memberships = self.near, self.arrays.read(0, block)
+        known = [near.blocks[b] for b in near.neighbors[block.index] if b > block.index]
+        others = _read_rows(self.arrays, [0] * len(known), known, memberships.shape[1])
+        return sums_over_pairs(_numbered(near, [block, *known]), memberships, others)
+
+
+@dataclass(frozen=True)
 class StretchOfBlock:
     """A task: take a stretch of steps with the objects of a block, and write them to the next generation.
 
@@ -375,7 +418,7 @@ class StretchOfBlock:
         moved = [other for other in known if rounds[other.index] < rounds[block.index]]
         generations = [self.generation + 1] * len(moved) + [self.generation] * (len(known) - len(moved))
         others = _read_rows(self.arrays, generations, known, memberships.shape[1])
-        graph = graph_of(_numbered(near, [block, *known]), others)
+        graph = graph_of(_numbered(near, [block, *known]), near.divergence, others)
         n_counted = sum(other.n_rows for other in moved)
         updated, done = take_stretch(
             graph, memberships, near.divergence, stretch_steps(*memberships.shape), self.threshold, n_counted
@@ -411,7 +454,7 @@ class Measure:
             others = {g: _read_rows(self.arrays, [g] * len(known), known, own[g].shape[1]) for g in own}
             before, after = self.generations
             rows, theirs = (own[before], own[after]), (others[before], others[after])
-            graph = graph_of(_numbered(near, [block, *known], within=within))
+            graph = graph_of(_numbered(near, [block, *known], within=within), near.divergence)
             value, _, _, parameter = near.divergence.compiled
             values_along(*rows, *graph[:4], *theirs, np.array(self.lengths), totals, value, parameter)
         return totals

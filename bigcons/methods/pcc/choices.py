@@ -115,11 +115,18 @@ def asks_for_heap(max_iter: Any, n_init: Any, init: Any) -> bool:
     return max_iter == PAPER or (is_drawn and isinstance(n_init, Integral) and int(n_init) > 1)
 
 
-def choose_init(asked: Any, solver: str) -> Init:
+def choose_init(asked: Any, solver: str, calibration: Calibration | None) -> Init:
     """Return the start; given memberships are checked when the number of objects is known."""
     if not isinstance(asked, str):
         return asked
     check_choice("init", asked, ("auto", "subsample", "uniform", "dirichlet"))
+    if calibration is not None and solver in (HEAP, BLOCKED):
+        if asked in ("uniform", "dirichlet"):
+            raise InvalidInputError(
+                f"init={asked!r} with coassociation={calibration.rule!r} on listed pairs, whose rates follow "
+                "from the start; use init='subsample' or memberships."
+            )
+        return "subsample"
     if asked == "subsample" and solver == HEAP:
         raise InvalidInputError(
             "init='subsample' requires pairs='all' or solver='blocked'; use 'uniform' or 'dirichlet'."
@@ -134,7 +141,7 @@ def choose_n_init(
 ) -> int:
     """Return the number of starts; refuse several if there is only one."""
     if asked == "auto":
-        return 1 if solver == HEAP else DEFAULT_STARTS
+        return DEFAULT_STARTS if solver != HEAP or calibration is not None else 1
     n_init = check_int("n_init", asked)
     # "information" and calibration have starts of their own
     is_informed = (isinstance(weights, str) and weights == INFORMATION) or calibration is not None
@@ -194,23 +201,35 @@ def choose_calibration(
     pairs: Any,
     divergence: Divergence,
 ) -> Calibration | None:
-    """Return how to calibrate the co-association; None for that of the paper."""
+    """Return how to calibrate the co-association; None for that of the paper.
+
+    Rarity and rates of each partition require all pairs and squares: a pair of objects has one share of
+    agreement, which does not tell partitions or base clusters apart. Least squares require squares, because
+    other divergences are not defined for the probabilities above 1 that they can give.
+    """
     check_choice("coassociation", coassociation, (PAPER_MODEL, LEAST_SQUARES, MOMENTS))
     rarity = check_number("rarity", rarity, at_least=0.0)
-    common = check_flag("common_rates", common)
+    is_auto = isinstance(common, str) and common == "auto"
+    common = solver != ALL if is_auto else check_flag("common_rates", common)
     if coassociation == PAPER_MODEL:
-        if rarity or common:
+        if rarity or (common and not is_auto):
             given = f"rarity={rarity:g}" if rarity else "common_rates=True"
             raise InvalidInputError(f"{given} with coassociation='paper'; use 'least-squares' or 'moments'.")
         return None
-    if solver != ALL:
-        raise InvalidInputError(
-            f"coassociation={coassociation!r} with pairs={pairs!r}, divergence={divergence.label!r}; "
-            "it requires pairs='all' and divergence='l2'."
-        )
     if weights is not None:
         raise InvalidInputError(
             f"weights with coassociation={coassociation!r}, which finds its own; leave one of them out."
+        )
+    if solver != ALL and (rarity or not common):
+        given = f"rarity={rarity:g}" if rarity else "common_rates=False"
+        raise InvalidInputError(
+            f"{given} with pairs={pairs!r}, divergence={divergence.label!r}; "
+            "it requires pairs='all' and divergence='l2'."
+        )
+    if coassociation == LEAST_SQUARES and divergence.label != "l2":
+        raise InvalidInputError(
+            f"coassociation='least-squares' with divergence={divergence.label!r}, which is not defined for "
+            "the probabilities above 1 that it can give; use coassociation='moments'."
         )
     return Calibration(coassociation, rarity, common)
 

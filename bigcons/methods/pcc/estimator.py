@@ -15,10 +15,17 @@ from bigcons.coassociation.factorized import Rates, Weights
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import ConvergenceWarning, InvalidInputError, SoftEnsembleError, warn_user
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, parse_size
-from bigcons.methods.pcc.all_pairs import SUBSAMPLE, AllPairs, extend_subsample
+from bigcons.memory import parse_size
+from bigcons.methods.pcc.all_pairs import (
+    SUBSAMPLE,
+    AllPairs,
+    Extension,
+    extend_subsample,
+    extension_of,
+)
 from bigcons.methods.pcc.blocked import solve_blocked
-from bigcons.methods.pcc.calibrated import solve_calibrated
+from bigcons.methods.pcc.calibrated import Calibration, solve_calibrated
+from bigcons.methods.pcc.calibrated_pairs import calibrated, unit_of
 from bigcons.methods.pcc.choices import (
     ALL,
     BLOCKED,
@@ -50,6 +57,7 @@ from bigcons.methods.pcc.memberships import (
     checked_start,
     dirichlet,
     perturbed_uniform,
+    softened,
     solution_at,
 )
 from bigcons.methods.pcc.pairwise import Pairwise, sampled_gap
@@ -128,7 +136,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         n_clusters, a saddle point, it is perturbed as in "uniform". For a divergence such as "kl" that is
         infinite where objects with disjoint memberships are joined, or objects surely together are separated,
         the rows of such pairs (with prototypes, all rows) are mixed with a millionth of the uniform
-        membership. "auto": "subsample" for pairs="all" and "blocked", "uniform" for the heap.
+        membership. "auto": "uniform" for the heap by the model of the paper, else "subsample".
     n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
         grouped by similar memberships. Time is proportional to it. "auto": as many as objects up to 2,048 of
@@ -147,20 +155,21 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         remain in ``memberships_``, as its last columns, but the objects they would win get their best
         membership among the other clusters. 0 removes empty clusters; None does neither.
     coassociation : {"paper", "least-squares", "moments"}, default="paper"
-        Model of the co-association, for pairs="all" and "l2". "paper": partitions join objects ``i`` and
-        ``j`` with probability ``y_i.y_j``. The others calibrate it: partition ``u`` joins them with
-        probability ``a_u + d_u y_i.y_j``, its false-join rate and the excess of its hit rate, both estimated
-        with the memberships of the subsample, from a spectral start. "least-squares": rates of the best fit,
-        which use all ``n_clusters`` and leave memberships soft. "moments": rates with which pairs that are
-        surely together or apart have probability 1 or 0, so that memberships are probabilities and
-        ``n_clusters`` an upper limit. See Notes.
+        Model of the co-association. "paper": partitions join objects ``i`` and ``j`` with probability
+        ``y_i.y_j``. The others calibrate it: partition ``u`` joins them with probability ``a_u + d_u
+        y_i.y_j``, its false-join rate and the excess of its hit rate, both estimated with the memberships of
+        the subsample, from a spectral start. "least-squares", for "l2": rates of the best fit, which use all
+        ``n_clusters`` and leave memberships soft; hit rates above 1 rule it out for other divergences.
+        "moments": rates with which pairs that are surely together or apart have probability 1 or 0, so that
+        memberships are probabilities and ``n_clusters`` an upper limit. See Notes.
     rarity : float, default=0.0
-        Calibrated models weigh a join in base cluster ``b`` by ``(n_u / n_b) ** rarity``, ``n_b`` of ``n_u``
-        labeled objects being in it. 1 suits partitions coarser than the consensus whose clusters are of
-        similar sizes; 0 counts all joins alike.
-    common_rates : bool, default=False
+        Over all pairs by "l2", calibrated models weigh a join in base cluster ``b`` by ``(n_u / n_b) **
+        rarity``, ``n_b`` of ``n_u`` labeled objects being in it. 1 suits partitions coarser than the
+        consensus whose clusters are of similar sizes; 0 counts all joins alike.
+    common_rates : bool or "auto", default="auto"
         Whether all partitions share the rates of a calibrated model and count alike. Otherwise each has its
-        own, and counts by the inverse variance of its residuals.
+        own, and counts by the inverse variance of its residuals. "auto": its own over all pairs by "l2",
+        shared in all other solves, where a pair has one share of agreement, whichever partitions join it.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
@@ -231,7 +240,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     Calibrated models are our addition, too. Partitions coarser than the consensus join objects of different
     clusters by chance, and the paper's model, which has no term for that, merges clusters; finer ones
     separate objects of one cluster, and it splits them. A pass costs O(n M K) more. Rates are of the
-    subsample, as is the rarity of base clusters.
+    subsample, as is the rarity of base clusters. On listed pairs the subsample, or memberships given as
+    ``init``, is where objects start, and rates are those of the listed pairs given this start; other starts
+    give no rates. The cost of a pair is ``N_ij d(c_ij / N_ij, a + d y_i.y_j)``.
 
     References
     ----------
@@ -259,7 +270,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         prune: float | None = None,
         coassociation: str = "paper",
         rarity: float = 0.0,
-        common_rates: bool = False,
+        common_rates: bool | str = "auto",
         resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
@@ -298,10 +309,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             run = Run(labels, engine, seed, passes, self.tol, survey.sample)
             run.n_init, run.init = choices.n_init, choices.init
             run.arrays, run.snapshots = workspace
+            solve = None
+            if choices.calibration is not None:
+                solve = partial(solve_calibrated, calibration=choices.calibration)
             if choices.solver == ALL:
-                solve = None
-                if choices.calibration is not None:
-                    solve = partial(solve_calibrated, calibration=choices.calibration)
                 asked = self.n_clusters, survey.n_seen, choices.weights, solve
                 least_won = (self.prune or 0.0) * (ensemble.n_objects - survey.unlabeled.size)
                 method = AllPairs(*asked) if self.prune is None else PrunedPairs(*asked, least_won)
@@ -312,14 +323,16 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             elif choices.solver == PROTOTYPES:
                 divergence = resolve_divergence(self.divergence)
                 size = choices.n_prototypes, survey.mean_weight
-                grouped = run_passes(run, Prototypes(self.n_clusters, divergence, *size))
-                gap = sampled_gap(run, grouped.generation, divergence) / survey.mean_weight
+                grouped = run_passes(run, Prototypes(self.n_clusters, divergence, *size, solve))
+                divergence = calibrated(divergence, grouped.state.rates)
+                unit = survey.mean_weight * unit_of(divergence)
+                gap = sampled_gap(run, grouped.generation, divergence) / unit
                 solution = solution_at(run, grouped, tables=grouped.state.tables)
-                solution = solution._replace(gap=gap, converged=gap <= self.tol)
+                solution = solution._replace(gap=gap, converged=gap <= self.tol).by(divergence)
             elif choices.solver == PAIRWISE:
                 divergence = resolve_divergence(self.divergence)
-                exact = run_passes(run, Pairwise(self.n_clusters, divergence, survey.mean_weight))
-                solution = solution_at(run, exact)
+                exact = run_passes(run, Pairwise(self.n_clusters, divergence, survey.mean_weight, solve))
+                solution = solution_at(run, exact).by(calibrated(divergence, exact.state.rates))
                 solution = solution._replace(converged=solution.gap <= self.tol)
             else:
                 with scratch_place(out) as scratch:
@@ -341,7 +354,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         """
         ensemble, divergence, n_clusters = run.data, resolve_divergence(self.divergence), self.n_clusters
         pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
-        by_blocks = choices.solver == BLOCKED
+        by_blocks, calibration = choices.solver == BLOCKED, choices.calibration
+        rule = None if calibration is None else calibration.rule
         memory = None if self.memory is None else max(parse_size(self.memory) - process_bytes(run.engine), 0)
         if isinstance(pairs, ParquetPairTable):
             pairs = store_rows(pairs, scratch, self.memory, memory) if by_blocks else pairs.load()
@@ -353,7 +367,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             if pairs.path is None and not run.engine.shares_memory:
                 pairs = pairs.save(str(scratch))
             init = choices.init
-            start: Any = init if not isinstance(init, str) else self._start_of_blocks(run, init)
+            start: Any = init
+            if isinstance(init, str):
+                start = self._start_of_blocks(run, init, calibration)
             solution = solve_blocked(
                 pairs,
                 n_clusters,
@@ -366,27 +382,41 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 arrays=run.arrays,
                 snapshots=run.snapshots,
                 memory=memory,
+                rule=rule,
             )
         else:
+            init, objectives = choices.init, []
+            if isinstance(init, str) and init == "subsample":
+                extension = self._start_of_blocks(run, init, calibration)
+                init = np.concatenate(list(run.engine.map(extension, run.blocks)))
+                init = init if divergence.label == "l2" else softened(init)
+                objectives = extension.start_objectives
             cap = pairs.n_objects * n_clusters
             solution = solve_pairs(
                 pairs,
                 n_clusters,
                 divergence,
-                init=choices.init,
+                init=init,
                 n_init=choices.n_init,
                 max_steps=cap if self.max_iter == PAPER else int(self.max_iter or CAPS * cap),
                 tol=self.tol,
                 seed=run.seed,
+                rule=rule,
             )
+            solution = solution._replace(start_objectives=objectives or solution.start_objectives)
         isolated = isolated_objects(pairs)
         if not isolated.size or self._needs_labels(ensemble):
             return solution
         logger.info("%d objects are in no sampled pair; placing them over all pairs", isolated.size)
         return place_isolated(ensemble, isolated, solution, self.divergence, run.seed, run.arrays, run.engine)
 
-    def _start_of_blocks(self, run: Run, init: str) -> Callable[[Block], np.ndarray]:
+    def _start_of_blocks(self, run: Run, init: str, calibration: Calibration | None) -> Extension:
         """Return a function that gives the first memberships of a block of pairs."""
+        if calibration is not None:
+            found = solve_calibrated(
+                run.sample, run.data.offsets, self.n_clusters, run.n_init, run.seed, calibration
+            )
+            return extension_of(found, run.data, run.sample)
         n_init, draw = run.n_init, dirichlet
         if init != "subsample":
             n_init, draw = 1, perturbed_uniform if init == "uniform" else dirichlet
@@ -423,11 +453,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 value = getattr(self, name)
                 if isinstance(value, str) or (name == "prune" and value is not None):
                     raise SoftEnsembleError(f"PCC with {name}={value!r}", f"PCC without {name}")
-        init = choose_init(self.init, solver)
         calibration = choose_calibration(
             *(self.coassociation, self.rarity, self.common_rates, self.weights),
             *(solver, pairs, divergence),
         )
+        init = choose_init(self.init, solver, calibration)
         n_init = choose_n_init(self.n_init, init, solver, pairs, self.weights, calibration)
         size = ensemble.n_objects, self.n_clusters
         n_prototypes = choose_n_prototypes(self.n_prototypes, solver, *size, pairs, divergence)
@@ -476,6 +506,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 self.weights_ = given.w
                 self.hit_rates_: np.ndarray = given.a + given.d
                 self.false_join_rates_: np.ndarray = given.a
+        elif solution.calibrated is not None:
+            a, d = solution.calibrated.a, solution.calibrated.d
+            self.hit_rates_, self.false_join_rates_ = np.full(n_partitions, a + d), np.full(n_partitions, a)
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._placing is None:

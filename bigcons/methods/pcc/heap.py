@@ -8,10 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.divergences import Divergence
+from bigcons.divergences import Calibrated, Divergence
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
 from bigcons.kernels.line_search import newton_search, sampling_search
+from bigcons.methods.pcc.calibrated_pairs import (
+    NOBODY,
+    calibrated,
+    rates_of,
+    sums_over_pairs,
+    unit_of,
+)
 from bigcons.methods.pcc.memberships import (
     LEAST_PART,
     Init,
@@ -43,36 +50,48 @@ def solve_pairs(
     max_steps: int,
     tol: float,
     seed: int,
+    rule: str | None = None,
 ) -> Solution:
     """Minimize the divergence over the pairs by steepest single steps; keep the best of ``n_init`` runs.
 
-    The gap is in units of `mean_weight`. Time O(steps * l (K + log n)) for l pairs per
-    object; memory 24 bytes per pair and O(n K).
+    With a ``rule``, rates of a calibrated co-association are those of the memberships ``init``. The gap is in
+    units of `mean_weight`, times that of `unit_of`. Time O(steps * l (K + log n)) for l pairs per object;
+    memory 24 bytes per pair and O(n K).
     """
-    graph = graph_of(pairs)
     if not isinstance(init, str):
         first = checked_start(init, pairs.n_objects, n_clusters)
-        if diverges_at_edges(divergence):
+        if rule is not None:
+            divergence = calibrated(divergence, rates_of(sums_over_pairs(pairs, first), rule))
+        graph = graph_of(pairs, divergence)
+        if rule is None and diverges_at_edges(divergence):
             rows = contradicted(graph.indptr, graph.indices, graph.observed, first, first)
             first[rows] = softened(first[rows], LEAST_PART)
         starts = [first]
     else:
+        graph = graph_of(pairs, divergence)
         draw = dirichlet if init == "dirichlet" else perturbed_uniform
         starts = [draw(pairs.n_objects, n_clusters, seed, 0, number) for number in range(n_init)]
+    weight = float(pairs.n_seen.sum(dtype=np.float64))
+    scale = mean_weight(weight, pairs.n_objects) * unit_of(divergence)
     runs = (
-        _descend(graph, memberships, divergence, isinstance(init, str), max_steps, tol)
+        _descend(graph, memberships, divergence, isinstance(init, str), max_steps, tol, scale)
         for memberships in starts
     )
     best, objectives = best_start(runs, lambda run: run.objective)
-    return best._replace(start_objectives=objectives)
+    return best._replace(start_objectives=objectives).by(divergence)
 
 
 def _descend(
-    graph: Graph, memberships: np.ndarray, divergence: Divergence, saddle: bool, max_steps: int, tol: float
+    graph: Graph,
+    memberships: np.ndarray,
+    divergence: Divergence,
+    saddle: bool,
+    max_steps: int,
+    tol: float,
+    scale: float,
 ) -> Solution:
     """Run one start."""
     n_objects, n_clusters = memberships.shape
-    scale = mean_weight(float(graph.weight.sum(dtype=np.float64)), n_objects)
     limit = stretch_steps(n_objects, n_clusters)
     steps, records = 0, []
     with progress("PCC on pairs", max_steps, "steps") as listener:
@@ -95,8 +114,6 @@ def _descend(
 
 # A stretch of steps
 
-NOBODY = np.empty((0, 0), np.float32)
-
 
 class Graph(NamedTuple):
     """The pairs of n objects as kernels read them: CSR, each pair of two of them stored in both rows."""
@@ -118,10 +135,16 @@ class Stretch(NamedTuple):
     objective: float
 
 
-def graph_of(pairs: PairTable | Rows, others: np.ndarray = NOBODY) -> Graph:
-    """Return the arrays of a pair table or of some rows of one, counts turned into shares."""
+def graph_of(pairs: PairTable | Rows, divergence: Divergence, others: np.ndarray = NOBODY) -> Graph:
+    """Return the arrays of a pair table or of some rows of one, counts turned into shares.
+
+    By squared divergence, those of a calibrated co-association are its `Calibrated.targets`.
+    """
     weight = pairs.n_seen.astype(np.float32)
-    return Graph(pairs.indptr, pairs.indices, pairs.n_agree / weight, weight, others)
+    observed = pairs.n_agree / weight
+    if isinstance(divergence, Calibrated):
+        observed, weight = divergence.targets(observed, weight)
+    return Graph(pairs.indptr, pairs.indices, observed, weight, others)
 
 
 def stretch_steps(n_objects: int, n_clusters: int) -> int:

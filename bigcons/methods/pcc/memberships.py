@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.factorized import AgreementSums
-from bigcons.divergences import Divergence
+from bigcons.divergences import Calibrated, Divergence
 from bigcons.errors import InvalidInputError
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
@@ -170,8 +170,14 @@ class Solution(NamedTuple):
     """The prototype tables of the memberships, if the solver uses prototypes."""
     n_large: int | None = None
     """Number of clusters, the first, that may win objects; None for all."""
+    calibrated: Calibrated | None = None
+    """The divergence with the rates, if these are estimated and the same for all partitions."""
     settled: bool = False
     """Whether passes ended by their own rule, which need not bound the gap, rather than by max_iter."""
+
+    def by(self, divergence: Divergence) -> Solution:
+        """Return the solution with its divergence, if that is calibrated."""
+        return self._replace(calibrated=divergence if isinstance(divergence, Calibrated) else None)
 
     def read(self, block: Block) -> np.ndarray:
         """Return the memberships of a block, read-only."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import AgreementSums, add_sums, agreement_sums
+from bigcons.coassociation.factorized import AgreementSums, Rates, add_sums, agreement_sums
 from bigcons.coassociation.grouped import add_tables, choose_centers, tables_of_block
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import InvalidInputError
@@ -16,6 +16,7 @@ from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.methods.pcc import prototypes
 from bigcons.methods.pcc.all_pairs import place_block
+from bigcons.methods.pcc.calibrated_pairs import rates_by_partition
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
 from bigcons.methods.pcc.pruning import Large
@@ -105,7 +106,9 @@ def placing_of(
     Uses the sums or tables of the solver. Solvers of listed pairs have none, so one pass over the labels
     computes them: exactly for the squared divergence, by prototypes for any other.
     """
-    offsets, blocks = ensemble.offsets, ensemble.blocks()
+    offsets, blocks, rates = ensemble.offsets, ensemble.blocks(), None
+    if solution.calibrated is not None:
+        divergence, rates = solution.calibrated, rates_by_partition(solution.calibrated, offsets)
     if solution.tables is not None:
         return ByPrototypes(solution.tables, offsets, divergence)
     if solution.sums is not None:
@@ -113,7 +116,7 @@ def placing_of(
         return BySquares(solution.sums, offsets, None if n is None else Large.of(solution.sums, n))
     known = Known(ensemble, solution, left_out)
     if resolve_divergence(divergence).label == "l2":
-        return BySquares(fold(engine, blocks, SumKnown(known), add_sums), offsets)
+        return BySquares(fold(engine, blocks, SumKnown(known, rates=rates), add_sums), offsets)
     centers = _centers_of(known, seed, engine)
     return ByPrototypes(fold(engine, blocks, SumKnown(known, centers), add_tables), offsets, divergence)
 
@@ -124,12 +127,14 @@ class SumKnown:
 
     known: Known
     centers: np.ndarray | None = None
+    rates: Rates | None = None
+    """Of the sums, in a calibrated model."""
 
     def __call__(self, block: Block) -> Any:
         """Sum a block."""
         labels, memberships = self.known.read(block)
         if self.centers is None:
-            return agreement_sums(labels, self.known.ensemble.offsets, memberships)
+            return agreement_sums(labels, self.known.ensemble.offsets, memberships, self.rates)
         return tables_of_block(self.centers, labels, self.known.ensemble.offsets, memberships)
 
 

@@ -13,6 +13,7 @@ raise it is shortened.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +25,13 @@ from bigcons.kernels import prototypes as kernel
 from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import solve_subsample
+from bigcons.methods.pcc.all_pairs import Subsample, solve_subsample
+from bigcons.methods.pcc.calibrated_pairs import (
+    calibrated,
+    rates_of_subsample,
+    stored_rates,
+    unit_of,
+)
 from bigcons.methods.pcc.heap import general_search
 from bigcons.methods.pcc.memberships import (
     LEAST_PART,
@@ -73,45 +80,61 @@ class Grouped(NamedTuple):
     tables: Tables
     objective: float
     gap: float
+    rates: tuple[float, float] | None = None
+    """Background and scale of a calibrated co-association; None for that of the paper."""
 
 
 class Prototypes:
     """The passes of PCC over all pairs with any divergence; objects carry memberships (rows, K) float32.
 
     Passes have settled if the largest gap of the grouped problem, in units of the mean weight ``sum_j N_ij``
-    of an object, is at most ``tol``, or if the last one lowered the objective by less than ``tol / 1000`` of
-    it: far less than the error of the prototypes (`approximation_error`, in every record). The gap over all
-    pairs is larger (`pairwise.sampled_gap`). A pass reads the labels twice, to update and to evaluate.
+    of an object times that of `unit_of`, is at most ``tol``, or if the last one lowered the objective by less
+    than ``tol / 1000`` of it: far less than the error of the prototypes (`approximation_error`, in every
+    record). The gap over all pairs is larger (`pairwise.sampled_gap`). A pass reads the labels twice, to
+    update and to evaluate.
     """
 
     name = "all-pairs PCC"
 
     def __init__(
-        self, n_clusters: int, divergence: Divergence, n_prototypes: int, mean_weight: float
+        self,
+        n_clusters: int,
+        divergence: Divergence,
+        n_prototypes: int,
+        mean_weight: float,
+        solve_sample: Callable[..., Subsample] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.divergence = divergence
         self.n_prototypes = n_prototypes
         self.mean_weight = mean_weight
+        self.solve_sample = solve_sample
+        """Solves the subsample and finds the rates of a calibrated co-association; see `AllPairs`."""
 
     def start(self, run: Run) -> tuple[Grouped, list[float]]:
         """Write and group the first memberships; from a subsample, by solving and refining it first."""
-        floor = least_membership(self.divergence, self.n_clusters)
-        estimate, objectives = write_start(run, self.n_clusters, self.divergence, self.n_prototypes, floor)
+        solved = solved_by(self.solve_sample, run, self.n_clusters)
+        rates = None if solved is None else rates_of_subsample(solved)
+        divergence = calibrated(self.divergence, rates)
+        floor = least_membership(divergence, self.n_clusters)
+        arguments = self.n_clusters, divergence, self.n_prototypes, floor, solved
+        estimate, objectives = write_start(run, *arguments)
         if estimate is None:
             centers = choose_centers(self._sampled_memberships(run), self.n_prototypes)
         else:
             centers = estimate.centers
         tables = self._group(run, centers, 0)
-        found = self._evaluate(run, tables, 0)
-        return Grouped(tables, found.objective, found.gap), objectives
+        found = self._evaluate(run, tables, 0, divergence)
+        return Grouped(tables, found.objective, found.gap, rates), objectives
 
     def visit(self, run: Run, at: Iterate[Grouped]) -> Visit:
         """Return the task that updates every object of a block given all others."""
-        threshold = threshold_after(at.state.gap / self.mean_weight, run.tol)
+        divergence = calibrated(self.divergence, at.state.rates)
+        unit = self.mean_weight * unit_of(divergence)
+        threshold = threshold_after(at.state.gap / unit, run.tol)
         if not at.records and isinstance(run.init, str) and run.init != "subsample":
             threshold = MOVE_ALL
-        arguments = at.state.tables, run.data.offsets, threshold * self.mean_weight, self.divergence
+        arguments = at.state.tables, run.data.offsets, threshold * unit, divergence
         return run.visit(update_block, *arguments, reads=[at.generation], writes=at.generation + 1)
 
     def add(self, total: Change, part: Change) -> Change:
@@ -121,6 +144,7 @@ class Prototypes:
     def step(self, run: Run, at: Iterate[Grouped], total: Change) -> Step[Grouped]:
         """Take the first step length that lowers the objective, if any; renew the centers if worthwhile."""
         before, generation = at.state, at.generation
+        divergence = calibrated(self.divergence, before.rates)
         for length in STEPS:
             if length == 1.0:
                 n_generations, tables = 1, apply_change(before.tables, total)
@@ -128,37 +152,38 @@ class Prototypes:
                 run.shorten(generation, length)
                 n_generations = 2
                 tables = self._group(run, before.tables.centers, generation + 2)
-            found = self._evaluate(run, tables, generation + n_generations)
+            found = self._evaluate(run, tables, generation + n_generations, divergence)
             if found.objective < before.objective:
                 break
         else:
             length, n_generations, tables = 0.0, 0, before.tables
             run.arrays.drop(generation + 1)
             run.arrays.drop(generation + 2)
-            found = self._evaluate(run, tables, generation)
+            found = self._evaluate(run, tables, generation, divergence)
         if before.objective - found.objective > RENEW_ABOVE * abs(before.objective):
             centers = choose_centers(found.memberships, self.n_prototypes)
             renewed = self._group(run, centers, generation + n_generations)
-            again = self._evaluate(run, renewed, generation + n_generations)
+            again = self._evaluate(run, renewed, generation + n_generations, divergence)
             if again.objective < before.objective:
                 tables, found = renewed, again
         record = {
             "objective": found.objective,
             "moved": total.n_moved,
             "step_length": length,
-            "error": approximation_error(tables.centers, run.data.offsets, found, self.divergence),
-            "gap": found.gap / self.mean_weight,
+            "error": approximation_error(tables.centers, run.data.offsets, found, divergence),
+            "gap": found.gap / (self.mean_weight * unit_of(divergence)),
         }
-        state = Grouped(tables, found.objective, found.gap)
+        state = Grouped(tables, found.objective, found.gap, before.rates)
         return Step(state, record, self._is_settled(at.records, record, run.tol), n_generations)
 
     def pack(self, state: Grouped) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return tables, objective and gap as arrays and facts."""
-        return state.tables._asdict(), {"objective": state.objective, "gap": state.gap}
+        """Return the tables as arrays and the rest as facts."""
+        facts = state._asdict()
+        return facts.pop("tables")._asdict(), facts
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Grouped:
         """Return the state of a snapshot."""
-        return Grouped(Tables(**arrays), **facts)
+        return Grouped(Tables(**arrays), facts["objective"], facts["gap"], stored_rates(facts))
 
     def _is_settled(self, records: list[Record], record: Record, tol: float) -> bool:
         before = records[-1]["objective"] if records else np.inf
@@ -169,10 +194,10 @@ class Prototypes:
         """Return the tables of a generation for given centers."""
         return run.fold(run.visit(group_block, centers, run.data.offsets, reads=[generation]), add_tables)
 
-    def _evaluate(self, run: Run, tables: Tables, generation: int) -> Evaluation:
+    def _evaluate(self, run: Run, tables: Tables, generation: int, divergence: Divergence) -> Evaluation:
         """Evaluate a generation with its tables."""
         sampled = _sampled(run)
-        task = EvaluateBlock(run.data, run.arrays, generation, tables, sampled, self.divergence)
+        task = EvaluateBlock(run.data, run.arrays, generation, tables, sampled, divergence)
         return run.fold(task, add_evaluations)
 
     def _sampled_memberships(self, run: Run) -> np.ndarray:
@@ -195,10 +220,22 @@ def _sampled(run: Run) -> np.ndarray:
 # The start
 
 
+def solved_by(solve_sample: Callable[..., Subsample] | None, run: Run, n_clusters: int) -> Subsample | None:
+    """Return the solved subsample if that finds the rates of a calibrated co-association."""
+    if solve_sample is None:
+        return None
+    return solve_sample(run.sample, run.data.offsets, n_clusters, run.n_init, run.seed)
+
+
 def write_start(
-    run: Run, n_clusters: int, divergence: Divergence, n_prototypes: int, floor: float = 0.0
+    run: Run,
+    n_clusters: int,
+    divergence: Divergence,
+    n_prototypes: int,
+    floor: float = 0.0,
+    solved: Subsample | None = None,
 ) -> tuple[Tables | None, list[float]]:
-    """Write the first memberships; return the objectives of all starts on the subsample, if it is solved.
+    """Write the first memberships; return the objectives of all starts on the subsample, if it is ``solved``.
 
     If it is not all objects, also return its tables, refined, by which all others are placed. Given
     memberships are raised to ``floor``.
@@ -209,7 +246,9 @@ def write_start(
         below = init.min(axis=1) < 0.5 * floor
         init[below] = softened(init[below], LEAST_PART)
     elif init == "subsample":
-        solved = solve_subsample(run.sample, ensemble.offsets, n_clusters, run.n_init, run.seed, run.engine)
+        if solved is None:
+            arguments = run.sample, ensemble.offsets, n_clusters, run.n_init, run.seed, run.engine
+            solved = solve_subsample(*arguments)
         init, objectives = softened(solved.memberships), solved.start_objectives
         if run.sample.shape[0] < ensemble.n_objects:
             estimate, _ = refined(run.sample, ensemble.offsets, init, divergence, n_prototypes)
