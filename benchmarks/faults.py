@@ -211,7 +211,7 @@ def make_partitions(features: np.ndarray, path: Path, seed: int = 0) -> bytes:
         sample=0.7,
         algorithm="lloyd",
         out=path / "e.zarr",
-        random_state=None if path.exists() and any(path.iterdir()) else seed,
+        random_state=seed,
         client="serial",
     )
     return ensemble.read(0, ensemble.n_objects).tobytes()
