@@ -104,9 +104,9 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
 
 
 def check_path(path: object) -> str:
-    """Return a path or URL, given as a string or a Path, as a string."""
+    """Return a path or URL, given as a string or a Path, as a string; refuse line breaks and the like."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or any(ord(letter) < 32 for letter in text):
         raise InvalidInputError(
             f"{_shown(path)} is not a valid path; pass a local path or a URL such as s3://bucket/path."
         )

@@ -110,6 +110,8 @@ def open_array(
             "of no size; restore it from a copy" if 0 in array.chunks else "above 2 GiB; use smaller chunks"
         )
         raise CorruptStoreError(f"{place} has chunks of {array.chunks}, {wrong}.", path=place)
+    if array.dtype.hasobject:
+        raise CorruptStoreError(f"{place} holds objects, not numbers; rewrite it as numbers.", path=place)
     if bound is not None:
         bound.n_bytes = chunk_bytes + _CHECKSUM_BYTES
     return array

@@ -42,6 +42,8 @@ _CSV_READ_AHEAD = 64 << 20  # measured: the threaded reader runs about 32 blocks
 _PARQUET_PAGES = 5 << 19  # a data page and a dictionary page, usually a megabyte each
 _LONGEST_SHOWN = 40
 _LONGEST_LINE = 1 << 23
+_LONGEST_HEADER = 1 << 20
+_MOST_CSV_COLUMNS = 1 << 17
 
 
 def open_path(path: str | os.PathLike[str], role: str) -> Table:
@@ -124,7 +126,7 @@ class NpyTable(Table):
         if self._by_columns:
             return [self._values(file, c * self._n_rows + start, stop - start) for c in positions]
         count = (stop - start) * self.n_columns
-        return self._values(file, start * self.n_columns, count).reshape(-1, self.n_columns)
+        return self._values(file, start * self.n_columns, count).reshape(stop - start, self.n_columns)
 
     def _values(self, file: IO[bytes], first: int, count: int) -> np.ndarray:
         assert self.dtype is not None  # noqa: S101 - set when the file was opened
@@ -147,6 +149,10 @@ def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int]
     try:
         version = np.lib.format.read_magic(file)
         is_old = version == (1, 0)
+        begins = file.tell()
+        if int.from_bytes(file.read(2 if is_old else 4), "little") > _LONGEST_HEADER:
+            raise ValueError("the header is too long")  # numpy would read it first
+        file.seek(begins)
         read = np.lib.format.read_array_header_1_0 if is_old else np.lib.format.read_array_header_2_0
         shape, by_columns, dtype = read(file)
     except Exception:  # the parser of Python meets a header made to harm with errors of many types
@@ -162,7 +168,7 @@ def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int]
     check_matrix(shape, where)
     if min(shape) < 0:
         raise InvalidInputError(f"{where} has a negative shape; write it with numpy.save.")
-    return dtype, (shape[0], shape[1]), by_columns
+    return dtype, (int(shape[0]), int(shape[1])), by_columns
 
 
 class NpzColumnsTable(Table):
@@ -253,6 +259,10 @@ class CsvTable(PartedTable):
         self._path = path
         self._threads = not (is_text or whole)
         cells, n_lines = self._first_line()
+        if len(cells) > _MOST_CSV_COLUMNS:
+            raise InvalidInputError(
+                f"{path} has {len(cells):,} columns, more than {_MOST_CSV_COLUMNS:,}; write it as Zarr."
+            )
         check_commas(cells, self.where)
         names = column_names(cells, self.where)
         self.names: list[str] | None = None if names is None else check_names(names, self.where)

@@ -28,6 +28,9 @@ Rows = Any
 _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
 """Names that pandas and dask give to the Parquet column of an unnamed index."""
 
+MOST_ROWS, MOST_COLUMNS = 1 << 40, 1 << 24
+"""Limits of a matrix: what states more is damaged, or made to exhaust the memory."""
+
 
 class Table(ABC):
     """A table ``(n_rows, n_columns)`` that can be read more than once.
@@ -172,8 +175,12 @@ def check_names(names: Sequence[object], where: str) -> list[str]:
 
 
 def check_matrix(shape: tuple[float, ...], where: str) -> None:
-    """Raise InvalidInputError unless the array is a matrix."""
+    """Raise InvalidInputError unless the array is a matrix, of a size that may be meant."""
     if len(shape) != 2:
         raise InvalidInputError(
             f"{where} has {len(shape)} dimension(s); pass a matrix with one row per object."
+        )
+    if shape[0] > MOST_ROWS or shape[1] > MOST_COLUMNS:
+        raise InvalidInputError(
+            f"{where} has shape {shape}; pass at most {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns."
         )

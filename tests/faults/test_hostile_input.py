@@ -106,6 +106,8 @@ def features_in_zarr(folder, **changes):
 @pytest.mark.parametrize(
     "changes",
     [
+        {"shape": [10**15, 3]},
+        {"shape": [10, 10**9]},
         {"shape": [-10, 3]},
         {"shape": [1e300, 3]},
         {"shape": "many"},
@@ -157,6 +159,7 @@ HEADERS = {
     "rows": HEADER % ("'<i8'", "False", "(1000000000000, 3)"),
     "columns first": HEADER % ("'<i8'", "True", "(1000000000000, 3)"),
     "both": HEADER % ("'<i8'", "False", f"({2**62}, {2**62})"),
+    "no columns": HEADER % ("'<i8'", "False", "(5, 0)"),
     "negative": HEADER % ("'<i8'", "False", "(-5, 3)"),
     "no size": HEADER % ("'|V0'", "False", "(5, 3)"),
     "text of no size": HEADER % ("'<U0'", "False", "(1000000000, 3)"),
@@ -181,6 +184,21 @@ def test_npy__hostile_headers(tmp_path, header, read):
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(240)
     (tmp_path / "x.npy").write_bytes(content)
     refused(lambda: read(tmp_path / "x.npy"))
+
+
+def test_npy__a_header_without_end_is_not_read(tmp_path):
+    with (tmp_path / "x.npy").open("wb") as file:
+        file.write(b"\x93NUMPY\x02\x00" + struct.pack("<I", 64 * MB))
+        file.truncate(65 * MB)
+    tracemalloc.start()
+    assert "is not a .npy file" in refused(lambda: Ensemble.from_labels(tmp_path / "x.npy"))
+    assert tracemalloc.get_traced_memory()[1] < 4 * MB
+    tracemalloc.stop()
+
+
+def test_csv__of_a_million_columns(tmp_path):
+    (tmp_path / "x.csv").write_text("1," * 999_999 + "1\n")
+    assert "has 1,000,000 columns" in refused(lambda: Ensemble.from_labels(tmp_path / "x.csv"))
 
 
 def test_npz__names_outside_go_nowhere_and_bombs_are_cut(tmp_path):
@@ -257,6 +275,7 @@ URLS = [
     "http://x/y",
     "javascript://x",
     "s3://",
+    "s3://b\n/x",
     "s3:///",
     "s3://b",
     "s3://b/../x",

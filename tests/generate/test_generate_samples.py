@@ -252,6 +252,17 @@ def test_samples__reject_resuming_with_other_parameters(points, interrupted, oth
         make(points, **{"n_partitions": 5, "out": interrupted[0], **other})
 
 
+def test_samples__make_again_what_was_damaged(points, interrupted, caplog):
+    out, _ = interrupted
+    files = sorted(out.with_name("e.zarr.partial").glob("*-*.npy"))
+    contents = [file.read_bytes() for file in files]
+    files[-1].write_bytes(contents[-1][:-1] + bytes([contents[-1][-1] ^ 1]))
+    files[0].write_bytes(contents[1])  # whole, but not of this partition
+    labels = make(points, n_partitions=5, out=out)
+    assert caplog.text.count("it is made again") == 2
+    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
+
+
 def test_samples__find_the_result_of_a_finished_call(points, tmp_path, caplog):
     labels = make(points, out=tmp_path / "e.zarr")
     recorder = Recorder()
