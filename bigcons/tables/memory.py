@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError, first_line
-from bigcons.tables.table import Column, PartedTable, Rows, SlicedTable, Table, check_matrix, check_names
+from bigcons.tables.table import (
+    Column,
+    PartedTable,
+    Rows,
+    SlicedTable,
+    Table,
+    check_matrix,
+    check_names,
+    check_size,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +33,7 @@ class ArrayTable(SlicedTable):
 
     def __init__(self, array: Any, where: str) -> None:
         check_matrix(array.shape, where)
+        check_size(array.shape, where)
         self.where = where
         self.dtype: np.dtype | None = np.dtype(array.dtype)
         self.n_rows: int | None = int(array.shape[0])
@@ -200,6 +210,7 @@ class DaskArrayTable(PartedTable):
 
     def __init__(self, array: Any, where: str) -> None:
         check_matrix(array.shape, where)
+        check_size(array.shape, where)
         if math.isnan(array.shape[1]):
             raise InvalidInputError(
                 f"{where} has an unknown number of columns; call its compute_chunk_sizes() first."

@@ -175,11 +175,15 @@ def check_names(names: Sequence[object], where: str) -> list[str]:
 
 
 def check_matrix(shape: tuple[float, ...], where: str) -> None:
-    """Raise InvalidInputError unless the array is a matrix, of a size that may be meant."""
+    """Raise InvalidInputError unless the array is a matrix."""
     if len(shape) != 2:
         raise InvalidInputError(
             f"{where} has {len(shape)} dimension(s); pass a matrix with one row per object."
         )
+
+
+def check_size(shape: tuple[int, ...], where: str) -> None:
+    """Raise InvalidInputError for a matrix that is stated to be larger than any that is meant."""
     if shape[0] > MOST_ROWS or shape[1] > MOST_COLUMNS:
         raise InvalidInputError(
             f"{where} has shape {shape}; pass at most {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns."
