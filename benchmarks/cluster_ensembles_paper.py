@@ -103,7 +103,7 @@ TRIED = {
     "BEST": Tried("best", {}, {0.25: 0.616, 0.5: 0.334}),
     "greedy ANMI": Tried("greedy-anmi"),
     "V-BCE": Tried("bce"),
-    "PCC-l2": Tried("pcc"),
+    "PCC-l2": Tried("pcc", {"coassociation": "paper"}),
     "PCC-KL": Tried("pcc", {"divergence": "kl"}),
 }
 

@@ -52,7 +52,7 @@ def simulation(n_data_sets: int, spreads: Sequence[tuple[float, float, float]] =
             shares = np.stack([(labels == h).mean(axis=1) for h in range(truth.shape[1])], axis=1)
             J["frequencies"].append(jensen_shannon(truth, shares))
             for divergence in DIVERGENCES:
-                model = PCC(8, divergence=divergence, random_state=seed).fit(labels)
+                model = PCC(8, divergence=divergence, coassociation="paper", random_state=seed).fit(labels)
                 J[divergence].append(jensen_shannon(truth, model.memberships_))
                 clusters.append(model.n_clusters_)
         row = {
@@ -74,7 +74,7 @@ UCI_DATA = [
 ]
 
 UCI_METHODS: Named = {
-    "PCC-l2": ("pcc", {}),
+    "PCC-l2": ("pcc", {"coassociation": "paper"}),
     "PCC-KL": ("pcc", {"divergence": "kl"}),
     "EAC-SL": ("eac-single", {}),
     "EAC-AL": ("eac-average", {}),
@@ -142,7 +142,7 @@ def convergence(name: str, n_passes: int = 12) -> dict[str, Any]:
     pairs = sample(ensemble, per_object=min(30, n // 8), random_state=0)
     rows: list[dict[str, Any]] = []
     for divergence in DIVERGENCES:
-        settings: dict[str, Any] = {"divergence": divergence, "random_state": 0}
+        settings: dict[str, Any] = {"divergence": divergence, "coassociation": "paper", "random_state": 0}
         ends = [
             PCC(K, pairs=pairs, max_iter=round(share * n * K), tol=0, **settings).fit(ensemble).objective_
             for share in (*STEPS, 30)

@@ -69,12 +69,22 @@ class Rates(NamedTuple):
     w: np.ndarray
     omega: np.ndarray
     """(B,)"""
+    theta: np.ndarray | None = None
+    """(K, K) symmetric, at least 0, of a block model, which has ``y_i' theta y_j`` for ``y_i.y_j``."""
 
     @classmethod
-    def of(cls, a: np.ndarray, d: np.ndarray, w: np.ndarray, omega: np.ndarray, offsets: np.ndarray) -> Rates:
+    def of(
+        cls,
+        a: np.ndarray,
+        d: np.ndarray,
+        w: np.ndarray,
+        omega: np.ndarray,
+        offsets: np.ndarray,
+        theta: np.ndarray | None = None,
+    ) -> Rates:
         """Return the rates with their gains."""
         gains = np.concatenate([np.repeat(w * d, np.diff(offsets)) * omega, -w * d * a])
-        return cls(w * d * d, gains, a, d, w, omega)
+        return cls(w * d * d, gains, a, d, w, omega, theta)
 
 
 class AgreementSums(NamedTuple):
@@ -90,7 +100,8 @@ class AgreementSums(NamedTuple):
     """(M, padded K(K+1)/2): summed outer products of the objects seen in each partition, entries k <= r at
     r(r+1)/2 + k."""
     squares: float
-    """Sum of m_i |y_i|^2, with m_i the number of labels of object i or the sum of their weights."""
+    """Sum of m_i |y_i|^2, with m_i the number of labels of object i or the sum of their weights; of a block
+    model, with ``y_i' theta y_i`` for |y_i|^2."""
     quartics: float
     """Sum of m_i |y_i|^4."""
     weights: Weights | Rates | None = None
@@ -120,14 +131,25 @@ class AgreementSums(NamedTuple):
 
     @property
     def gains(self) -> tuple[np.ndarray, ...]:
-        """Gains (B + M,) of the rows of S in a calibrated model, a last argument of kernels; else ()."""
-        return (self.weights.base_clusters,) if isinstance(self.weights, Rates) else ()
+        """Gains (B + M,) of the rows of S in a calibrated model, and theta of a block model: the last
+        arguments of kernels, none for other models."""
+        if not isinstance(self.weights, Rates):
+            return ()
+        gains, theta = self.weights.base_clusters, self.weights.theta
+        return (gains,) if theta is None else (gains, theta)
+
+    @property
+    def theta(self) -> np.ndarray | None:
+        """Of a block model."""
+        return self.weights.theta if isinstance(self.weights, Rates) else None
 
     def dot(self, A: np.ndarray, B: np.ndarray) -> float:
         """Return the inner product of two tables such as S, partitions by their weights.
 
         Not by BLAS, whose sums depend on its number of threads.
         """
+        if self.theta is not None:
+            A = rows_times(A, self.theta)
         if self.weights is None:
             return float(np.einsum("ij,ij->", A, B))
         return float(np.einsum("ij,ij,i->", A, B, self.weights.base_clusters))
@@ -136,6 +158,7 @@ class AgreementSums(NamedTuple):
         """Return the inner product of two tables such as T, partitions by their weights."""
         counts = 2.0 * np.ones((self.n_clusters, self.n_clusters)) - np.eye(self.n_clusters)
         counts = counts[np.tril_indices(self.n_clusters)]  # of each entry of the triangle in the whole
+        A = A if self.theta is None else triangles_times(A, self.theta)
         A, B = A[:, : counts.size], B[:, : counts.size]
         if self.weights is None:
             return float(np.einsum("uq,uq,q->", A, B, counts))
@@ -192,7 +215,8 @@ def select_clusters(sums: AgreementSums, kept: np.ndarray) -> AgreementSums:
     T[:, : larger.size] = sums.T[:, larger * (larger + 1) // 2 + smaller]
     selected = sums._replace(n_clusters=n, S=S, T=T)
     if isinstance(sums.weights, Rates):
-        return selected
+        theta = None if sums.theta is None else np.ascontiguousarray(sums.theta[np.ix_(kept, kept)])
+        return selected._replace(weights=sums.weights._replace(theta=theta))
     k = np.arange(n)
     squares = T[:, k * (k + 3) // 2].sum(axis=1)
     by_partition = np.ones(len(T)) if sums.weights is None else sums.weights.partitions
@@ -219,6 +243,20 @@ def clusters_in_order(S: np.ndarray, order: np.ndarray) -> np.ndarray:
     columns = np.arange(S.shape[1])
     columns[: order.size] = order
     return np.take(S, columns, axis=1)
+
+
+def rows_times(S: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Return a table such as S with rows ``theta S_b``."""
+    mapped = np.zeros_like(S)
+    mapped[:, : len(theta)] = np.einsum("ij,jk->ik", S[:, : len(theta)], theta)
+    return mapped
+
+
+def triangles_times(T: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Return a table such as T with triangles of ``theta T_u theta``."""
+    mapped = np.zeros_like(T)
+    kernel.map_triangles(T, theta, mapped)
+    return mapped
 
 
 def triangles_in_order(T: np.ndarray, order: np.ndarray) -> np.ndarray:

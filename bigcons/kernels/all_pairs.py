@@ -16,6 +16,9 @@ the summed weight of the labels of object i, and each partition's part of the no
 A calibrated model (``coassociation.calibrated``) has gains besides weights: ``S`` has a further row for each
 partition, the summed memberships of the objects it labels, and every row counts by its gain, positive for
 base clusters and negative for partitions, where rows without gains count by the weight of their partition.
+
+A block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``, ``theta`` (K, K) symmetric, entries >= 0.
+Then b and A are gathered from sums of ``theta y`` in the place of ``y``, which are kept beside S and T.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def triangle(n_clusters):
 @jit
 def sweep(
     labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals,
-    gains=None
+    gains=None, theta=None
 ):  # fmt: skip
     """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``totals``.
 
@@ -67,6 +70,9 @@ def sweep(
     object whose KKT gap is at most ``threshold`` does not move; others take ``relaxation`` >= 1 times the
     step to their minimum, or stop at the boundary of the simplex. With ``fresh`` the objects are new:
     ``y_old`` is not read, counts as zero, and they are not part of S and T yet.
+
+    With ``theta``, its clusters in the order of the tables, S and T are the sums of ``theta y`` and, unless
+    ``fresh``, kept current; ``S_out`` and ``T_out`` must be other tables.
 
     totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 (by gains, if any) and m|y|^4;
     totals[MAX_GAP] is the largest KKT gap found, totals[N_MOVED] the number of objects that moved.
@@ -85,6 +91,8 @@ def sweep(
     y = np.empty(K)
     d = np.zeros(s_width)
     t_change = np.zeros(t_width)
+    z = np.zeros(s_width if theta is not None else 0)
+    z_change = np.zeros(s_width if theta is not None else 0)
     support = np.empty(K, np.int64)
     work = np.empty((K, K + 2))
     s_flat, t_flat = S.ravel(), T.ravel()
@@ -102,16 +110,25 @@ def sweep(
         else:
             m_rows, pull = 2 * m, find_gains(labels, i, offsets, gains, s_width, m, s_at, g_at)
             sum_columns(s_flat, s_at, g_at, m_rows, 0, s_width, s_sum)
-        for k in range(K):
-            y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
-            b[k] = s_sum[k] - pull * y[k]
+        if theta is None:
+            for k in range(K):
+                y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
+                b[k] = s_sum[k] - pull * y[k]
+            own = y
+        else:
+            for k in range(K):
+                y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
+            times(theta, y, z)
+            for k in range(K):
+                b[k] = s_sum[k] - pull * z[k]
+            own = z
         n = n_likely(y, b)
-        read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
+        read_quadratic(t_flat, t_at, w_at, m, weight, own, 0, n, t_sum, A)
         if gains is not None and is_residue(A, n, weight):
             A[:n, :n] = 0.0
             b[:] = 0.0
         n = solve_row(
-            t_flat, t_at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
+            t_flat, t_at, w_at, m, weight, own, y, b, n, t_sum, A, support, work, fresh, threshold, totals
         )
         if n == 0:
             for k in range(K):
@@ -119,26 +136,43 @@ def sweep(
             continue
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
-        if record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
+        if record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals, theta, z, z_change):
             fill_change(y, d, n, t_change)
             add_to_rows(s_out, s_at, m_rows, d, s_width)
             add_to_rows(t_out, t_at, m, t_change, triangle(n))
+            if theta is not None and not fresh:
+                fill_change(z, z_change, K, t_change)
+                add_to_rows(s_flat, s_at, m_rows, z_change, s_width)
+                add_to_rows(t_flat, t_at, m, t_change, triangle(K))
+
+
+@leaf
+def times(theta, y, z):
+    """Set ``z`` to ``theta y``."""
+    K = theta.shape[0]
+    for k in range(K):
+        z[k] = 0.0
+    for r in range(K):
+        if y[r] != 0.0:
+            for k in range(K):
+                z[k] += theta[r, k] * y[r]
 
 
 @leaf
 def solve_row(
-    table, at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
+    table, at, w_at, m, weight, own, y, b, n, t_sum, A, support, work, fresh, threshold, totals
 ):  # fmt: skip
     """Minimize the quadratic of one object over the simplex in place in ``y``, from its first ``n`` clusters.
 
-    More of ``A`` is read as clusters attract the object. Returns how many were read; 0 if the KKT gap, which
-    goes to ``totals``, is at most ``threshold`` and ``y`` stays. With ``fresh`` no gap is measured.
+    ``own``: the object's part in the table, ``y`` itself or ``theta y``. More of ``A`` is read as clusters
+    attract the object. Returns how many were read; 0 if the KKT gap, which goes to ``totals``, is at most
+    ``threshold`` and ``y`` stays. With ``fresh`` no gap is measured.
     """
     if not fresh:
         lowest, highest = gradient_range(A, b, y, n)
         wider = n_below(lowest, b, n)
         if wider > n:
-            read_quadratic(table, at, w_at, m, weight, y, n, wider, t_sum, A)
+            read_quadratic(table, at, w_at, m, weight, own, n, wider, t_sum, A)
             n = wider
             lowest, highest = gradient_range(A, b, y, n)
         gap = 2.0 * (highest - lowest)
@@ -152,7 +186,7 @@ def solve_row(
     level = minimize_on_simplex(A, b, y, n, support, work)
     wider = n_below(level, b, n)
     while wider > n:
-        read_quadratic(table, at, w_at, m, weight, y, n, wider, t_sum, A)
+        read_quadratic(table, at, w_at, m, weight, own, n, wider, t_sum, A)
         n = wider
         level = minimize_on_simplex(A, b, y, n, support, work)
         wider = n_below(level, b, n)
@@ -160,18 +194,21 @@ def solve_row(
 
 
 @jit
-def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=None):
+def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=None, theta=None):
     """Add a block's terms of the objective along its changes, besides those of S and T.
 
     ``T_step``, as T, sums ``d d'`` over the changes ``d`` from ``y_old`` to ``y_new (rows, K)`` float32, in
     the order of the memberships. ``sums (N_STEP_SUMS,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
-    c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone.
+    c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone. With ``theta``,
+    products of vectors are by it.
     """
     K = y_new.shape[1]
     s_at = np.empty(labels.shape[1], np.uint64)
     t_at = np.empty(labels.shape[1], np.uint64)
     w_at = listed(weights)
     d = np.empty(K)
+    y = np.empty(K)
+    z_change = np.empty(K)
     outer = np.zeros(T_step.shape[1])
     table = T_step.ravel()
     for i in range(labels.shape[0]):
@@ -187,6 +224,17 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
             c += d[k] * d[k]
         if c == 0.0:
             continue
+        if theta is not None:
+            times(theta, d, z_change)
+            b = c = 0.0
+            for k in range(K):
+                y[k] = np.float64(y_old[i, k])
+                b += y[k] * z_change[k]
+                c += d[k] * z_change[k]
+            times(theta, y, z_change)
+            a = 0.0
+            for k in range(K):
+                a += y[k] * z_change[k]
         fill_outer(d, K, outer)
         add_to_rows(table, t_at, m, outer, triangle(K))
         weight = weigh(labels, i, m, weights, w_at)
@@ -348,8 +396,11 @@ def overshoot(order, y_old, i, step, y):
 
 
 @leaf
-def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
-    """Round ``y`` into ``y_new[i]``; return if it moved, with the old row in ``y``, the change in ``d``."""
+def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals, theta=None, z=None, z_change=None):
+    """Round ``y`` into ``y_new[i]``; return if it moved, with the old row in ``y``, the change in ``d``.
+
+    With ``theta``, ``z`` is ``theta`` times the old row; times the change goes to ``z_change``.
+    """
     moved = False
     a = b = c = 0.0
     for k in range(y.shape[0]):
@@ -363,6 +414,13 @@ def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
         b += old * d[k]
         c += d[k] * d[k]
     if moved:
+        if theta is not None:
+            times(theta, d, z_change)
+            a = b = c = 0.0
+            for k in range(y.shape[0]):
+                a += y[k] * z[k]
+                b += y[k] * z_change[k]
+                c += d[k] * z_change[k]
         change = 2.0 * b + c
         totals[SQUARES] += pull * change
         totals[QUARTICS] += weight * change * (2.0 * a + change)
@@ -394,10 +452,10 @@ def fill_outer(d, n, outer):
 
 
 @jit
-def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
+def accumulate(labels, offsets, weights, y, S, T, sums, gains=None, theta=None):
     """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and m|y|^4 to ``sums (2,)``.
 
-    With gains, their sum takes the place of m for m|y|^2.
+    With gains, their sum takes the place of m for m|y|^2. With ``theta``, |y|^2 is ``y' theta y``.
     """
     K, M = y.shape[1], labels.shape[1]
     s_at = np.empty(M if gains is None else 2 * M, np.uint64)
@@ -405,6 +463,7 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
     w_at = listed(weights)
     g_at = np.empty(M if gains is None else 2 * M)
     d = np.zeros(S.shape[1])
+    z = np.empty(K)
     outer = np.zeros(T.shape[1])
     s_flat, t_flat = S.ravel(), T.ravel()
     for i in range(labels.shape[0]):
@@ -413,6 +472,11 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
         for k in range(K):
             d[k] = np.float64(y[i, k])
             square += d[k] * d[k]
+        if theta is not None:
+            times(theta, d, z)
+            square = 0.0
+            for k in range(K):
+                square += d[k] * z[k]
         weight = weigh(labels, i, m, weights, w_at)
         m_rows, pull = m, weight
         if gains is not None:
@@ -422,6 +486,33 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
         add_to_rows(t_flat, t_at, m, outer, T.shape[1])
         sums[0] += pull * square
         sums[1] += weight * square * square
+
+
+@jit
+def map_triangles(T, theta, out):
+    """Set each row of ``out``, a triangle as those of T, to that of ``theta T_u theta``; O(M K^3) time."""
+    K = theta.shape[0]
+    whole, half = np.empty((K, K)), np.empty((K, K))
+    for u in range(T.shape[0]):
+        q = 0
+        for r in range(K):
+            for k in range(r + 1):
+                whole[r, k] = whole[k, r] = T[u, q]
+                q += 1
+        for r in range(K):
+            for k in range(K):
+                half[r, k] = 0.0
+            for p in range(K):
+                for k in range(K):
+                    half[r, k] += theta[r, p] * whole[p, k]
+        q = 0
+        for r in range(K):
+            for k in range(r + 1):
+                total = 0.0
+                for p in range(K):
+                    total += half[r, p] * theta[k, p]
+                out[u, q] = total
+                q += 1
 
 
 @jit

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import PCC
+from bigcons import PCC, Ensemble
 from bigcons.coassociation.factorized import Rates, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
+from bigcons.methods.pcc import calibrated
 from bigcons.methods.pcc.all_pairs import (
     AllPairs,
     apply_change,
@@ -25,6 +26,7 @@ from bigcons.methods.pcc.calibrated import (
     MOMENTS_AFTER,
     Calibration,
     PairSums,
+    block_rates,
     by_moments,
     estimated,
     least_squares,
@@ -32,6 +34,7 @@ from bigcons.methods.pcc.calibrated import (
     rarity_of,
     spectral_start,
 )
+from bigcons.methods.pcc.choices import BEST_MODEL
 from bigcons.metrics import adjusted_rand
 from tests.naive import calibrated as naive
 from tests.support.strategies import label_matrices
@@ -41,15 +44,25 @@ EXACT = {"rel": 1e-9, "abs": 1e-9}
 
 @st.composite
 def problems(draw):
-    """Draw labels, offsets, memberships and rates."""
+    """Draw labels, offsets, memberships and rates, of a block model or not."""
     labels = draw(label_matrices(min_objects=2, max_objects=9, max_clusters=3))
     rng, K, M = np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.integers(2, 9)), labels.shape[1]
     offsets = np.arange(M + 1) * 3
     Y = rng.dirichlet(np.ones(K), len(labels)).astype(np.float32)
     if draw(st.booleans()):
         Y = np.eye(K, dtype=np.float32)[Y.argmax(axis=1)]
+    theta = np.eye(K)
+    if draw(st.booleans()):
+        theta = np.abs(rng.normal(size=(K, K)))
+        theta += theta.T
     rates = rng.uniform(0, 0.5, M), rng.uniform(0.1, 2, M), rng.uniform(0.1, 3, M), rng.uniform(0.5, 4, 3 * M)
-    return labels, offsets, Y, rates
+    return labels, offsets, Y, (*rates, theta)
+
+
+def rates_of(rates, offsets):
+    """Return the rates as the library has them: without theta where it is the identity."""
+    *rates, theta = rates
+    return Rates.of(*rates, offsets, None if (theta == np.eye(len(theta))).all() else theta)
 
 
 def brute_force(labels, offsets, Y, rates):
@@ -62,7 +75,7 @@ def brute_force(labels, offsets, Y, rates):
 @given(problems())
 def test_agreement_sums__give_the_objective_of_all_pairs(problem):
     labels, offsets, Y, rates = problem
-    sums = agreement_sums(labels, offsets, Y, Rates.of(*rates, offsets))
+    sums = agreement_sums(labels, offsets, Y, rates_of(rates, offsets))
     assert sums.objective == pytest.approx(brute_force(*problem), **EXACT)
 
 
@@ -70,7 +83,7 @@ def test_agreement_sums__give_the_objective_of_all_pairs(problem):
 @settings(max_examples=40)
 def test_update_block__finds_the_gap_and_the_best_membership_of_each_object(problem):
     labels, offsets, Y, rates = problem
-    sums = agreement_sums(labels, offsets, Y, Rates.of(*rates, offsets))
+    sums = agreement_sums(labels, offsets, Y, rates_of(rates, offsets))
     gradient = naive.gradient(labels, offsets, Y.astype(np.float64), *rates)
     scale = max(1.0, float(np.abs(gradient).max()))
     for j in range(len(Y)):
@@ -94,7 +107,7 @@ def test_update_block__finds_the_gap_and_the_best_membership_of_each_object(prob
 @settings(max_examples=30)
 def test_update_block__returns_what_it_changed_and_the_quartic_along_it(problem):
     labels, offsets, Y, rates = problem
-    weights = Rates.of(*rates, offsets)
+    weights = rates_of(rates, offsets)
     sums = agreement_sums(labels, offsets, Y, weights)
     change, updated = update_block(sums, offsets, 0.0, 1.5, labels, Y)
     reached = apply_change(sums, change)
@@ -115,7 +128,7 @@ def test_update_block__returns_what_it_changed_and_the_quartic_along_it(problem)
 @settings(max_examples=30)
 def test_place_block__places_an_object_as_an_update_would(problem):
     labels, offsets, Y, rates = problem
-    weights = Rates.of(*rates, offsets)
+    weights = rates_of(rates, offsets)
     known = agreement_sums(labels[1:], offsets, np.ascontiguousarray(Y[1:]), weights)
     placed = np.empty((1, Y.shape[1]), np.float32)
     own = place_block(known, labels[:1], offsets, placed)
@@ -129,7 +142,7 @@ def test_place_block__places_an_object_as_an_update_would(problem):
 @given(problems())
 @settings(max_examples=30)
 def test_pair_sums__are_those_of_all_pairs(problem):
-    labels, offsets, Y, (*_, omega) = problem
+    labels, offsets, Y, (*_, omega, _theta) = problem
     found = pair_sums(labels, offsets, Y, omega)
     expected = naive.pair_sums(labels, offsets, Y.astype(np.float64), omega)
     for name, sums, values in zip(PairSums._fields, found, expected, strict=True):
@@ -139,7 +152,7 @@ def test_pair_sums__are_those_of_all_pairs(problem):
 @given(problems())
 @settings(max_examples=30)
 def test_least_squares__has_the_least_residual(problem):
-    labels, offsets, Y, (*_, omega) = problem
+    labels, offsets, Y, (*_, omega, _theta) = problem
     sums = pair_sums(labels, offsets, Y, omega)
     a, d = least_squares(sums)
     least = sums.residual(a, d)
@@ -152,7 +165,7 @@ def test_least_squares__has_the_least_residual(problem):
 @given(problems())
 @settings(max_examples=30)
 def test_by_moments__are_mean_joins_within_and_between(problem):
-    labels, offsets, Y, (*_, omega) = problem
+    labels, offsets, Y, (*_, omega, _theta) = problem
     a, d = by_moments(labels, offsets, Y, omega, None)
     winners = Y.argmax(axis=1)
     within, between = ([[] for _ in a] for _ in range(2))
@@ -162,6 +175,25 @@ def test_by_moments__are_mean_joins_within_and_between(problem):
         assert a[u] == pytest.approx(np.mean(between[u]) if between[u] else 0.0)
         if within[u] and np.mean(within[u]) > a[u]:
             assert a[u] + d[u] == pytest.approx(np.mean(within[u]))
+
+
+def test_block_rates__are_mean_joins_of_any_two_clusters(monkeypatch):
+    monkeypatch.setattr(calibrated, "PRIOR_PAIRS", 0.0)
+    labels = planted_ensemble(60, 8, random_state=3)[0].read(0, 60)
+    offsets, Y = np.arange(9) * 10, np.random.default_rng(0).dirichlet(np.ones(3), 60).astype(np.float32)
+    omega, winners = rarity_of(labels, offsets, 0.5), Y.argmax(axis=1)
+    rates = block_rates(labels, offsets, Y, omega, common=True)
+    joined = [[[] for _ in range(3)] for _ in range(3)]
+    for _, i, j, J in naive.joins(labels, omega, offsets):
+        for k, h in ((winners[i], winners[j]), (winners[j], winners[i])):
+            joined[k][h].append(J)
+    mean = np.array([[np.mean(of_both) for of_both in row] for row in joined])
+    found = rates.a[0] + rates.d[0] * rates.theta
+    np.testing.assert_allclose(found, np.maximum(mean, rates.a[0]), rtol=1e-9)
+    own = block_rates(labels, offsets, Y, omega, common=False)
+    assert (own.theta >= 0).all()
+    assert np.ptp(own.a) > 0
+    assert own.w.mean() == pytest.approx(1)
 
 
 def test_rarity_of__is_a_power_of_the_inverse_share():
@@ -205,14 +237,14 @@ def coarse():
     )
 
 
-@pytest.mark.parametrize("rule", ["least-squares", "moments"])
+@pytest.mark.parametrize("rule", ["least-squares", "moments", "block-model"])
 def test_fit__finds_classes_finer_than_the_partitions(coarse, rule):
     ensemble, truth = coarse
-    plain = PCC(8, random_state=0).fit(ensemble)
-    model = PCC(8, coassociation=rule, random_state=0).fit(ensemble)
+    plain = PCC(8, coassociation="paper", random_state=0).fit(ensemble)
+    model = PCC(8, coassociation=rule, rarity=0.0, random_state=0).fit(ensemble)
     assert model.converged_
     assert adjusted_rand(truth, model.labels_) > adjusted_rand(truth, plain.labels_) + 0.02
-    assert (model.false_join_rates_ >= (0.1 if rule == "moments" else 0.0)).all()
+    assert (model.false_join_rates_ >= (0.0 if rule == "least-squares" else 0.1)).all()
     assert (model.hit_rates_ > model.false_join_rates_).all()
     objective = np.array(model.history_["objective"])
     assert (np.diff(objective) <= 1e-9 * np.abs(objective[0])).all()
@@ -223,14 +255,38 @@ def test_fit__finds_classes_finer_than_the_partitions(coarse, rule):
         model.weights_,
         np.ones(ensemble.n_base_clusters),
         ensemble.offsets,
+        getattr(model, "affinities_", None),
     )
     assert model.objective_ == pytest.approx(agreement_sums(labels, ensemble.offsets, Y, rates).objective)
     assert (model.predict(ensemble) == model.labels_).mean() > 0.99
 
 
+@pytest.mark.parametrize(
+    ("asked", "model"),
+    [
+        ({}, BEST_MODEL),
+        ({"rarity": 0.5, "prune": 0.05}, BEST_MODEL),
+        ({"coassociation": "least-squares"}, "least-squares"),
+        ({"coassociation": "paper"}, "paper"),
+        ({"weights": np.ones(6)}, "paper"),
+        ({"pairs": 0.5}, "paper"),
+        ({"divergence": "kl"}, "paper"),
+        ({"soft": True}, "paper"),
+    ],
+    ids=str,
+)
+def test_fit__calibrates_by_default_where_it_can(asked, model):
+    labels = planted_ensemble(60, 6, missing=0.0, random_state=0)[0].read(0, 60)
+    soft = asked.pop("soft", False)
+    ensemble = Ensemble.from_memberships([np.eye(12)[x] for x in labels.T]) if soft else labels
+    fitted = PCC(3, random_state=0, tol=0.1, **asked).fit(ensemble)
+    assert fitted.coassociation_ == model
+    assert hasattr(fitted, "hit_rates_") == (model != "paper")
+
+
 def test_fit__is_resumed_with_the_same_bits(coarse, tmp_path, monkeypatch):
     ensemble, _ = coarse
-    asked = {"n_clusters": 8, "coassociation": "moments", "rarity": 0.5, "prune": 0.05, "random_state": 0}
+    asked = {"n_clusters": 8, "prune": 0.05, "random_state": 0}
     expected = PCC(**asked, init="dirichlet").fit(ensemble)
     assert expected.n_passes_ > 3
 
@@ -252,10 +308,18 @@ def test_fit__is_resumed_with_the_same_bits(coarse, tmp_path, monkeypatch):
     ("asked", "message"),
     [
         ({"coassociation": "exact"}, "coassociation='exact' is unknown"),
-        ({"rarity": 1.0}, "rarity=1 with coassociation='paper'"),
-        ({"common_rates": True}, "common_rates=True with coassociation='paper'"),
+        ({"coassociation": "paper", "rarity": 1.0}, "rarity=1 with the co-association of the paper"),
+        ({"pairs": "dense", "common_rates": True}, "common_rates=True with the co-association of the paper"),
         ({"coassociation": "moments", "rarity": -1}, "rarity=-1 is out of range"),
-        ({"coassociation": "moments", "common_rates": 1}, "common_rates=1 is not a boolean"),
+        ({"common_rates": 1}, "common_rates=1 is not a boolean"),
+        (
+            {"coassociation": "block-model", "divergence": "kl"},
+            "'block-model' with pairs='all'",
+        ),
+        (
+            {"coassociation": "block-model", "pairs": "dense"},
+            "'block-model' with pairs='dense'",
+        ),
         ({"coassociation": "moments", "weights": "entropy"}, "weights with coassociation='moments'"),
     ],
 )

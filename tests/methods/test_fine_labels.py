@@ -3,6 +3,7 @@
 import itertools
 import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import METHODS, PCC, Ensemble
+import bigcons
+from bigcons import METHODS, Ensemble
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import OversegmentationWarning
@@ -19,6 +21,9 @@ from bigcons.methods.pcc.choices import ENOUGH, least_joined_share, warn_of_fine
 from bigcons.metrics import adjusted_rand
 from bigcons.solving.survey import Survey
 from tests.support.strategies import label_matrices
+
+# The model of the paper, not the calibrated one that "auto" solves over all pairs.
+PCC = partial(bigcons.PCC, coassociation="paper")
 
 N_CLASSES = 4
 SHARES = r"join (\S+) % of the pairs of objects, but (\d+) clusters at least (\S+) %"
@@ -148,6 +153,7 @@ def test_solve__of_labels_too_fine_shows_the_line(tmp_path):
     labels, _ = fine(20)
     Ensemble.from_labels(labels).save(tmp_path / "fine.zarr")
     asked = ["solve", str(tmp_path / "fine.zarr"), "-o", str(tmp_path / "out.zarr"), "-k", "4"]
+    asked += ["--coassociation", "paper"]
     result = CliRunner().invoke(main, asked)
     assert result.exit_code == 0, result.output
     assert len(re.findall(f"Warning: the labels {SHARES}", result.output)) == 1

@@ -13,17 +13,18 @@ def joins(labels, omega, offsets):
             yield u, i, j, omega[offsets[u] + labels[i, u]] if same else 0.0
 
 
-def objective(labels, offsets, Y, a, d, w, omega):
+def objective(labels, offsets, Y, a, d, w, omega, theta):
     """Return the whole objective."""
-    return sum(w[u] * (J - a[u] - d[u] * (Y[i] @ Y[j])) ** 2 for u, i, j, J in joins(labels, omega, offsets))
+    P = Y @ theta @ Y.T
+    return sum(w[u] * (J - a[u] - d[u] * P[i, j]) ** 2 for u, i, j, J in joins(labels, omega, offsets))
 
 
-def gradient(labels, offsets, Y, a, d, w, omega):
-    g = np.zeros_like(Y)
+def gradient(labels, offsets, Y, a, d, w, omega, theta):
+    g, Z = np.zeros_like(Y), Y @ theta
     for u, i, j, J in joins(labels, omega, offsets):
-        slope = 2.0 * w[u] * d[u] * (a[u] + d[u] * (Y[i] @ Y[j]) - J)
-        g[i] += slope * Y[j]
-        g[j] += slope * Y[i]
+        slope = 2.0 * w[u] * d[u] * (a[u] + d[u] * (Y[i] @ Z[j]) - J)
+        g[i] += slope * Z[j]
+        g[j] += slope * Z[i]
     return g
 
 

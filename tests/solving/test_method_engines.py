@@ -37,11 +37,12 @@ SOLVES = {
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "supra": ("supra", {"members": "cspa, mcla, best"}),
     "pcc kl by pairs": ("pcc", {"divergence": "kl", "n_prototypes": N_OBJECTS, "max_iter": 2}),
-    "pcc calibrated": ("pcc", {"coassociation": "least-squares", "rarity": 1.0}),
     "pcc calibrated pairs": (
         "pcc",
         {"coassociation": "moments", "divergence": "kl", "pairs": 0.05, "solver": "blocked", "max_iter": 4},
     ),
+    "pcc by least squares": ("pcc", {"coassociation": "least-squares", "rarity": 1.0}),
+    "pcc of the paper": ("pcc", {"coassociation": "paper"}),
     "pcc pruned": ("pcc", {"prune": 0.2}),
 }
 

@@ -26,8 +26,10 @@ from bigcons.coassociation.factorized import (
     clusters_in_order,
     kernels_for,
     no_sums,
+    rows_times,
     sizes_of,
     triangles_in_order,
+    triangles_times,
 )
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels import all_pairs as kernel
@@ -152,7 +154,7 @@ class AllPairs:
         """Return the sums and the partition weights as arrays and facts."""
         arrays = {"S": state.S, "T": state.T}
         if state.weights is not None:
-            arrays |= state.weights._asdict()
+            arrays |= {name: part for name, part in state.weights._asdict().items() if part is not None}
         facts = {"n_clusters": state.n_clusters, "squares": state.squares, "quartics": state.quartics}
         return arrays, facts
 
@@ -239,16 +241,20 @@ def update_block(
     """
     given, memberships = memberships, in_use(sums, memberships)
     order = _heaviest_first(sums)
-    before = clusters_in_order(sums.S, order), triangles_in_order(sums.T, order)
-    S, T = aligned_copy(before[0]), aligned_copy(before[1])
+    S, T, further = _tables_in_order(sums, order)
+    S_before, T_before, S_out, T_out = S.copy(), T.copy(), S, T
+    if sums.theta is not None:  # S and T are then of theta y
+        S_before, T_before = np.zeros_like(S), np.zeros_like(T)
+        S_out, T_out = aligned_copy(S_before), aligned_copy(T_before)
     updated, totals = np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
     kernels_for(labels).sweep(
-        *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
-        *(threshold, relaxation, False, totals, *sums.gains),
+        *(labels, offsets, sums.partition_weights, S, T, S_out, T_out, order, memberships, updated),
+        *(threshold, relaxation, False, totals, *further),
     )
     back = np.argsort(order)
     change = Change(
-        clusters_in_order(S - before[0], back), triangles_in_order(T - before[1], back), totals, 0.0
+        *(clusters_in_order(S_out - S_before, back), triangles_in_order(T_out - T_before, back)),
+        *(totals, 0.0),
     )
     if updated.shape != given.shape:
         updated = np.pad(updated, ((0, 0), (0, given.shape[1] - updated.shape[1])))
@@ -265,12 +271,12 @@ def place_block(
 ) -> AgreementSums:
     """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
     order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
-    S, T = clusters_in_order(estimate.S, order), triangles_in_order(estimate.T, order)
-    S, T, weights = aligned_copy(S), aligned_copy(T), estimate.partition_weights
+    S, T, further = _tables_in_order(estimate, order)
+    weights = estimate.partition_weights
     sums = no_sums(*sizes_of(offsets, placed), estimate.weights)
     kernels_for(labels).sweep(
         *(labels, offsets, weights, S, T, sums.S, sums.T, order, placed, placed, 0.0, 1.0, True, totals),
-        *estimate.gains,
+        *further,
     )
     back = np.argsort(order)
     return sums._replace(
@@ -279,6 +285,18 @@ def place_block(
         squares=float(totals[kernel.SQUARES]),
         quartics=float(totals[kernel.QUARTICS]),
     )
+
+
+def _tables_in_order(
+    sums: AgreementSums, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+    """Return S and T as kernels read them, cluster ``order[k]`` as the ``k``-th, and further arguments."""
+    S, T = clusters_in_order(sums.S, order), triangles_in_order(sums.T, order)
+    further = sums.gains
+    if sums.theta is not None:
+        theta = np.ascontiguousarray(sums.theta[np.ix_(order, order)])
+        S, T, further = rows_times(S, theta), triangles_times(T, theta), (further[0], theta)
+    return aligned_copy(S), aligned_copy(T), further
 
 
 def _heaviest_first(sums: AgreementSums) -> np.ndarray:

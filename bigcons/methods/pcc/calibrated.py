@@ -8,8 +8,12 @@ the memberships minimize
     f = sum_u w_u sum_{i<j} (omega J_u(i, j) - a_u - d_u y_i.y_j)^2
 
 over the pairs that u labels, where J is 1 for objects in one base cluster b, and ``omega_b`` weighs a join by
-how rare it is. For given rates the sums of `AllPairs` solve it, with gains for weights. The rates are
-estimated on the subsample, in turn with its memberships, from a spectral start, and then fixed.
+how rare it is. For given rates the sums of `AllPairs` solve it, with gains for weights.
+
+The block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``: how often objects of two clusters are
+joined depends on both, for some clusters are near each other, and some are often split. Its rates are those
+of the spectral start of the subsample. Those of the other models are estimated in turn with the memberships
+of the subsample, from the same start. After that they are fixed.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from bigcons.overlaps.embedding import best_kmeans, leading_eigenvectors, n_dist
 from bigcons.seeding import generator
 from bigcons.solving.survey import mean_pair_weight
 
-LEAST_SQUARES, MOMENTS = "least-squares", "moments"
+BLOCK_MODEL, LEAST_SQUARES, MOMENTS = "block-model", "least-squares", "moments"
 
 # Passes over the subsample in turn with estimates of the rates; by moments, estimates begin after a few
 # passes and come every third, which lets the memberships follow.
@@ -52,12 +56,18 @@ FEW_MOVE = 2e-3
 # Scales and residual variances are at least this: a partition that joins nobody has no hits.
 LEAST_RATE = 1e-9
 
+# Estimates of theta in turn with the weights of the partitions, which depend on each other little.
+BLOCK_ROUNDS = 2
+
+# Pairs of objects by which theta is drawn to the identity, so that rates of small clusters are not noise.
+PRIOR_PAIRS = 10.0
+
 
 class Calibration(NamedTuple):
     """How the rates of the partitions are found."""
 
     rule: str
-    """`LEAST_SQUARES` or `MOMENTS`."""
+    """`BLOCK_MODEL`, `LEAST_SQUARES` or `MOMENTS`."""
     rarity: float
     """The exponent gamma of ``omega_b = (n_u / n_b)^gamma``."""
     common: bool
@@ -94,9 +104,13 @@ def solve_calibrated(
     seed: int,
     calibration: Calibration,
 ) -> Subsample:
-    """Estimate rates and memberships of the subsample in turn, then solve it by the rates found."""
+    """Estimate rates and memberships of the subsample, then solve it by the rates found."""
     omega = rarity_of(labels, offsets, calibration.rarity)
     memberships, objectives = spectral_start(labels, offsets, n_clusters, n_init, seed)
+    if calibration.rule == BLOCK_MODEL:
+        rates = block_rates(labels, offsets, memberships, omega, common=calibration.common)
+        found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
+        return SubsampleStart(labels, offsets, n_clusters, seed, rates).resume(found, LONG_PASSES, LONG_TOL)
     rates = estimated(labels, offsets, memberships, omega, calibration, None, 0)
     found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
     seen = np.count_nonzero(labels >= 0, axis=0)
@@ -148,10 +162,7 @@ def estimated(
     else:
         a, d = before.a, before.d
     if not calibration.common and number >= WEIGHTS_AFTER:
-        variances = sums.residual(a, d) / np.maximum(sums.n, 1.0)
-        w = 1.0 / np.maximum(variances, LEAST_RATE)
-        w[sums.n == 0.0] = w[sums.n > 0.0].mean() if (sums.n > 0.0).any() else 1.0
-        w /= w.mean()
+        w = weights_of(sums.residual(a, d), sums.n)
     return Rates.of(a, d, w, omega, offsets)
 
 
@@ -225,13 +236,60 @@ def by_moments(
     return a, np.maximum(hits / np.maximum(together, 1.0) - a, LEAST_RATE)
 
 
+def block_rates(
+    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, omega: np.ndarray, *, common: bool
+) -> Rates:
+    """Return the rates of the block model by the mean joins of objects of any two clusters.
+
+    In theta, 1 is the mean join of two objects of one cluster and 0 that of objects of different clusters;
+    pairs of clusters that are joined less often than these count as 0.
+    """
+    K, M = memberships.shape[1], offsets.size - 1
+    table = table_of(labels, offsets, memberships.argmax(axis=1), K)
+    sizes, own = np.add.reduceat(table, offsets[:-1], axis=0), np.arange(K)
+    pairs = np.einsum("uk,ul->ukl", sizes, sizes)  # ordered pairs of objects, each with its clusters
+    pairs[:, own, own] -= sizes
+    joins = np.empty((M, K, K))
+    for u in range(M):
+        part = table[offsets[u] : offsets[u + 1]]
+        weighed = omega[offsets[u] : offsets[u + 1], None] * part
+        joins[u] = np.einsum("bk,bl->kl", weighed, part)
+        joins[u, own, own] -= weighed.sum(axis=0)
+    squares = np.add.reduceat(omega**2 * table.sum(axis=1) * (table.sum(axis=1) - 1.0), offsets[:-1])
+    n, joined = pairs.sum(axis=(1, 2)), joins.sum(axis=(1, 2))
+    together, hits = pairs[:, own, own].sum(axis=1), joins[:, own, own].sum(axis=1)
+    w = np.ones(M)
+    parts = [np.full(M, part.sum()) if common else part for part in (n, joined, together, hits)]
+    a = (parts[1] - parts[3]) / np.maximum(parts[0] - parts[2], 1.0)
+    d = np.maximum(parts[3] / np.maximum(parts[2], 1.0) - a, LEAST_RATE)
+    for _ in range(BLOCK_ROUNDS):
+        weight, prior = w * d * d, PRIOR_PAIRS * float((w * d * d).sum())
+        excess = np.einsum("u,ukl->kl", w * d, joins) - np.einsum("u,ukl->kl", w * d * a, pairs)
+        theta = (excess + prior * np.eye(K)) / (np.einsum("u,ukl->kl", weight, pairs) + prior)
+        theta = np.maximum(0.5 * (theta + theta.T), 0.0)
+        if not common:
+            fit = a[:, None, None] + d[:, None, None] * theta
+            fitted = np.einsum("ukl,ukl->u", fit, fit * pairs - 2.0 * joins)
+            w = weights_of(squares + fitted, n)
+    return Rates.of(a, d, w, omega, offsets, theta)
+
+
+def weights_of(residual: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return the inverse mean residuals (M,) of partitions, of mean 1, by their sums over ``n`` pairs."""
+    w = 1.0 / np.maximum(residual / np.maximum(n, 1.0), LEAST_RATE)
+    w[n == 0.0] = w[n > 0.0].mean() if (n > 0.0).any() else 1.0
+    return np.asarray(w / w.mean())
+
+
 def spectral_start(
     labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int
 ) -> tuple[np.ndarray, list[float]]:
     """Return memberships (rows, K) float32 by the spectral embedding of the labels, and k-means' distances.
 
-    The embedding is that of HBGF, from the rows: O(rows^2) memory, whatever the number of base clusters.
-    Random starts do worse: the calibrated objective has many more local optima than that of the paper.
+    The embedding is that of correspondence analysis: the singular vectors of the scaled incidence matrix,
+    from the smaller of its two products with itself, times the singular values, and each object by the root
+    of its number of labels, by which it counts. Random starts do worse: the calibrated objective has many
+    more local optima than that of the paper.
     """
     import scipy.sparse
 
@@ -243,14 +301,17 @@ def spectral_start(
     )
     values = 1.0 / np.sqrt(n_labels[rows] * sizes[columns])
     incidence = scipy.sparse.csr_array((values, (rows, columns)), shape=(len(labels), int(offsets[-1])))
-    similarity = np.asarray((incidence @ incidence.T).todense())
-    _, vectors = leading_eigenvectors(similarity, n_clusters)
-    lengths = np.sqrt(np.einsum("ik,ik->i", vectors, vectors))
-    embedded = vectors / np.maximum(lengths, np.finfo(float).tiny)[:, None]
+    if incidence.shape[0] <= incidence.shape[1]:
+        values, vectors = leading_eigenvectors((incidence @ incidence.T).toarray(), n_clusters)
+        vectors = vectors * np.sqrt(values)
+    else:
+        _, vectors = leading_eigenvectors((incidence.T @ incidence).toarray(), n_clusters)
+        vectors = incidence @ vectors  # of these lengths already
     labeled = n_labels > 0
+    embedded = vectors[labeled] * np.sqrt(n_labels.sum() / n_labels[labeled, None])
     draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
-    n_groups = min(n_clusters, n_distinct_rows(embedded[labeled]))
-    model, distances = best_kmeans(embedded[labeled], n_groups, n_init, draw)
+    n_groups = min(n_clusters, n_distinct_rows(embedded))
+    model, distances = best_kmeans(embedded, n_groups, n_init, draw, n_labels[labeled].astype(np.float64))
     crisp = np.full((len(labels), n_clusters), 1.0 / n_clusters, np.float32)
     crisp[labeled] = np.eye(n_clusters, dtype=np.float32)[model.labels_]
     return softened(crisp), distances

@@ -13,11 +13,17 @@ from bigcons.coassociation.counts import PAIR_BYTES
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence
-from bigcons.errors import InvalidInputError, MemoryBudgetError, OversegmentationWarning, warn_user
+from bigcons.errors import (
+    InvalidInputError,
+    MemoryBudgetError,
+    OversegmentationWarning,
+    SoftEnsembleError,
+    warn_user,
+)
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size
-from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, entropy_weights
-from bigcons.methods.pcc.calibrated import LEAST_SQUARES, MOMENTS, Calibration
+from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, SUBSAMPLE, entropy_weights
+from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
@@ -41,6 +47,13 @@ MANY_PAIRS = 1_000_000
 
 # The co-association of the paper, of which rates of partitions are no part.
 PAPER_MODEL = "paper"
+
+# The model of coassociation="auto" where it can be solved, chosen on one half of the data sets of
+# benchmarks/accuracy.py.
+BEST_MODEL = BLOCK_MODEL
+
+# Of rarity=None: halfway between counting all joins alike and by correspondence analysis.
+RARITY = 0.5
 
 DEFAULT_STARTS = 8
 """On the subsample, where starts are cheap."""
@@ -194,34 +207,48 @@ def choose_weights(
 
 def choose_calibration(
     coassociation: str,
-    rarity: float,
+    rarity: float | None,
     common: Any,
     weights: Any,
     solver: str,
     pairs: Any,
     divergence: Divergence,
+    *,
+    is_soft: bool,
 ) -> Calibration | None:
     """Return how to calibrate the co-association; None for that of the paper.
 
-    Rarity and rates of each partition require all pairs and squares: a pair of objects has one share of
-    agreement, which does not tell partitions or base clusters apart. Least squares require squares, because
-    other divergences are not defined for the probabilities above 1 that they can give.
+    "auto" calibrates over all pairs of hard clusterings by squares, if partitions have no given weights.
+    Rarity, rates of each partition and the block model require all pairs and squares: a pair of objects has
+    one share of agreement, which does not tell partitions or base clusters apart. Least squares require
+    squares, because other divergences are not defined for the probabilities above 1 that they can give.
     """
-    check_choice("coassociation", coassociation, (PAPER_MODEL, LEAST_SQUARES, MOMENTS))
-    rarity = check_number("rarity", rarity, at_least=0.0)
+    check_choice("coassociation", coassociation, ("auto", PAPER_MODEL, BLOCK_MODEL, MOMENTS, LEAST_SQUARES))
+    if rarity is not None:
+        check_number("rarity", rarity, at_least=0.0)
     is_auto = isinstance(common, str) and common == "auto"
     common = solver != ALL if is_auto else check_flag("common_rates", common)
+    if coassociation == "auto":
+        can_calibrate = solver == ALL and weights is None and not is_soft
+        coassociation = BEST_MODEL if can_calibrate else PAPER_MODEL
     if coassociation == PAPER_MODEL:
         if rarity or (common and not is_auto):
             given = f"rarity={rarity:g}" if rarity else "common_rates=True"
-            raise InvalidInputError(f"{given} with coassociation='paper'; use 'least-squares' or 'moments'.")
+            raise InvalidInputError(
+                f"{given} with the co-association of the paper; it requires a calibrated one, such as "
+                "'block-model', which takes pairs='all', divergence='l2' and no weights."
+            )
         return None
+    if is_soft:
+        raise SoftEnsembleError(f"PCC with coassociation={coassociation!r}", "coassociation='paper'")
     if weights is not None:
         raise InvalidInputError(
             f"weights with coassociation={coassociation!r}, which finds its own; leave one of them out."
         )
-    if solver != ALL and (rarity or not common):
+    if solver != ALL and (rarity or not common or coassociation == BLOCK_MODEL):
         given = f"rarity={rarity:g}" if rarity else "common_rates=False"
+        if coassociation == BLOCK_MODEL:
+            given = "coassociation='block-model'"
         raise InvalidInputError(
             f"{given} with pairs={pairs!r}, divergence={divergence.label!r}; "
             "it requires pairs='all' and divergence='l2'."
@@ -231,6 +258,8 @@ def choose_calibration(
             f"coassociation='least-squares' with divergence={divergence.label!r}, which is not defined for "
             "the probabilities above 1 that it can give; use coassociation='moments'."
         )
+    if rarity is None:
+        rarity = RARITY if solver == ALL else 0.0
     return Calibration(coassociation, rarity, common)
 
 
@@ -325,6 +354,7 @@ def plan_memory(
     *,
     in_memory: bool,
     prunes: bool = False,
+    calibrates: bool = False,
 ) -> MemoryPlan:
     """Return the memory plan of a solve; ``in_memory``: whether memberships are held rather than stored.
 
@@ -345,6 +375,10 @@ def plan_memory(
     if solver == BLOCKED and (isinstance(pairs, Real) or pairs == "dense"):
         held += PAIR_BYTES * n_pair_ends(pairs, n) // 2
     held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
+    if calibrates:  # the spectral start: the incidence matrix of the subsample, its square, and eigenvectors
+        rows_used = min(n, SUBSAMPLE)
+        held += 32 * rows_used * M + 24 * min(rows_used, B) ** 2
+        statistics += 8 * M * (K + 8)
     return MemoryPlan(
         held=held,
         # including the memberships before and after
@@ -366,7 +400,8 @@ def check_memory(
 ) -> None:
     """Log the memory plan of the solve; raise MemoryBudgetError if it exceeds the budget."""
     solver, G = choices.solver, choices.n_prototypes
-    plan = plan_memory(ensemble, engine, solver, G, n_clusters, pairs, in_memory=in_memory, prunes=prunes)
+    how = {"in_memory": in_memory, "prunes": prunes, "calibrates": choices.calibration is not None}
+    plan = plan_memory(ensemble, engine, solver, G, n_clusters, pairs, **how)
     is_dense = isinstance(pairs, str) and pairs == "dense"
     if memory is None and is_dense:
         memory = DENSE_MEMORY

@@ -32,6 +32,7 @@ from bigcons.methods.pcc.choices import (
     HEAP,
     PAIRWISE,
     PAPER,
+    PAPER_MODEL,
     PROTOTYPES,
     Choices,
     asks_for_heap,
@@ -154,18 +155,20 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         the labels: many objects have a part in them, and without them the fit is far worse. Such clusters
         remain in ``memberships_``, as its last columns, but the objects they would win get their best
         membership among the other clusters. 0 removes empty clusters; None does neither.
-    coassociation : {"paper", "least-squares", "moments"}, default="paper"
+    coassociation : {"auto", "paper", "block-model", "moments", "least-squares"}, default="auto"
         Model of the co-association. "paper": partitions join objects ``i`` and ``j`` with probability
         ``y_i.y_j``. The others calibrate it: partition ``u`` joins them with probability ``a_u + d_u
-        y_i.y_j``, its false-join rate and the excess of its hit rate, both estimated with the memberships of
-        the subsample, from a spectral start. "least-squares", for "l2": rates of the best fit, which use all
-        ``n_clusters`` and leave memberships soft; hit rates above 1 rule it out for other divergences.
-        "moments": rates with which pairs that are surely together or apart have probability 1 or 0, so that
-        memberships are probabilities and ``n_clusters`` an upper limit. See Notes.
-    rarity : float, default=0.0
+        y_i.y_j``, its false-join rate and the excess of its hit rate, estimated on the subsample from a
+        spectral start. "block-model", for pairs="all" and "l2": with ``y_i' theta y_j`` for ``y_i.y_j``, as
+        two clusters may be near each other, and one be split more often than another. "moments": rates with
+        which pairs that are surely together or apart have probability 1 or 0, so that ``n_clusters`` is an
+        upper limit. "least-squares", for "l2": rates of the best fit, which use all ``n_clusters`` and leave
+        memberships soft; hit rates above 1 rule it out for other divergences. "auto": "block-model" where it
+        can be solved, without ``weights``, else "paper". See Notes.
+    rarity : float or None, default=None
         Over all pairs by "l2", calibrated models weigh a join in base cluster ``b`` by ``(n_u / n_b) **
-        rarity``, ``n_b`` of ``n_u`` labeled objects being in it. 1 suits partitions coarser than the
-        consensus whose clusters are of similar sizes; 0 counts all joins alike.
+        rarity``, ``n_b`` of ``n_u`` labeled objects being in it: 0 counts all joins alike, 1 is the weight of
+        correspondence analysis. None: 0.5.
     common_rates : bool or "auto", default="auto"
         Whether all partitions share the rates of a calibrated model and count alike. Otherwise each has its
         own, and counts by the inverse variance of its residuals. "auto": its own over all pairs by "l2",
@@ -184,6 +187,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    coassociation_ : the model that was solved, such as "block-model"
     memberships_ : (n_objects, n_clusters) float32, rows sum to 1
     objective_ : the objective. For pairs="all" without its constant, which for "l2" is
         ``sum c_ij^2 / N_ij``; for a calibrated model without what it is where all ``y_i.y_j`` are zero. With
@@ -200,6 +204,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
     hit_rates_, false_join_rates_ : (n_partitions,) float64, of calibrated models: how often a partition joins
         objects that belong together, ``a_u + d_u``, and those that do not, ``a_u`` (times their rarity)
+    affinities_ : (n_clusters, n_clusters) float64, ``theta`` of the block model: how often objects of two
+        clusters are joined, 1 being the mean of objects of one cluster and 0 that of different ones
     n_clusters_ : number of clusters with at least one object in ``labels_``
     n_passes_ : number of passes; for the heap, of stretches of steps
     converged_ : whether ``gap_ <= tol``. Fewer prototypes than objects do not reach the default ``tol``
@@ -268,8 +274,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         n_prototypes: int | str = "auto",
         weights: Any = None,
         prune: float | None = None,
-        coassociation: str = "paper",
-        rarity: float = 0.0,
+        coassociation: str = "auto",
+        rarity: float | None = None,
         common_rates: bool | str = "auto",
         resume: bool = True,
         random_state: SeedLike = None,
@@ -338,6 +344,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 with scratch_place(out) as scratch:
                     solution = self._solve_pairs(run, choices, scratch)
             self._keep(solution, ensemble.n_partitions)
+            model = PAPER_MODEL if choices.calibration is None else choices.calibration.rule
+            self.coassociation_: str = model
             self._placing: Placing | None = None
             if not self._needs_labels(ensemble):
                 self._placing = placing_of(labels, solution, self.divergence, seed, engine)
@@ -346,6 +354,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             by = engine if share else None
             width = None if self.prune is None or solution.sums is None else solution.sums.n_clusters
             self._publish(ensemble, solution.read, survey.unlabeled, out, by, width)
+            if solution.sums is not None and (theta := solution.sums.theta) is not None:
+                self.affinities_: np.ndarray = theta[np.ix_(self._order, self._order)]
 
     def _solve_pairs(self, run: Run, choices: Choices, scratch: Place) -> Solution:
         """Solve listed pairs; objects that are in none are placed over all pairs.
@@ -446,9 +456,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             if solver in (PROTOTYPES, PAIRWISE):
                 what = f"PCC with pairs={pairs!r} and divergence={divergence.label!r}"
                 raise SoftEnsembleError(what, "divergence='l2' or sampled pairs, for memberships")
-            if self.coassociation != "paper":
-                what = f"PCC with coassociation={self.coassociation!r}"
-                raise SoftEnsembleError(what, "coassociation='paper'")
             for name in ("prune", "weights"):
                 value = getattr(self, name)
                 if isinstance(value, str) or (name == "prune" and value is not None):
@@ -456,6 +463,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         calibration = choose_calibration(
             *(self.coassociation, self.rarity, self.common_rates, self.weights),
             *(solver, pairs, divergence),
+            is_soft=ensemble.is_soft,
         )
         init = choose_init(self.init, solver, calibration)
         n_init = choose_n_init(self.n_init, init, solver, pairs, self.weights, calibration)
