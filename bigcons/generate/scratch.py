@@ -11,14 +11,14 @@ import logging
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from reprlib import repr as short
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, first_line
+from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreLockedError, first_line
 from bigcons.memory import Block
 from bigcons.storage.checkpoint import Seal, differences, key_of
 from bigcons.storage.commit import is_store, read_manifest, refuse_existing
@@ -153,7 +153,22 @@ def take_finished(finished: Ensemble, asked: Mapping[str, Any]) -> Ensemble:
     """Return a finished ensemble after checking that its data are those ``asked`` for."""
     _check_same(finished, asked)
     _log.info("%s holds the finished result of this call: nothing is left to compute", finished.path)
+    place = place_of(finished.path or "")
+    if isinstance(place, DiskPlace) and (folder := _folder(place.path)).exists():
+        _clear_finished(folder, finished)
     return finished
+
+
+def _clear_finished(folder: Path, finished: Ensemble) -> None:
+    """Remove what a call left that was killed after its result was committed; leave that of another call."""
+    record = folder / _PARAMETERS
+    with suppress(CorruptStoreError, StoreLockedError), writer_lock(folder):
+        if record.exists():
+            found, seed = _read_record(record)
+            of_finished = {**finished.provenance, "n_partitions": finished.n_partitions}
+            if differences(of_finished, {**found, _SEED: seed}):
+                return
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ from bigcons.solving.results import Results, Use, renumbered
 from bigcons.solving.survey import labeled_objects
 from bigcons.solving.workspace import (
     Output,
+    clear_finished,
     finished_run,
     logging_how_to_resume,
     refuse_conflicting_run,
@@ -157,6 +158,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 path=output.path,
             )
         logger.info("%s holds the finished result of this run: nothing to solve", output.path)
+        clear_finished(output)
         self.labels_: np.ndarray = finished.labels
         self.history_: dict[str, list[Any]] = finished.history
         self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None

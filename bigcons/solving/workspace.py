@@ -6,10 +6,10 @@ import logging
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
-from bigcons.errors import CorruptStoreError
+from bigcons.errors import CorruptStoreError, StoreLockedError
 from bigcons.execution.engine import Engine
 from bigcons.storage.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
 from bigcons.storage.commit import is_store, read_manifest
@@ -125,6 +125,20 @@ def finished_run(out: str | os.PathLike[str]) -> Consensus | None:
         return None
     consensus = Consensus.open(out)
     return consensus if "run" in consensus.provenance else None
+
+
+def clear_finished(output: Output) -> None:
+    """Remove the checkpoints of a run that was killed after its result was committed, on a disk.
+
+    Those of another run, which is to replace the result, and of one that is still running stay.
+    """
+    folder = partial_folder(output.path)
+    if not isinstance(folder, DiskPlace) or not folder.exists():
+        return
+    snapshots = Snapshots(folder, output.fingerprint)
+    with suppress(CorruptStoreError, StoreLockedError), writer_lock(folder):
+        if snapshots.fingerprint_kept() in (None, snapshots.fingerprint):
+            folder.remove()
 
 
 def seed_of_run(out: str | os.PathLike[str], finished: Consensus | None) -> int | None:

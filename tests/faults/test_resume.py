@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -204,6 +205,20 @@ def test_fit__finds_the_result_of_a_finished_run(
     assert (out / "manifest.json").read_bytes() == before
     METHODS[method](n_clusters=4, random_state=0).fit(stored, out=out, overwrite=True)
     assert Consensus.open(out).parameters["n_clusters"] == 4
+
+
+def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(stored: Path, tmp_path: Path) -> None:
+    out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
+    die("snapshot", 2, stored, out)
+    shutil.copytree(partial, tmp_path / "kept")
+    PCC(**PARAMETERS).fit(stored, out=out)
+    shutil.copytree(tmp_path / "kept", partial)
+    (tmp_path / ".consensus.zarr.partial.lock").write_text("999999")
+    PCC(**PARAMETERS).fit(stored, out=out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["consensus.zarr", "kept"]
+    Snapshots(partial, {"of": "another"}).save({}, {})
+    PCC(**PARAMETERS).fit(stored, out=out)
+    assert partial.exists()
 
 
 def test_fit__of_another_method_does_not_discard_an_unfinished_run(stored: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -357,6 +358,14 @@ def test_kmeans__makes_damaged_partitions_again(points, interrupted, tmp_path, c
     labels = make(points, n_partitions=5, out=interrupted)
     assert caplog.text.count("it is made again") == (2 if damage == "exchange" else 1)
     np.testing.assert_array_equal(labels, make(points, n_partitions=5))
+
+
+def test_kmeans__clears_what_a_call_left_that_was_killed_after_its_commit(points, interrupted, tmp_path):
+    shutil.copytree(tmp_path / "e.zarr.partial", tmp_path / "kept")
+    make(points, n_partitions=5, out=interrupted)
+    shutil.copytree(tmp_path / "kept", tmp_path / "e.zarr.partial")
+    make(points, n_partitions=5, out=interrupted)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.zarr", "kept"]
 
 
 def test_kmeans__refuses_damaged_parameters(points, interrupted):
