@@ -144,7 +144,7 @@ def n_clusters(choice: Any) -> Figure:
 
     ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer fitted with ``n_clusters="auto"``.
     Above, the eigenvalues of the co-association, held out and of all partitions: the number is where they
-    fall. Below, how far the clusters found by two halves of the partitions agree.
+    fall. Below, how crisp the clusters are, and how far two halves of the partitions agree on them.
     """
     choice = getattr(choice, "n_clusters_choice_", choice)
     if not hasattr(choice, "runner_up"):
@@ -155,11 +155,18 @@ def n_clusters(choice: Any) -> Figure:
     table, k = choice.table, choice.table["n_clusters"]
     panels = (
         ("eigenvalue", {"held_out": "held-out partitions", "eigenvalue": "all partitions"}),
-        ("agreement", {"stability": "clusters of two halves (ARI)", "held_out_joins": "held-out joins"}),
+        (
+            "quality",
+            {
+                "crispness": "crispness of the blurriest cluster",
+                "stability": "ARI of two halves of the partitions",
+                "held_out_joins": "held-out joins",
+            },
+        ),
     )
     with _figure(5.6, 4.6) as figure:
         for axes, (what, curves) in zip(figure.subplots(2, sharex=True), panels, strict=True):
-            for (name, words), color, line in zip(curves.items(), PALETTE, ("-", ":"), strict=False):
+            for (name, words), color, line in zip(curves.items(), PALETTE, ("-", ":", "--"), strict=False):
                 axes.plot(
                     k, table[name], line, color=color, marker="o", markersize=3, linewidth=1.2, label=words
                 )

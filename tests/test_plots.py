@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from bigcons import PCC, plots
+from bigcons import PCC, choose_n_clusters, plots
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import cluster_overlap, reliability
 from bigcons.metrics.geometry import vat_order
@@ -332,3 +332,19 @@ def test_figures__refuse_what_does_not_belong_together():
         plots.memberships(PCC(n_clusters=3))
     with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it"):
         plots.cluster_graph(PCC(n_clusters=3))
+
+
+def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up():
+    choice = choose_n_clusters(three_groups()[1], random_state=0)
+    figure = plots.n_clusters(choice)
+    above, below = figure.axes
+    curves = {line.get_label(): line for line in above.lines + below.lines}
+    np.testing.assert_array_equal(curves["held-out partitions"].get_ydata(), choice.table["held_out"])
+    np.testing.assert_array_equal(
+        curves["crispness of the blurriest cluster"].get_ydata(), choice.table["crispness"]
+    )
+    marked = {line.get_xdata()[0] for line in above.lines if len(line.get_xdata()) == 2}
+    assert marked == {choice.n_clusters, choice.runner_up}
+    assert "3 clusters" in figure.get_suptitle()
+    with pytest.raises(InvalidInputError):
+        plots.n_clusters([1, 2])

@@ -66,8 +66,8 @@ def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> l
     "--n-clusters",
     type=cluster_count,
     metavar="K|LOW:HIGH|auto",
-    help="Clusters, at most; auto lets the method choose the number, pcc and most others by `bigcons "
-    "n-clusters`, eac by lifetime; a range for supra, which tries all.",
+    help="Clusters, at most; auto lets the method choose the number, pcc and most others by what the labels "
+    "support, eac by lifetime; a range for supra, which tries all.",
 )
 @output_option("Store for the consensus (.zarr).")
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
@@ -121,6 +121,8 @@ def solve(
     if is_there:
         click.echo(f"{out} already holds the result of this solve.", err=True)
     results = {"seconds": time.perf_counter() - began, **fit_results(model)}
+    if (choice := getattr(model, "n_clusters_choice_", None)) is not None:
+        results["n_clusters_choice"] = repr(choice)
     emit(
         {"kind": "consensus", "path": out, **results},
         facts(with_clusters({"consensus": out, **results}, Consensus.open(out).clusters_in_words())),

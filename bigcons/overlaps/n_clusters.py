@@ -5,7 +5,8 @@ mean over the partitions of projections onto their clusters, so that an eigenval
 that follow a direction of its vector: between clusters that the partitions agree on it is large, and small
 for the cuts that each makes in its own way. The eigenvectors of half of the partitions, judged by the other
 half, have held-out eigenvalues, free of what the partitions of one half have in common by chance. The number
-of clusters is where these fall by the largest factor.
+of clusters is where these fall by a large factor and the clusters of the embedding are crisp, and one more
+would cut a cluster where there is no gap.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.overlaps.embedding import leading_eigenvectors, one_thread
+from bigcons.overlaps.incidence import one_hot
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
@@ -38,14 +40,14 @@ MOST_CLUSTERS, LEAST_OBJECTS = 40, 4
 # Pairs of halves of the partitions over which held-out eigenvalues are averaged.
 N_HALVINGS = 5
 
-# By how much an increase of the blur counts beside a fall of the eigenvalues, and the least blur told apart.
-BLUR_COUNTS, LEAST_BLUR = 0.5, 0.01
+# How much crispness counts beside the fall of the eigenvalues, and the least blur told apart.
+CRISPNESS_COUNTS, LEAST_BLUR = 0.25, 0.02
 
 # Lloyd iterations after the pivoted start, which is close to their end.
 LLOYD = 30
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class NClustersChoice:
     """The number of clusters that an ensemble supports, and why: see `choose_n_clusters`."""
 
@@ -57,12 +59,13 @@ class NClustersChoice:
     """Columns of equal length, a row for each number of clusters.
 
     ``n_clusters``; ``eigenvalue``, the last of as many eigenvalues of the normalized co-association;
-    ``held_out``, the same of half of the partitions, judged by the other half; ``crispness``, the mean
-    silhouette of the objects in the blurriest cluster; ``gap`` and ``blur``, the logarithms of the factors by
-    which the next held-out eigenvalue is smaller and one minus the next crispness larger; ``score``, which
-    decides, ``gap + blur / 2``; ``stability``, the adjusted Rand index of the clusters found by two halves of
-    the partitions; ``held_out_joins``, the correlation over pairs of objects of being in one cluster by one
-    half and being joined by a partition of the other.
+    ``held_out``, the same of half of the partitions, judged by the other half; ``gap``, the logarithm of the
+    factor by which the next is smaller; ``crispness``, the mean silhouette of the objects in the blurriest of
+    that many clusters; ``score``, which decides: the gap, and a quarter of the logarithms of the factors by
+    which clusters are less blurred than those of one fewer and one more, and than without any structure;
+    ``stability``, the adjusted Rand index of the clusters found by two halves of the partitions;
+    ``held_out_joins``, the correlation over pairs of objects of being in one cluster by one half and being
+    joined by a partition of the other.
     """
     n_sampled: int
     """Number of objects on which this was measured."""
@@ -74,14 +77,14 @@ class NClustersChoice:
 
     def __repr__(self) -> str:
         best = self.row(self.n_clusters)
-        why = f"one more has a held-out eigenvalue {np.exp(best['gap']):.1f} times smaller"
+        why = f"held-out eigenvalues fall {np.exp(best['gap']):.1f} times after it"
         if np.isfinite(best["crispness"]):
-            why += f" and blurs the clusters {np.exp(best['blur']):.1f} times"
-        why += f" (score {best['score']:.2f})"
+            why += f", crispness {best['crispness']:.2f}"
         if np.isfinite(best["stability"]):
-            why += f"; halves of the partitions agree with ARI {best['stability']:.2f}"
+            why += f", halves of the partitions agree with ARI {best['stability']:.2f}"
+        why += f"; score {best['score']:.2f}"
         if self.runner_up is not None:
-            why += f"; runner-up {self.runner_up} (score {self.row(self.runner_up)['score']:.2f})"
+            why += f", runner-up {self.runner_up} with {self.row(self.runner_up)['score']:.2f}"
         return f"NClustersChoice({self.n_clusters}: {why})"
 
 
@@ -120,7 +123,7 @@ def choose_n_clusters(
     Notes
     -----
     One pass over the labels draws 2,048 objects; all else takes a few seconds, however many objects there
-    are, and up to 16 times 2,048^2 bytes, with the labels of the sample.
+    are, and up to 32 times 2,048^2 bytes (134 MB) and 64 for each label of the sample.
 
     ``Hn = D_r^(-1/2) H D_c^(-1/2)`` is the normalized incidence matrix of `HBGF`. To each held-out eigenvalue
     is added what a random direction gets, the mean of all eigenvalues, so that nothing below it counts as
@@ -145,8 +148,9 @@ def choose(
     n = min(SAMPLE, ensemble.n_objects)
     given = Weights.given(weights, ensemble.offsets)
     counts = np.ones(ensemble.n_partitions) if given is None else given.partitions
+    of_row = ensemble.n_base_clusters if ensemble.is_soft else ensemble.n_partitions
     plan = MemoryPlan(
-        held=16 * n * n + 5 * label_bytes(ensemble, n),
+        held=32 * min(n, ensemble.n_base_clusters) ** 2 + 64 * n * of_row + 5 * label_bytes(ensemble, n),
         per_block=block_label_bytes(ensemble),
         per_result=label_bytes(ensemble, min(n, ensemble.chunk_rows)),
     )
@@ -231,25 +235,24 @@ def _evidence(
     judged = np.mean(held_out, axis=0)
     judged = np.maximum.accumulate(judged[::-1])[::-1] + floor
     numbers = np.arange(least, most + 1)
-    crispness = np.array([crispness_of(vectors, k) for k in range(least, most + 2)])
-    blurred = np.log(np.maximum(1.0 - crispness, LEAST_BLUR))
-    gap, blur = np.log(judged[numbers - 1] / judged[numbers]), np.nan_to_num(np.diff(blurred))
+    gap = np.log(judged[numbers - 1] / judged[numbers])
+    crispness = np.array([crispness_of(vectors, k) for k in range(max(least - 1, 1), most + 2)])
+    if least == 1:
+        crispness = np.concatenate([crispness[:1], crispness])
     table = {
         "n_clusters": numbers,
         "eigenvalue": eigenvalues[numbers - 1],
         "held_out": judged[numbers - 1] - floor,
-        "crispness": crispness[:-1],
         "gap": gap,
-        "blur": blur,
-        "score": gap + BLUR_COUNTS * blur,
+        "crispness": crispness[1:-1],
+        "score": gap + CRISPNESS_COUNTS * _advantage(crispness),
         "stability": np.full(numbers.size, np.nan),
         "held_out_joins": np.full(numbers.size, np.nan),
     }
     if splits:
         halves, found = splits[0]
-        for at, k in enumerate(numbers.tolist()):
-            compared = _compare_halves(incidence, offsets, halves, found, k)
-            table["stability"][at], table["held_out_joins"][at] = compared
+        compared = _compare_halves(incidence, offsets, halves, found, numbers)
+        table["stability"], table["held_out_joins"] = compared
     return table
 
 
@@ -281,16 +284,15 @@ def cut_spectrum(vectors: np.ndarray, n_clusters: int) -> tuple[np.ndarray, np.n
     _, _, pivots = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)
     centers, assigned = rows[pivots[: rows.shape[1]]], np.full(len(rows), -1)
     for _ in range(LLOYD):
-        distances = (rows**2).sum(axis=1)[:, None] + (centers**2).sum(axis=1) - 2.0 * (rows @ centers.T)
+        distances = (centers**2).sum(axis=1) - 2.0 * (rows @ centers.T)
         nearest = distances.argmin(axis=1)
         if (nearest == assigned).all():
             break
         assigned = nearest
         sizes = np.bincount(assigned, minlength=len(centers))
-        sums = np.zeros_like(centers)
-        np.add.at(sums, assigned, rows)
+        sums = one_hot(assigned, len(centers)).T @ rows
         centers = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centers)
-    return assigned, np.maximum(distances, 0.0)
+    return assigned, np.maximum(distances + (rows**2).sum(axis=1)[:, None], 0.0)
 
 
 def crispness_of(vectors: np.ndarray, n_clusters: int) -> float:
@@ -310,26 +312,44 @@ def crispness_of(vectors: np.ndarray, n_clusters: int) -> float:
     return float((sums[sizes > 0] / sizes[sizes > 0]).min())
 
 
+def _advantage(crispness: np.ndarray) -> np.ndarray:
+    """Return by how much numbers of clusters are crisper than the ones before and after, and than none.
+
+    The sum of the logarithms of these factors, in blur, which is one minus the crispness. A single cluster,
+    whose crispness is NaN, counts as two.
+    """
+    blur = np.maximum(1.0 - crispness, LEAST_BLUR)
+    known = np.isfinite(blur)
+    logs = np.log(np.where(known, blur, blur[known][0])) if known.any() else np.zeros(blur.size)
+    return logs[:-2] + logs[2:] - 3.0 * logs[1:-1]
+
+
 def _compare_halves(
-    incidence: Any, offsets: np.ndarray, halves: list[np.ndarray], vectors: list[np.ndarray], k: int
-) -> tuple[float, float]:
-    """Return the stability of ``k`` clusters over two halves of the partitions, and their held-out joins."""
-    import scipy.sparse
+    incidence: Any,
+    offsets: np.ndarray,
+    halves: list[np.ndarray],
+    vectors: list[np.ndarray],
+    numbers: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the stability of numbers of clusters over two halves of the partitions, and the held-out joins.
+
+    ``halves`` are base clusters, ``vectors`` the leading ones by each half.
+    """
     from sklearn.metrics import adjusted_rand_score
 
     seen = [np.asarray(incidence[:, part].sum(axis=1)).ravel() > 0 for part in halves]
     both = np.flatnonzero(seen[0] & seen[1])
+    stability, joins = np.full(numbers.size, np.nan), np.full(numbers.size, np.nan)
     if both.size < 2:
-        return float("nan"), float("nan")
-    found = [cut_spectrum(of_half, k)[0][both] for of_half in vectors]
-    joins = []
-    for clusters, part in zip(found, halves[::-1], strict=True):
-        members = scipy.sparse.csr_array(
-            (np.ones(both.size), (np.arange(both.size), clusters)), (both.size, int(clusters.max()) + 1)
-        )
-        starts = np.flatnonzero(np.isin(part, offsets[:-1]))
-        joins.append(_held_out_joins((incidence[both][:, part].T @ members).toarray(), starts))
-    return float(adjusted_rand_score(*found)), float(np.mean(joins))
+        return stability, joins
+    held_out = [incidence[both][:, part].T.tocsr() for part in halves[::-1]]
+    starts = [np.flatnonzero(np.isin(part, offsets[:-1])) for part in halves[::-1]]
+    for at, k in enumerate(numbers.tolist()):
+        found = [cut_spectrum(of_half, k)[0][both] for of_half in vectors]
+        stability[at] = adjusted_rand_score(*found)
+        tables = [h @ one_hot(clusters, k) for h, clusters in zip(held_out, found, strict=True)]
+        joins[at] = np.mean(list(map(_held_out_joins, tables, starts)))
+    return stability, joins
 
 
 def _held_out_joins(table: np.ndarray, starts: np.ndarray) -> float:

@@ -1,0 +1,226 @@
+"""How many clusters? `choose_n_clusters` and the rules of other tools, on planted and real ensembles.
+
+Planted: 100 k-means partitions of 2 to 20 clusters, of 2,000 objects in 3 to 30 Gaussian classes of 16
+features, of equal sizes or from 5 to 1, with all objects in every partition or a random half. Real: data sets
+and ensembles of `accuracy.py`; the rule and its constants were chosen on its choosing half and on other draws
+of the planted data. Classes need not be clusters, so beside the numbers stands the ARI with the classes of
+one consensus (HBGF) with as many clusters as each rule says, and with as many as there are classes.
+
+================  ===================================================================================
+auto              `choose_n_clusters`
+eigengap          the largest difference of two eigenvalues of the normalized co-association
+lifetime-single   the number of clusters with the largest lifetime, single linkage (Fred and Jain 2005)
+lifetime-average  the same, average linkage
+pac               the least share of pairs that are together in .1 to .9 of the samples
+delta             the last number that raises the area under the consensus CDF by 5 %
+================  ===================================================================================
+
+For the last two, as ConsensusClusterPlus does, k-means clusters 10 samples of 80 % of the objects (300 here)
+for every number of clusters. Of the objects it sees the labels, as 40 leading directions of the scaled
+one-hot matrix, because a consensus has no features. Results are appended to ``--out`` as they come; an
+interrupted run resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy import CHOOSING, KINDS, PLANTED, REAL, REPORTING, kept_ensemble, kmeans_labels, one_hot
+from machine import describe
+
+from bigcons import HBGF, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
+from bigcons.metrics import adjusted_rand
+from bigcons.overlaps.embedding import one_thread
+from bigcons.seeding import generator
+
+RESULTS = Path(__file__).parent / "results"
+CLASSES = (3, 4, 5, 7, 10, 12, 15, 20, 25, 30)
+MOST, N_SAMPLES, N_COMPARED = 40, 10, 300
+RULES = ("auto", "eigengap", "lifetime-single", "lifetime-average", "pac", "delta")
+
+
+def planted(n_classes: int, sizes: str, coverage: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels (2000, 100) by k-means of separated Gaussian classes, and these."""
+    draw = generator(seed, f"choosing.planted.{sizes}.{coverage}", n_classes)
+    centers = draw.normal(size=(n_classes, 16))
+    p = np.geomspace(5, 1, n_classes) if sizes == "unequal" else np.ones(n_classes)
+    classes = draw.choice(n_classes, 2000, p=p / p.sum())
+    classes[:n_classes] = np.arange(n_classes)
+    x = centers[classes] + 0.25 * draw.normal(size=(2000, 16))
+    share = 1.0 if coverage == "complete" else 0.5
+    return np.column_stack([kmeans_labels(x, 2, 20, draw, share) for _ in range(100)]), classes
+
+
+# ------------------------------------------------------------------------------------------------- rules
+
+
+def consensus_shares(labels: np.ndarray, seed: int) -> list[np.ndarray]:
+    """Return, for 2 to `MOST` clusters, in what share of the samples pairs of objects are together."""
+    from sklearn.cluster import KMeans
+    from sklearn.utils.extmath import randomized_svd
+
+    draw, h = generator(seed, "choosing.consensus"), one_hot(labels)
+    h = h[:, np.asarray(h.sum(axis=0)).ravel() > 0]
+    by_row = 1 / np.sqrt(np.maximum(np.asarray(h.sum(axis=1)), 1))
+    scaled = h.multiply(by_row).multiply(1 / np.sqrt(np.asarray(h.sum(axis=0)))).tocsr()
+    u, s, _ = randomized_svd(scaled, min(MOST, min(scaled.shape) - 1), random_state=seed)
+    x = (u * s)[np.sort(draw.choice(len(labels), min(N_COMPARED, len(labels)), replace=False))]
+    upper, found = np.triu_indices(len(x), 1), []
+    for k in range(2, min(MOST, len(x) // 3) + 1):
+        together, sampled = np.zeros((len(x), len(x))), np.zeros((len(x), len(x)))
+        for _ in range(N_SAMPLES):
+            chosen = np.sort(draw.choice(len(x), int(0.8 * len(x)), replace=False))
+            model = KMeans(k, n_init=1, random_state=int(draw.integers(2**31))).fit(x[chosen])
+            sampled[np.ix_(chosen, chosen)] += 1
+            together[np.ix_(chosen, chosen)] += model.labels_[:, None] == model.labels_
+        seen = sampled[upper] > 0
+        found.append(together[upper][seen] / sampled[upper][seen])
+    return found
+
+
+def numbers_of(labels: np.ndarray, seed: int) -> tuple[dict[str, int], dict[str, float]]:
+    """Return the number of clusters by every rule, and the seconds that each took."""
+    numbers: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    began = time.perf_counter()
+    choice = choose_n_clusters(labels, random_state=seed, client="serial")
+    numbers["auto"], seconds["auto"] = choice.n_clusters, time.perf_counter() - began
+    eigenvalues = choice.table["eigenvalue"]
+    numbers["eigengap"] = int(choice.table["n_clusters"][np.argmax(-np.diff(eigenvalues))])
+    for name, linkage in (("lifetime-single", EACSingle), ("lifetime-average", EACAverage)):
+        began = time.perf_counter()
+        model = linkage(None, criterion="lifetime", random_state=seed, client="serial")
+        numbers[name] = int(model.fit(Ensemble.from_labels(labels)).n_clusters_)
+        seconds[name] = time.perf_counter() - began
+    began = time.perf_counter()
+    with one_thread():
+        shares = consensus_shares(labels, seed)
+    numbers["pac"] = 2 + int(np.argmin([((share > 0.1) & (share < 0.9)).mean() for share in shares]))
+    areas = np.array([1.0 - share.mean() for share in shares])  # under the CDF of the shares
+    gains = np.concatenate([[1.0], np.diff(areas) / areas[:-1]])
+    numbers["delta"] = 2 + int(np.flatnonzero(gains >= 0.05)[-1])
+    seconds["pac"] = seconds["delta"] = time.perf_counter() - began
+    return numbers, {name: round(value, 2) for name, value in seconds.items()}
+
+
+def row_of(labels: np.ndarray, classes: np.ndarray, seed: int) -> dict[str, Any]:
+    """Return the number of clusters by every rule on one ensemble, and the ARI of HBGF with each."""
+    seen = (labels >= 0).any(axis=1)
+    labels, classes = labels[seen], np.unique(classes[seen], return_inverse=True)[1]
+    numbers, seconds = numbers_of(labels, seed)
+    n_classes, ensemble = int(classes.max()) + 1, Ensemble.from_labels(labels)
+    told = {name: min(k, 100) for name, k in {**numbers, "classes": n_classes}.items()}
+    scores = {}
+    for k in set(told.values()):
+        model = HBGF(k, random_state=seed, client="serial").fit(ensemble)
+        scores[k] = round(float(adjusted_rand(classes, model.labels_)), 4)
+    ari = {name: scores[k] for name, k in told.items()}
+    return {"n_classes": n_classes, "numbers": numbers, "ari": ari, "seconds": seconds}
+
+
+def ensembles_of(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    """Yield a name for every ensemble, and a function that makes it."""
+    for seed in range(arguments.seeds):
+        for n_classes in arguments.classes:
+            for sizes in ("equal", "unequal"):
+                for coverage in ("complete", "half"):
+                    told = n_classes, sizes, coverage, seed
+                    yield f"planted/{n_classes}/{sizes}/{coverage}/{seed}", lambda told=told: planted(*told)
+    for data in arguments.data:
+        for kind in arguments.kinds:
+            told = data, kind, 0, arguments.ensembles
+            yield f"{data}/{kind}/0", lambda told=told: kept_ensemble(*told)
+
+
+# ------------------------------------------------------------------------------------------------ report
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return for every rule how often it finds the number of classes, how far it is off, and the mean ARI."""
+    found = {}
+    for name in (*RULES, "classes"):
+        k = np.array([row["numbers"].get(name, row["n_classes"]) for row in rows])
+        true = np.array([row["n_classes"] for row in rows])
+        found[name] = {
+            "exact": round(float((k == true).mean()), 3),
+            "within_one": round(float((np.abs(k - true) <= 1).mean()), 3),
+            "median_factor": round(float(np.median(np.maximum(k / true, true / k))), 2),
+            "ari": round(float(np.mean([row["ari"][name] for row in rows])), 4),
+        }
+        times = [row["seconds"][name] for row in rows if name in row["seconds"]]
+        if times:
+            found[name]["seconds"] = round(float(np.median(times)), 2)
+    return {"ensembles": len(rows), "rules": found}
+
+
+def parts_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the summaries of the planted ensembles, by kind, and of both halves of the data sets."""
+
+    def has(row: dict[str, Any], *words: str) -> bool:
+        return row["ensemble"].startswith("planted/") and set(words) <= set(row["ensemble"].split("/"))
+
+    parts = {"planted": [row for row in rows if has(row)]}
+    for words in ("equal", "unequal", "complete", "half"):
+        parts[f"planted, {words}"] = [row for row in rows if has(row, words)]
+    parts["planted, up to 15 classes"] = [row for row in rows if has(row) and row["n_classes"] <= 15]
+    parts["planted, 20 to 30 classes"] = [row for row in rows if has(row) and row["n_classes"] > 15]
+    for name, data in (("choosing half", CHOOSING), ("reporting half", REPORTING)):
+        parts[name] = [row for row in rows if row["ensemble"].split("/")[0] in data]
+    return {name: summary(part) for name, part in parts.items() if part}
+
+
+def show(parts: dict[str, Any]) -> None:
+    """Print the summaries."""
+    for name, part in parts.items():
+        print(f"\n{name}: {part['ensembles']} ensembles")
+        print(f"{'rule':<18}{'exact':>8}{'within 1':>10}{'factor':>8}{'ARI':>8}{'seconds':>9}")
+        for rule, row in part["rules"].items():
+            seconds = f"{row['seconds']:>9.2f}" if "seconds" in row else ""
+            values = f"{row['exact']:>8.2f}{row['within_one']:>10.2f}{row['median_factor']:>8.2f}"
+            print(f"{rule:<18}{values}{row['ari']:>8.3f}{seconds}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--smallest", action="store_true", help="one planted ensemble, to see that it runs")
+    parser.add_argument("--classes", type=int, nargs="*", default=list(CLASSES), help="of planted ensembles")
+    parser.add_argument("--seeds", type=int, default=1, help="of planted ensembles: 0 to SEEDS - 1")
+    parser.add_argument("--data", nargs="*", help="data sets, by default all that are at hand")
+    parser.add_argument("--kinds", nargs="+", default=["halves-20", "all-20"], choices=KINDS, metavar="KIND")
+    parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles of the data sets")
+    parser.add_argument("--out", type=Path, help="JSON lines, one an ensemble; results/choosing_k.jsonl")
+    arguments = parser.parse_args()
+    if arguments.data is None:
+        arguments.data = [*PLANTED, *(REAL if os.environ.get("BIGCONS_DATA") else ["iris", "digits"])]
+    out = arguments.out or RESULTS / "choosing_k.jsonl"
+    if arguments.smallest:
+        arguments.classes, arguments.seeds, arguments.data, out = [3], 1, [], None
+    warnings.simplefilter("ignore")
+    rows = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    done = {row["ensemble"] for row in rows}
+    for name, make in ensembles_of(arguments):
+        if name in done or (arguments.smallest and rows):
+            continue
+        rows.append({"ensemble": name, **row_of(*make(), 0)})
+        if out:
+            with out.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    parts = parts_of(rows)
+    show(parts)
+    if out and arguments.out is None:
+        found = {"machine": describe(), "parts": parts}
+        (RESULTS / "choosing_k.json").write_text(json.dumps(found, indent=1) + "\n")
+        choice = choose_n_clusters(planted(12, "unequal", "half", 0)[0], random_state=0)
+        plots.n_clusters(choice).savefig(RESULTS / "choosing_k.png")
+
+
+if __name__ == "__main__":
+    main()
