@@ -32,10 +32,11 @@ class CompiledDivergence(NamedTuple):
         """Return the divergence of ``x`` from ``a + d p`` as functions of ``x`` and ``p``."""
         from bigcons.kernels.divergences import functions_of_joins
 
-        *functions, parameter = self
+        value, slope, curvature, parameter = self
         if isinstance(parameter, tuple):
             return self._replace(parameter=(a, d, parameter[2]))
-        return CompiledDivergence(*functions_of_joins(*functions), parameter=(a, d, parameter))
+        value, slope, curvature = functions_of_joins(value, slope, curvature)
+        return CompiledDivergence(value, slope, curvature, (a, d, parameter))
 
 
 class Divergence:
