@@ -56,6 +56,7 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
 # Further solves on the planted ensembles, refused where all pairs do not fit in memory; their cost is
 # measured only on request.
 ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "pcc of the paper": ("pcc", {"coassociation": "paper"}),
     "pcc by entropy": ("pcc", {"weights": "entropy"}),
     "pcc by information": ("pcc", {"weights": "information"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),

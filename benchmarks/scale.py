@@ -67,7 +67,8 @@ def solve(path: str, out: str, memory: str, max_iter: int, tol: float, client: s
     from bigcons.errors import ConvergenceWarning
 
     warnings.simplefilter("ignore", ConvergenceWarning)
-    model = PCC(N_CLUSTERS, memory=memory, max_iter=max_iter, tol=tol, random_state=0, client=client)
+    limits = {"memory": memory, "max_iter": max_iter, "tol": tol}
+    model = PCC(N_CLUSTERS, coassociation="paper", random_state=0, client=client, **limits)
     began = time.perf_counter()
     model.fit(path, out=out)
     return {

@@ -245,8 +245,19 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
 
     Calibrated models are our addition, too. Partitions coarser than the consensus join objects of different
     clusters by chance, and the paper's model, which has no term for that, merges clusters; finer ones
-    separate objects of one cluster, and it splits them. A pass costs O(n M K) more. Rates are of the
-    subsample, as is the rarity of base clusters. On listed pairs the subsample, or memberships given as
+    separate objects of one cluster, and it splits them. A pass costs O(n M K) more, and O(M K^2) more for
+    each object that moves in the block model. Rates are of the subsample, as is the rarity of base clusters.
+
+    Which is better? On 117 ensembles of 60 partitions, of 13 data sets that defaults are chosen on (see
+    benchmarks/accuracy.py), with the true number of clusters, the mean adjusted Rand index was .582 with
+    "block-model", .556 with "moments" and .514 with "paper"; HBGF had .577. "block-model" suits a number of
+    clusters that is known. "moments" with rarity=1 suits one that is too large: given two or three times the
+    classes, it found their number in nine of ten ensembles of k-means partitions of well-separated classes,
+    where the others use all clusters. "paper" is for comparison with published results. With noise that
+    is independent between partitions, as on the planted ensembles above, "paper" with weights="entropy" is
+    slightly better than "block-model" (.994 with none missing, .970 with half of the labels).
+
+    On listed pairs the subsample, or memberships given as
     ``init``, is where objects start, and rates are those of the listed pairs given this start; other starts
     give no rates. The cost of a pair is ``N_ij d(c_ij / N_ij, a + d y_i.y_j)``.
 
