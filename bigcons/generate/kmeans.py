@@ -66,11 +66,11 @@ def kmeans(
     standardize
         Scale every column to mean 0 and variance 1 over all objects. Constant columns are always dropped.
     train
-        "auto": k-means runs on all objects that a partition sees while they are few, else on a sample of
-        them, and one pass over the features labels the objects in all partitions. A sample has 20,000
-        objects, fewer if there are more than 209 features, and at least 256 per cluster; few are at most two
-        samples. Centers estimated from m objects per cluster add about 1/m to the inertia. "all": on all
-        objects it sees.
+        "auto": k-means runs on a sample of the objects that a partition sees, if they are more than a sample,
+        and one pass over the features labels the objects in all partitions. A sample has 80,000 objects,
+        fewer if there are more than 52 features, and at least 256 per cluster. k-means runs on an eighth of
+        it, and from there up to 20 iterations on all of it. Centers estimated from m objects per cluster add
+        about 1/m to the inertia, more if distances have heavy tails. "all": on all objects it sees.
     algorithm
         How k-means runs on all objects; other values than "auto" imply ``train="all"``. "lloyd":
         scikit-learn's KMeans, with the subset in memory. "minibatch": Lloyd's algorithm on up to 2 million

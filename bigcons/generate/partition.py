@@ -27,7 +27,7 @@ class Settings(NamedTuple):
     """Parameters of k-means."""
 
     n_clusters: tuple[int, int]
-    init: str
+    init: str | np.ndarray
     n_init: int
     max_iter: int
     tol: float

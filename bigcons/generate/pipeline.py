@@ -33,7 +33,7 @@ from bigcons.generate.scratch import (
     open_scratch,
     take_finished,
 )
-from bigcons.memory import parse_size
+from bigcons.memory import parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.storage.leftovers import temporary_folder
@@ -54,8 +54,6 @@ ClusterCount = int | tuple[int, int] | str
 
 SPLIT = "split"
 _SPLIT_SPAN = 20
-_FEW_SAMPLES = 2
-"""Partitions that see at most so many samples are trained on all of them: sampling would save little."""
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +150,7 @@ def make_partitions(
             engine=engine,
         )
         sample_rows = choose_sample_rows(settings.n_clusters[1], data.n_features)
-        if may_sample and n_seen > _FEW_SAMPLES * sample_rows:
+        if may_sample and n_seen > sample_rows:
             return _train_on_samples(call, sample_rows)
         return _train_on_all(call)
 
@@ -276,7 +274,9 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
         assert call.finished is not None  # noqa: S101 - or there were a sample
         return take_finished(call.finished, made_with)
     _log.info("%s of %s: %s", call.scheme.name, data.where, plan.reason)
-    pool = Pool(subset.rows(0, data.n_objects), scaling.apply(rows))
+    pool = Pool(subset.rows(0, data.n_objects), np.empty((len(rows), len(scaling.kept)), np.float32))
+    for block in row_blocks(len(rows), data.chunk_rows):
+        pool.points[block.start : block.stop] = scaling.apply(rows[block.start : block.stop])
     del rows
     train = TrainTask(seen, call.settings, pool, sample_rows)
     provenance = {**made_with, "seed": call.seed, "source": data.where}

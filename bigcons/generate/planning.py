@@ -154,7 +154,7 @@ def make_sampling_plan(
     pool = pool_rows * (4 * width + 8)
     centers = 8 * n_partitions * k * (width + 1)
     measuring = _PREPARE_BYTES_PER_VALUE * read_values + data.held_bytes + unscaled
-    scaling = unscaled + pool + 12 * pool_rows * width
+    scaling = unscaled + pool + 12 * read_values
     # the points, as the partition sees them, a copy to measure their variance, work per row
     task = sample_rows * (16 * width + 64) + k * (32 * width + _DISTANCE_BYTES)
     held = pool * matrix_copies(engine) + centers

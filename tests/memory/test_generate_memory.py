@@ -35,7 +35,7 @@ options = json.loads(sys.argv[1])
 GENERATE = """
 generate.kmeans(np.random.default_rng(0).normal(size=(2000, 4)), n_partitions=2, out=options["warm"])
 generate.kmeans(np.eye(9), n_partitions=2, n_clusters=2, algorithm="minibatch")
-many = np.random.default_rng(0).normal(size=(45_000, 2))  # on samples
+many = np.random.default_rng(0).normal(size=(85_000, 2))  # on samples
 generate.kmeans(many, n_partitions=2, n_clusters=2, sample=1.0, max_iter=2)
 Path("/proc/self/clear_refs").write_text("5")  # from here on the peak is ours
 before = peak()
