@@ -4,7 +4,8 @@
 (several need an old Python: PYTHON of `PACKAGES`, found as ``python3.9`` and the like, or in ``--pythons``).
 ``serve PACKAGE``, run by the Python of that environment, answers requests on standard input until it closes.
 
-Packages without missing labels get one more cluster for them in each partition, the only way in.
+Packages without missing labels get one more cluster for them in each partition, the only way in. "pce lwea"
+(and lwgp, ecpcs_mc) fails where base clusters outnumber objects, and returns zeros: a refusal here.
 """
 
 from __future__ import annotations
