@@ -3,7 +3,7 @@
 Every ensemble ranks the contenders by adjusted Rand index (ARI), and says how far each is below the best of
 all: its shortfall. Ensembles of one data set are not independent, so tests compare mean ARI on data sets:
 Wilcoxon's signed-rank test, with Holm's correction for the number of comparisons. Slow contenders are run on
-fewer seeds; hence two tables of each half: every contender on the ensembles that all have, and those that have
+fewer seeds; hence two tables of each half: every contender on the ensembles that all have, and those with
 most ensembles on these. Nothing is dropped without being named.
 
 ``--rows`` names the JSON lines; ``--write`` writes accuracy.json, .md, .png and .jsonl.gz of them to results.
