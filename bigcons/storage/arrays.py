@@ -166,6 +166,14 @@ def _codec_names(codecs: Any) -> list[str]:
     return names
 
 
+def refuse_links(place: Place) -> None:
+    """Raise CorruptStoreError if there is a symbolic link anywhere in the store at ``place``."""
+    for link in place.links():
+        raise CorruptStoreError(
+            f"{link} is a link that may leave the store; replace it with the data.", path=link
+        )
+
+
 def damaged(place: Place, error: Exception) -> CorruptStoreError:
     """Return the error for data at ``place`` that cannot be read, in one line."""
     return CorruptStoreError(f"{place} is damaged ({first_line(error)}); restore it from a copy.", path=place)

@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 LEFT_AFTER_SECONDS = 7 * 24 * 3600.0
@@ -123,5 +124,10 @@ def _is_ours(folder: Path) -> bool:
     return False
 
 
+@cache
 def _machine() -> str:
-    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+    """Return a tag of where process numbers mean the same: this host and, on Linux, this container."""
+    numbers = ""
+    with suppress(OSError):
+        numbers = os.readlink("/proc/self/ns/pid")
+    return hashlib.blake2b(f"{socket.gethostname()} {numbers}".encode(), digest_size=4).hexdigest()

@@ -19,7 +19,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.schema import CONSENSUS, TRUST, ArraySpec
-from bigcons.storage.arrays import create_array, create_group, open_array, open_declared
+from bigcons.storage.arrays import create_array, create_group, open_array, open_declared, refuse_links
 from bigcons.storage.commit import load_manifest, new_store, write_manifest
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
@@ -354,6 +354,7 @@ class Consensus:
             for block, checksum in zip(self.blocks(), self._trust["checksums"], strict=True):
                 if _trust_checksum(self._read_trust(block.start, block.stop)) != checksum:
                     raise self._corrupt(block.start, block.stop, "differ from their checksum")
+        refuse_links(place_of(self.path))
         return {
             "kind": KIND,
             "path": self.path,

@@ -30,6 +30,7 @@ from bigcons.storage.arrays import (
     create_group,
     damaged,
     open_array,
+    refuse_links,
 )
 from bigcons.storage.commit import (
     MANIFEST,
@@ -201,10 +202,7 @@ class StoredRows:
             raise CorruptStoreError(
                 f"{self.path}: the labels do not match the counts in the manifest; {_RESTORE}", path=self.path
             )
-        for link in self.path.links():
-            raise CorruptStoreError(
-                f"{link} is a link that may leave the store; replace it with the data.", path=link
-            )
+        refuse_links(self.path)
         return int(self.checksums.size)
 
     def _check_sums(self, start: int, block: np.ndarray) -> None:

@@ -30,6 +30,7 @@ from bigcons.errors import (
 )
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import PAIRS
+from bigcons.storage.arrays import refuse_links
 from bigcons.storage.commit import is_store, refuse_source
 from bigcons.storage.interface import StorePath
 from bigcons.storage.leftovers import make_temporary_folder, temporary_folder
@@ -377,6 +378,8 @@ class PairTable:
             balance += imbalance(i, rows, table.n_objects)
         if balance % 2**64 != 0:
             raise table._corrupt("indices", "does not have every pair at both ends")
+        if self.path is not None:
+            refuse_links(place_of(self.path))
         return {
             "kind": KIND,
             "path": self.path,

@@ -17,7 +17,7 @@ import zarr
 from numcodecs import Blosc, Zstd
 from pyarrow import parquet
 
-from bigcons import Ensemble, PairTable
+from bigcons import Consensus, Ensemble, PairTable
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError
 from bigcons.storage import commit
 from bigcons.stores.features import open_features
@@ -291,8 +291,21 @@ def test_urls__of_odd_schemes(url, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_stores__copied_with_links_inside_are_refused_by_verify(tmp_path):
-    Ensemble.from_labels([[0, 1], [1, 0]]).save(tmp_path / "e.zarr")
-    shutil.move(tmp_path / "e.zarr/labels-1/c", tmp_path / "elsewhere")
-    (tmp_path / "e.zarr/labels-1/c").symlink_to(tmp_path / "elsewhere")
-    assert "is a link" in refused(Ensemble.open(tmp_path / "e.zarr").verify, CorruptStoreError)
+STORES = {
+    "labels-1": (Ensemble, lambda path: Ensemble.from_labels([[0, 1], [1, 0]]).save(path)),
+    "indices": (
+        PairTable,
+        lambda path: PairTable.from_arrays([0, 1], [1, 2], [1, 0], [1, 1], n_objects=3).save(path),
+    ),
+    "labels": (Consensus, lambda path: Consensus.write(path, np.array([0, 1]), None)),
+}
+
+
+@pytest.mark.parametrize("array", STORES)
+def test_verify__refuses_links_anywhere(tmp_path, array):
+    kind, write = STORES[array]
+    write(tmp_path / "s.zarr")
+    assert kind.open(tmp_path / "s.zarr").verify()
+    shutil.move(tmp_path / "s.zarr" / array / "c", tmp_path / "elsewhere")
+    (tmp_path / "s.zarr" / array / "c").symlink_to(tmp_path / "elsewhere")
+    assert "is a link" in refused(kind.open(tmp_path / "s.zarr").verify, CorruptStoreError)
