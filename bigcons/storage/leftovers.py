@@ -129,5 +129,5 @@ def _machine() -> str:
     """Return a tag of where process numbers mean the same: this host and, on Linux, this container."""
     numbers = ""
     with suppress(OSError):
-        numbers = os.readlink("/proc/self/ns/pid")
+        numbers = str(Path("/proc/self/ns/pid").readlink())
     return hashlib.blake2b(f"{socket.gethostname()} {numbers}".encode(), digest_size=4).hexdigest()
