@@ -29,6 +29,7 @@ from bigcons.methods.pcc.calibrated import (
     block_rates,
     by_moments,
     estimated,
+    join_rates,
     least_squares,
     pair_sums,
     rarity_of,
@@ -196,6 +197,20 @@ def test_block_rates__are_mean_joins_of_any_two_clusters(monkeypatch):
     assert own.w.mean() == pytest.approx(1)
 
 
+@given(problems())
+@settings(max_examples=30)
+def test_join_rates__count_joins_of_pairs_by_their_probability(problem):
+    labels, offsets, Y, rates = problem
+    hits, false_joins = join_rates(agreement_sums(labels, offsets, Y, rates_of(rates, offsets)), offsets)
+    P = Y.astype(np.float64) @ Y.T.astype(np.float64)
+    counts = np.zeros((4, hits.size))
+    for u, i, j, J in naive.joins(labels, np.ones(offsets[-1]), offsets):
+        counts[:, u] += [J * P[i, j], P[i, j], J * (1 - P[i, j]), 1 - P[i, j]]
+    joined, together, joined_apart, apart = 2 * counts  # each pair in both orders
+    np.testing.assert_allclose(hits, joined / np.maximum(together, 1), atol=1e-5)
+    np.testing.assert_allclose(false_joins, joined_apart / np.maximum(apart, 1), atol=1e-5)
+
+
 def test_rarity_of__is_a_power_of_the_inverse_share():
     labels = np.array([[0, 0], [0, -1], [0, 1], [1, -1]])
     offsets = np.array([0, 2, 5])
@@ -249,14 +264,7 @@ def test_fit__finds_classes_finer_than_the_partitions(coarse, rule):
     objective = np.array(model.history_["objective"])
     assert (np.diff(objective) <= 1e-9 * np.abs(objective[0])).all()
     labels, Y = ensemble.read(0, 1200), model.memberships_
-    rates = Rates.of(
-        model.false_join_rates_,
-        model.hit_rates_ - model.false_join_rates_,
-        model.weights_,
-        np.ones(ensemble.n_base_clusters),
-        ensemble.offsets,
-        getattr(model, "affinities_", None),
-    )
+    rates = model._placing.sums.weights._replace(theta=getattr(model, "affinities_", None))
     assert model.objective_ == pytest.approx(agreement_sums(labels, ensemble.offsets, Y, rates).objective)
     assert (model.predict(ensemble) == model.labels_).mean() > 0.99
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Rates, agreement_sums
+from bigcons.coassociation.factorized import AgreementSums, Rates, agreement_sums
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels import all_pairs as kernel
 from bigcons.methods.pcc.all_pairs import (
@@ -272,6 +272,23 @@ def block_rates(
             fitted = np.einsum("ukl,ukl->u", fit, fit * pairs - 2.0 * joins)
             w = weights_of(squares + fitted, n)
     return Rates.of(a, d, w, omega, offsets, theta)
+
+
+def join_rates(sums: AgreementSums, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return how often each partition joins objects of one cluster, and of different ones, (M,) each.
+
+    Counted over all pairs of objects, which are in one cluster with probability ``y_i.y_j``, whatever the
+    model and the rarity of base clusters.
+    """
+    K, k = sums.n_clusters, np.arange(sums.n_clusters)
+    S = sums.S[: int(offsets[-1]), :K]
+    of_partitions, sizes = np.add.reduceat(S, offsets[:-1], axis=0), S.sum(axis=1)
+    seen, own = of_partitions.sum(axis=1), sums.T[:, k * (k + 3) // 2].sum(axis=1)  # own: of pairs (i, i)
+    together = np.einsum("uk,uk->u", of_partitions, of_partitions) - own
+    hits = np.add.reduceat(np.einsum("bk,bk->b", S, S), offsets[:-1]) - own
+    pairs, joined = seen * seen - seen, np.add.reduceat(sizes * sizes, offsets[:-1]) - seen
+    apart = np.maximum(pairs - together, 1.0)
+    return hits / np.maximum(together, 1.0), np.maximum(joined - hits, 0.0) / apart
 
 
 def weights_of(residual: np.ndarray, n: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from bigcons.methods.pcc.all_pairs import (
     extension_of,
 )
 from bigcons.methods.pcc.blocked import solve_blocked
-from bigcons.methods.pcc.calibrated import Calibration, solve_calibrated
+from bigcons.methods.pcc.calibrated import Calibration, join_rates, solve_calibrated
 from bigcons.methods.pcc.calibrated_pairs import calibrated, unit_of
 from bigcons.methods.pcc.choices import (
     ALL,
@@ -203,7 +203,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
     hit_rates_, false_join_rates_ : (n_partitions,) float64, of calibrated models: how often a partition joins
-        objects that belong together, ``a_u + d_u``, and those that do not, ``a_u`` (times their rarity)
+        objects of one cluster, and of different clusters. Over all pairs by "l2" as counted, whatever the
+        rarity of base clusters; else as estimated, ``a + d`` and ``a``
     affinities_ : (n_clusters, n_clusters) float64, ``theta`` of the block model: how often objects of two
         clusters are joined, 1 being the mean of objects of one cluster and 0 that of different ones
     n_clusters_ : number of clusters with at least one object in ``labels_``
@@ -354,7 +355,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             else:
                 with scratch_place(out) as scratch:
                     solution = self._solve_pairs(run, choices, scratch)
-            self._keep(solution, ensemble.n_partitions)
+            self._keep(solution, ensemble.offsets)
             model = PAPER_MODEL if choices.calibration is None else choices.calibration.rule
             self.coassociation_: str = model
             self._placing: Placing | None = None
@@ -493,8 +494,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         """Return whether objects cannot be placed: by prototypes, there is no form for memberships."""
         return ensemble.is_soft and resolve_divergence(self.divergence).label != "l2"
 
-    def _keep(self, solution: Solution, n_partitions: int) -> None:
+    def _keep(self, solution: Solution, offsets: np.ndarray) -> None:
         """Set the attributes besides labels and memberships, and warn if the solve has not converged."""
+        n_partitions = offsets.size - 1
         if self.tol > 0 and not solution.converged:
             gap = f"a KKT gap of {solution.gap:.2g} > tol={self.tol:g}"
             if not solution.settled:
@@ -523,8 +525,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             self.weights_: np.ndarray = np.ones(n_partitions) if given is None else given.partitions
             if isinstance(given, Rates):
                 self.weights_ = given.w
-                self.hit_rates_: np.ndarray = given.a + given.d
-                self.false_join_rates_: np.ndarray = given.a
+                self.hit_rates_: np.ndarray
+                self.false_join_rates_: np.ndarray
+                self.hit_rates_, self.false_join_rates_ = join_rates(solution.sums, offsets)
         elif solution.calibrated is not None:
             a, d = solution.calibrated.a, solution.calibrated.d
             self.hit_rates_, self.false_join_rates_ = np.full(n_partitions, a + d), np.full(n_partitions, a)
