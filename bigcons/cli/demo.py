@@ -116,7 +116,7 @@ def _run(
         warnings.simplefilter("ignore", ConvergenceWarning)
         few = ensemble.read(0, min(ensemble.n_objects, 200))
         few_pairs = coassociation.sample(few, per_object=10, random_state=0)
-        PCC(n_clusters, pairs="all", random_state=0).fit(few)
+        PCC(n_clusters, coassociation="paper", random_state=0).fit(few)
         for divergence in PAPER_SECONDS:
             PCC(n_clusters, pairs=few_pairs, solver="heap", divergence=divergence, random_state=0).fit(few)
     with Meter() as sampling:
@@ -139,7 +139,12 @@ def _run(
         }
 
     starts = [
-        solve(f"all pairs, l2, start {start + 1}", None, pairs="all", random_state=random_state + start)
+        solve(
+            f"all pairs, l2, start {start + 1}",
+            None,
+            coassociation="paper",
+            random_state=random_state + start,
+        )
         for start in range(N_STARTS)
     ]
     as_in_paper = {"pairs": pairs, "solver": "heap", "max_iter": "paper", "random_state": random_state}
