@@ -26,7 +26,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,36 +85,30 @@ def consensus_shares(labels: np.ndarray, seed: int) -> list[np.ndarray]:
     return found
 
 
-def numbers_of(labels: np.ndarray, seed: int) -> tuple[dict[str, int], dict[str, float]]:
-    """Return the number of clusters by every rule, and the seconds that each took."""
+def numbers_of(labels: np.ndarray, seed: int) -> dict[str, int]:
+    """Return the number of clusters by every rule."""
     numbers: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    began = time.perf_counter()
     choice = choose_n_clusters(labels, random_state=seed, client="serial")
-    numbers["auto"], seconds["auto"] = choice.n_clusters, time.perf_counter() - began
+    numbers["auto"] = choice.n_clusters
     eigenvalues = choice.table["eigenvalue"]
     numbers["eigengap"] = int(choice.table["n_clusters"][np.argmax(-np.diff(eigenvalues))])
     for name, linkage in (("lifetime-single", EACSingle), ("lifetime-average", EACAverage)):
-        began = time.perf_counter()
         model = linkage(None, criterion="lifetime", random_state=seed, client="serial")
         numbers[name] = int(model.fit(Ensemble.from_labels(labels)).n_clusters_)
-        seconds[name] = time.perf_counter() - began
-    began = time.perf_counter()
     with one_thread():
         shares = consensus_shares(labels, seed)
     numbers["pac"] = 2 + int(np.argmin([((share > 0.1) & (share < 0.9)).mean() for share in shares]))
     areas = np.array([1.0 - share.mean() for share in shares])  # under the CDF of the shares
     gains = np.concatenate([[1.0], np.diff(areas) / areas[:-1]])
     numbers["delta"] = 2 + int(np.flatnonzero(gains >= 0.05)[-1])
-    seconds["pac"] = seconds["delta"] = time.perf_counter() - began
-    return numbers, {name: round(value, 2) for name, value in seconds.items()}
+    return numbers
 
 
 def row_of(labels: np.ndarray, classes: np.ndarray, seed: int) -> dict[str, Any]:
     """Return the number of clusters by every rule on one ensemble, and the ARI of HBGF with each."""
     seen = (labels >= 0).any(axis=1)
     labels, classes = labels[seen], np.unique(classes[seen], return_inverse=True)[1]
-    numbers, seconds = numbers_of(labels, seed)
+    numbers = numbers_of(labels, seed)
     n_classes, ensemble = int(classes.max()) + 1, Ensemble.from_labels(labels)
     told = {name: min(k, 100) for name, k in {**numbers, "classes": n_classes}.items()}
     scores = {}
@@ -123,7 +116,7 @@ def row_of(labels: np.ndarray, classes: np.ndarray, seed: int) -> dict[str, Any]
         model = HBGF(k, random_state=seed, client="serial").fit(ensemble)
         scores[k] = round(float(adjusted_rand(classes, model.labels_)), 4)
     ari = {name: scores[k] for name, k in told.items()}
-    return {"n_classes": n_classes, "numbers": numbers, "ari": ari, "seconds": seconds}
+    return {"n_classes": n_classes, "numbers": numbers, "ari": ari}
 
 
 def ensembles_of(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
@@ -155,9 +148,6 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
             "median_factor": round(float(np.median(np.maximum(k / true, true / k))), 2),
             "ari": round(float(np.mean([row["ari"][name] for row in rows])), 4),
         }
-        times = [row["seconds"][name] for row in rows if name in row["seconds"]]
-        if times:
-            found[name]["seconds"] = round(float(np.median(times)), 2)
     return {"ensembles": len(rows), "rules": found}
 
 
@@ -181,11 +171,10 @@ def show(parts: dict[str, Any]) -> None:
     """Print the summaries."""
     for name, part in parts.items():
         print(f"\n{name}: {part['ensembles']} ensembles")
-        print(f"{'rule':<18}{'exact':>8}{'within 1':>10}{'factor':>8}{'ARI':>8}{'seconds':>9}")
+        print(f"{'rule':<18}{'exact':>8}{'within 1':>10}{'factor':>8}{'ARI':>8}")
         for rule, row in part["rules"].items():
-            seconds = f"{row['seconds']:>9.2f}" if "seconds" in row else ""
             values = f"{row['exact']:>8.2f}{row['within_one']:>10.2f}{row['median_factor']:>8.2f}"
-            print(f"{rule:<18}{values}{row['ari']:>8.3f}{seconds}")
+            print(f"{rule:<18}{values}{row['ari']:>8.3f}")
 
 
 def main() -> None:
@@ -194,7 +183,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, nargs="*", default=list(CLASSES), help="of planted ensembles")
     parser.add_argument("--seeds", type=int, default=1, help="of planted ensembles: 0 to SEEDS - 1")
     parser.add_argument("--data", nargs="*", help="data sets, by default all that are at hand")
-    parser.add_argument("--kinds", nargs="+", default=["halves-20", "all-20"], choices=KINDS, metavar="KIND")
+    parser.add_argument("--kinds", nargs="+", default=["halves-20"], choices=KINDS, metavar="KIND")
     parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles of the data sets")
     parser.add_argument("--out", type=Path, help="JSON lines, one an ensemble; results/choosing_k.jsonl")
     arguments = parser.parse_args()

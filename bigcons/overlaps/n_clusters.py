@@ -43,6 +43,10 @@ N_HALVINGS = 5
 # How much crispness counts beside the fall of the eigenvalues, and the least blur told apart.
 CRISPNESS_COUNTS, LEAST_BLUR = 0.25, 0.02
 
+# A recommendation is clear from this score on: of these, 93 % were right on the planted ensembles by which
+# the score was chosen, of those below less than half.
+CLEAR = 1.5
+
 # Lloyd iterations after the pivoted start, which is close to their end.
 LLOYD = 30
 
@@ -70,6 +74,11 @@ class NClustersChoice:
     n_sampled: int
     """Number of objects on which this was measured."""
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether the score of the number is 1.5 or more; below, no number stands out."""
+        return self.row(self.n_clusters)["score"] >= CLEAR
+
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
         at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
@@ -85,7 +94,8 @@ class NClustersChoice:
         why += f"; score {best['score']:.2f}"
         if self.runner_up is not None:
             why += f", runner-up {self.runner_up} with {self.row(self.runner_up)['score']:.2f}"
-        return f"NClustersChoice({self.n_clusters}: {why})"
+        doubt = "" if self.is_clear else "no number stands out; "
+        return f"NClustersChoice({self.n_clusters}: {doubt}{why})"
 
 
 def choose_n_clusters(
@@ -128,7 +138,8 @@ def choose_n_clusters(
     ``Hn = D_r^(-1/2) H D_c^(-1/2)`` is the normalized incidence matrix of `HBGF`. To each held-out eigenvalue
     is added what a random direction gets, the mean of all eigenvalues, so that nothing below it counts as
     structure. Numbers are compared by the labels alone: classes that all partitions merge cannot be counted,
-    and clusters that most partitions cut alike are counted as several.
+    and clusters that most partitions cut alike are counted as several. Where no number stands out, as of more
+    clusters than ``k_range`` allows, ``is_clear`` is False.
     """
     data, seed = as_ensemble(ensemble, soft=True), resolve_seed(random_state)
     with open_engine(client) as engine:
@@ -386,6 +397,8 @@ def _over_root(values: np.ndarray) -> np.ndarray:
 
 class ChoosingClusterer(ConsensusClusterer):
     """Base of the methods that take ``n_clusters="auto"``."""
+
+    n_clusters: int
 
     def _check_n_clusters(self, n_objects: int) -> None:
         given: Any = self.n_clusters

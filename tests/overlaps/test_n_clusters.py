@@ -37,6 +37,7 @@ def test_choose__finds_the_planted_number(n_classes, missing):
     choice = choose_n_clusters(planted(n_classes, missing=missing)[0], random_state=0)
     assert choice.n_clusters == n_classes
     assert choice.runner_up != n_classes
+    assert choice.is_clear
     assert choice.row(n_classes)["stability"] > 0.9
 
 
@@ -106,6 +107,9 @@ def test_choose__takes_soft_clusterings_as_the_labels_they_are(five):
 def test_choose__says_one_cluster_of_labels_that_have_nothing_in_common():
     noise = np.random.default_rng(0).integers(4, size=(300, 30))
     assert choose_n_clusters(noise, k_range=(1, 12), random_state=0).n_clusters == 1
+    several = choose_n_clusters(noise, k_range=(2, 12), random_state=0)
+    assert not several.is_clear
+    assert "no number stands out" in repr(several)
 
 
 @pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], [[0, -1], [-1, 0]], np.eye(3, dtype=int)])
