@@ -21,6 +21,9 @@ from bigcons.cli.score import read_classes
 from bigcons.cli.solve import cluster_count, complete_method, parse_method
 
 METHOD = "kcc"
+TOL = 1e-4
+"""Share of the objects that may still move in the last pass of the default method."""
+
 SAMPLE = 0.5
 LEAST_HIGH = 10
 
@@ -41,7 +44,7 @@ LEAST_HIGH = 10
     "--method",
     default=METHOD,
     show_default=True,
-    help="Method, one of those listed by `bigcons methods`, with its defaults.",
+    help="Method, one of those listed by `bigcons methods`, with its defaults, but kcc with --tol 1e-4.",
     shell_complete=complete_method,
 )
 @click.option(
@@ -97,7 +100,8 @@ def run(
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     given: dict[str, Any] = {"n_clusters": n_clusters, "memory": memory, "random_state": random_state}
     given |= {} if client is None else {"client": client}
-    _, model = parse_method(method, (ensemble_path,), given)
+    arguments = (ensemble_path, f"--tol={TOL}") if method == METHOD else (ensemble_path,)
+    _, model = parse_method(method, arguments, given)
     data = open_features(features)
     classes = None if truth is None else read_classes(truth, column, data.n_objects)
 
@@ -140,6 +144,7 @@ def run(
         "consensus": {
             "path": consensus_path,
             "method": method,
+            **({"tol": TOL} if method == METHOD else {}),
             "memory": memory,
             "random_state": random_state,
             "seconds": solved - generated,
