@@ -31,12 +31,13 @@ ENOUGH = 0.8
 
 INTRODUCTION = """# Accuracy of the methods
 
-Rows of `accuracy.py`, in `accuracy.jsonl.gz`; every contender gets the labels and the number of classes. Nothing
-was chosen on the data sets of the reporting half: no default, threshold or constant. Rank and shortfall, the
-distance from the best contender of the table in ARI, are of single ensembles. p is of the difference from `pcc`,
-the default: Wilcoxon's signed-rank test of mean ARI over data sets, with Holm's correction. Seconds are medians of
-processor time on one thread. Contenders named pce and ensembleclustering are other packages; "one-hot k-means",
-"scaled SVD" and "spectral" are a few lines of scikit-learn. A refusal counts as ARI 0.
+Rows of `accuracy.py`, in `accuracy.jsonl.gz`; every contender gets the labels and the number of classes.
+Nothing was chosen on the data sets of the reporting half: no default, threshold or constant. Rank and
+shortfall, the distance from the best contender of the table in ARI, are of single ensembles. p is of the
+difference from `pcc`, the default: Wilcoxon's signed-rank test of mean ARI over data sets, with Holm's
+correction. Seconds are medians of processor time on one thread. Contenders named pce and
+ensembleclustering are other packages; "one-hot k-means", "scaled SVD" and "spectral" are a few lines of
+scikit-learn. A refusal counts as ARI 0.
 
 ![Mean ranks](accuracy.png)
 
