@@ -291,6 +291,10 @@ def main() -> None:
     name = "methods-planted.json" if arguments.planted else "methods.json"
     out = arguments.out or (None if arguments.smallest else Path(__file__).parent / "results" / name)
     if out:
+        if arguments.methods and out.exists():  # the others' rows stay
+            kept = json.loads(out.read_text())["rows"]
+            others = [row for row in kept if row["method"] not in arguments.methods]
+            results["rows"] = others + results["rows"]
         out.write_text(json.dumps(results, indent=1) + "\n")
 
 
