@@ -188,9 +188,9 @@ class Calibrated(Divergence):
         self.plain = plain
         self.a = a
         self.d = d
-        self.name = plain.name
-        self.parameter = plain.parameter
-        self.allow_nonconvex = plain.allow_nonconvex
+        self.name: str = plain.name
+        self.parameter: float = plain.parameter
+        self.allow_nonconvex: bool = plain.allow_nonconvex
 
     @cached_property
     def compiled(self) -> CompiledDivergence:

@@ -119,7 +119,7 @@ class SealedFile:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.name: str = file.name
-        self.checksum = 0
+        self.checksum: int = 0
 
     def write(self, content: Any) -> int:
         """Write more."""

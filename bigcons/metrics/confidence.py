@@ -208,7 +208,7 @@ class Evidence:
         if temperature is None:
             clusters = column.codes_of(rows)
             temperature = independent_share(self._sample, clusters, ensemble.offsets, self._table, *rates)
-        self.temperature = float(temperature)
+        self.temperature: float = float(temperature)
         halves = random_halves(ensemble.n_partitions)
         self._weighing = Weighing(ensemble, column, *rates, *prior, self.temperature, halves)
 

@@ -449,7 +449,7 @@ class ConsensusRows:
         self.n_objects = n_objects
         self.n_clusters = n_clusters
         self.has_memberships = memberships
-        self.has_trust = False
+        self.has_trust: bool = False
         self.chunk_rows: int = min(chunk_rows, n_objects)
         self._folder = folder
         self._arrays: dict[str, Any] = {}
