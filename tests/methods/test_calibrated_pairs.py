@@ -235,7 +235,7 @@ def coarse():
 
 @pytest.mark.parametrize(
     ("solver", "divergence", "rule"),
-    [("heap", "l2", "least-squares"), ("heap", "kl", "moments"), ("blocked", "l2", "moments")],
+    [("heap", "l2", "least-squares"), ("blocked", "kl", "moments")],
 )
 def test_fit__of_listed_pairs_finds_classes_finer_than_the_partitions(coarse, solver, divergence, rule):
     ensemble, truth = coarse
