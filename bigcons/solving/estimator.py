@@ -19,6 +19,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, SoftEnsembleError, StoreExistsError
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
+from bigcons.metrics import confidence
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.results import Results, Use, renumbered
 from bigcons.solving.survey import labeled_objects
@@ -38,6 +39,7 @@ from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pair_parquet import is_parquet
 from bigcons.stores.pairs import PairTable
+from bigcons.stores.trust import Trust
 from bigcons.validation import check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -125,6 +127,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             self._check_n_clusters(ensemble.n_objects)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # results of an earlier fit
+            self._trust: Trust | Consensus | None = None
             self.n_features_in_: int = ensemble.n_partitions
             self._recoding = Recoding(ensemble)
             seed = resolve_seed(self.random_state)
@@ -162,6 +165,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         self.labels_: np.ndarray = finished.labels
         self.history_: dict[str, list[Any]] = finished.history
         self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None
+        self._trust = finished if finished.has_trust else None
         for name, value in finished.results.items():
             setattr(self, f"{name}_", value)
         self._found_at = str(output.path)
@@ -204,13 +208,15 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         out: Output | None,
         engine: Engine | None = None,
         n_clusters: int | None = None,
+        trust: Engine | None = None,
     ) -> list[Any]:
         """Set labels, number of clusters and, if the method is soft, memberships; store them at ``out``.
 
         ``read`` gives the memberships of a block or, if the method is not soft, its labels; -1 stays.
         It is mapped on ``engine``, by default in this thread, and may return a pair; the list of the second
         items is returned. ``unlabeled`` are the sorted indices of the objects that get label -1 and uniform
-        memberships. Labels are below ``n_clusters``, by default the parameter of that name.
+        memberships. Labels are below ``n_clusters``, by default the parameter of that name. Which labels to
+        trust is found on the engine ``trust``, if given.
 
         Clusters are published by falling size: see `Results`. Cluster k is number ``self._order[k]`` of the
         method, which brings what else it shows by cluster into this order.
@@ -222,6 +228,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         if out is None:
             self.labels_, self._memberships = results.hold()
             self._note(results)
+            if trust is not None:
+                self._trust = confidence.trust(ensemble, self.labels_, client=trust)
             return results.extras
         with Consensus.create(
             out.path,
@@ -233,6 +241,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         ) as writer:
             labels = results.write(writer)
             self._note(results)
+            if trust is not None:
+                confidence.write_trust(ensemble, writer, trust)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -242,6 +252,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels if labels is None else labels
         self._memberships = consensus if results.soft else None
+        self._trust = consensus if consensus.has_trust else None
         return results.extras
 
     def _note(self, results: Results) -> None:
@@ -263,6 +274,19 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted."
             )
         return found.dask_memberships() if isinstance(found, Consensus) else found
+
+    @property
+    def trust_(self) -> Trust:
+        """Which labels to trust, of a fitted PCC: see `bigcons.metrics.trust`, which finds it for any method.
+
+        For a stored result, it is read from the store.
+        """
+        found = getattr(self, "_trust", None)
+        if found is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no trust_; compute it with bigcons.metrics.trust(x, model)."
+            )
+        return found.trust if isinstance(found, Consensus) else found
 
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
         """Return the facts that a resumed solve must share with the interrupted one."""

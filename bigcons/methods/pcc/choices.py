@@ -32,6 +32,7 @@ from bigcons.solving.survey import Survey
 from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable, ParquetPairTable, pairs_of
+from bigcons.stores.trust import TRUST_ROW
 from bigcons.validation import check_choice, check_flag, check_int, check_number
 
 # Solvers: all pairs with the squared divergence, or any other by prototypes or, for few objects, pair by pair
@@ -370,7 +371,7 @@ def plan_memory(
         3 if G or prunes or solver == BLOCKED else 2
     )  # a third if a pass is shortened or a cluster is removed
     ends = 0 if solver == BLOCKED else n_pair_ends(pairs, n)
-    held = 4 * n + (4 * generations * n * K if in_memory else 0)
+    held = 4 * n + (4 * generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
     held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
     if solver == BLOCKED and (isinstance(pairs, Real) or pairs == "dense"):
         held += PAIR_BYTES * n_pair_ends(pairs, n) // 2

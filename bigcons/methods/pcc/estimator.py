@@ -71,6 +71,7 @@ from bigcons.methods.pcc.placing import (
 )
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.pruning import PrunedPairs, settled
+from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
@@ -208,6 +209,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     affinities_ : (n_clusters, n_clusters) float64, ``theta`` of the block model: how often objects of two
         clusters are joined, 1 being the mean of objects of one cluster and 0 that of different ones
     n_clusters_ : number of clusters with at least one object in ``labels_``
+    trust_ : how far the labels can be trusted: for every object the ``confidence`` that its label is right,
+        and the second most probable cluster; tables of ``clusters`` and ``partitions``. See
+        `bigcons.metrics.trust`. Not of soft clusterings
     n_passes_ : number of passes; for the heap, of stretches of steps
     converged_ : whether ``gap_ <= tol``. Fewer prototypes than objects do not reach the default ``tol``
     history_ : one list per quantity, with one entry per pass
@@ -368,7 +372,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             by = engine if share else None
             width = None if self.prune is None or solution.sums is None else solution.sums.n_clusters
-            self._publish(ensemble, solution.read, survey.unlabeled, out, by, width)
+            trust = None if ensemble.is_soft or not can_weigh(ensemble, width or self.n_clusters) else engine
+            self._publish(ensemble, solution.read, survey.unlabeled, out, by, width, trust)
             if solution.sums is not None and (theta := solution.sums.theta) is not None:
                 self.affinities_: np.ndarray = theta[np.ix_(self._order, self._order)]
 
