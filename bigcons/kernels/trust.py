@@ -46,14 +46,16 @@ def weigh_labels(
                 continue
             b = offsets[u] + labels[i, u]
             n_labels += 1
-            own = own_rates[b, cluster]
+            without = own_rates[b, cluster] - rates[b, cluster]
             for k in range(K):
-                total[k] += own if k == cluster else rates[b, k]
+                total[k] += rates[b, k]
+            total[cluster] += without
             for s in range(n_splits):
                 if halves[s, u]:
                     n_in_part[s] += 1
                     for k in range(K):
-                        part[s, k] += own if k == cluster else rates[b, k]
+                        part[s, k] += rates[b, k]
+                    part[s, cluster] += without
         for k in range(K):
             prior_of[k] = own_prior[k] if k == cluster else prior[k]
         best = -np.inf

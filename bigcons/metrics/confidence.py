@@ -51,7 +51,10 @@ SEED = 0
 """Of the sample of objects and the halves of partitions: equal input gives equal results."""
 
 SAMPLE = 2048
+COMPARISONS, LEAST_SAMPLE = 20_000_000, 256
+"""Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
 N_SPLITS = 4
+"""How often the partitions are divided in halves."""
 
 EXTRA = 1.0
 """Objects added to every base cluster, see `log_rates`."""
@@ -376,7 +379,8 @@ def most_alike(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
 
     M = offsets.size - 1
     counts = np.zeros((4, M, M), np.int64)
-    compare_partitions(labels, offsets, *counts)
+    step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // M**2))
+    compare_partitions(np.ascontiguousarray(labels[::step]), offsets, *counts)
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
     index = np.where(counts[3] > 0, index, -np.inf)
     index = np.maximum(index, index.T)
