@@ -51,7 +51,7 @@ SEED = 0
 """Of the sample of objects and the halves of partitions: equal input gives equal results."""
 
 SAMPLE = 2048
-COMPARISONS, LEAST_SAMPLE = 20_000_000, 256
+COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
 """Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
 N_SPLITS = 4
 """How often the partitions are divided in halves."""
