@@ -28,7 +28,12 @@ from bigcons.metrics import reliability, trust
 from bigcons.metrics.confidence import Reliability
 from bigcons.seeding import generator
 
-MODELS = {"paper": "paper", "least squares": "least-squares", "moments": "moments"}
+MODELS = {
+    "paper": "paper",
+    "least squares": "least-squares",
+    "moments": "moments",
+    "block model": "block-model",
+}
 Made = tuple[np.ndarray, np.ndarray]
 """Labels (n, M), -1 missing, and classes (n,)."""
 
