@@ -188,8 +188,9 @@ def main() -> None:
         (given.out / "calibration.json").write_text(json.dumps(content, indent=1) + "\n")
         curves = {f"memberships, {model}": pooled([r for r in rows if r["model"] == model], "memberships")
                   for model in models}  # fmt: skip
-        curves["naive Bayes"] = pooled(rows, "naive Bayes")
-        curves["trust"] = pooled(rows, "trust")
+        for way in ways[1:]:
+            of_model = [row for row in rows if row["model"] == models[-1]]
+            curves[f"{way}, {models[-1]}"] = pooled(of_model, way)
         plots.reliability(curves).savefig(given.out / "calibration.png")
 
 

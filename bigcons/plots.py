@@ -120,7 +120,7 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
     below it overconfident.
     """
     curves = found if isinstance(found, Mapping) else {"": found}
-    with _figure(3.8, 3.8) as figure:
+    with _figure(3.8 if len(curves) == 1 else 6.2, 3.8) as figure:
         axes = figure.subplots()
         axes.plot([0, 1], [0, 1], color=_GUIDE, linewidth=0.8, zorder=0.5)
         for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
@@ -135,7 +135,10 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
         axes.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
         axes.set_xlabel("confidence")
         axes.set_ylabel("share of labels that are right")
-        axes.legend(loc="upper left", title="calibration error" if len(curves) > 1 else None)
+        if len(curves) == 1:
+            axes.legend(loc="upper left")
+        else:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), title="calibration error")
     return figure
 
 

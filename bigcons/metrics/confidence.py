@@ -67,8 +67,9 @@ def trust(x: Any, labels: Any, *, temperature: float | None = None, client: obje
 
     The confidence of an object is the probability of its label by naive Bayes on its base labels, from the
     shares of base clusters in the clusters of the other objects, tempered because partitions of the same data
-    repeat each other. It holds as far as the ensemble can tell: where all partitions are wrong together, or
-    clusters are not the classes one looks for, no label shows it.
+    repeat each other. It holds as far as the ensemble can tell. Where clusters are not the classes one looks
+    for, or all partitions err together, as k-means of overlapping classes does, no label shows it, and the
+    confidence is too high by about the share of such objects.
 
     The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would

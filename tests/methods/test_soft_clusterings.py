@@ -231,6 +231,8 @@ def test_pcc__takes_the_expected_agreement(planted, parameters):
     np.testing.assert_array_equal(same.memberships_, hard.memberships_)
     ensemble = Ensemble.from_memberships(blurred(labels, 0.1, 2))
     soft = PCC(K, **parameters).fit(ensemble)
+    assert hasattr(hard, "trust_")
+    assert not hasattr(soft, "trust_")  # which is of labels only
     assert adjusted_rand(truth, soft.labels_) > adjusted_rand(truth, hard.labels_) - 0.05
     if parameters.get("divergence") == "kl":
         with pytest.raises(SoftEnsembleError):
