@@ -24,6 +24,11 @@ def planted(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(planted):
+    return PCC(4, coassociation="paper", random_state=0, client="serial").fit(planted[0])
+
+
+@pytest.fixture(scope="module")
+def calibrated(planted):
     return PCC(4, coassociation="moments", random_state=0, client="serial").fit(planted[0])
 
 
@@ -39,29 +44,29 @@ def test_trust__is_that_of_the_labels(planted, model):
 
 
 def test_trust__is_stored_with_the_result(planted, model, tmp_path):
-    stored = PCC(4, coassociation="moments", random_state=0, client="threads")
+    stored = PCC(4, coassociation="paper", random_state=0, client="threads")
     stored.fit(planted[0], out=tmp_path / "c.zarr")
     assert same(stored.trust_, model.trust_)
     opened = Consensus.open(tmp_path / "c.zarr")
     assert same(opened.trust, model.trust_)
     assert opened.verify()["n_unlabeled"] == 0
-    again = PCC(4, coassociation="moments", random_state=0).fit(planted[0], out=tmp_path / "c.zarr")
+    again = PCC(4, coassociation="paper", random_state=0).fit(planted[0], out=tmp_path / "c.zarr")
     assert same(again.trust_, model.trust_)
     assert same(Consensus.from_estimator(tmp_path / "d.zarr", model).trust, model.trust_)
     assert same(trust(planted[0], opened), model.trust_)
 
 
-def test_trust__is_calibrated_where_memberships_are_not(planted, model):
-    assert matching_accuracy(planted[1], model.labels_) > 0.9
-    by_trust = reliability(planted[1], model, model.trust_.confidence)
-    by_memberships = reliability(planted[1], model, model.memberships_.max(axis=1))
+def test_trust__is_calibrated_where_memberships_are_not(planted, calibrated):
+    assert matching_accuracy(planted[1], calibrated.labels_) > 0.9
+    by_trust = reliability(planted[1], calibrated, calibrated.trust_.confidence)
+    by_memberships = reliability(planted[1], calibrated, calibrated.memberships_.max(axis=1))
     assert by_trust.error < 0.03 < by_memberships.error
 
 
-def test_random_partitions__neither_have_weight_nor_tell_calibrated_pcc_anything(model):
-    weight = np.array(model.trust_.partitions["weight"])
-    excess = model.hit_rates_ - model.false_join_rates_
-    counted = model.weights_ * excess**2
+def test_random_partitions__neither_have_weight_nor_tell_calibrated_pcc_anything(calibrated):
+    weight = np.array(calibrated.trust_.partitions["weight"])
+    excess = calibrated.hit_rates_ - calibrated.false_join_rates_
+    counted = calibrated.weights_ * excess**2
     is_random = np.arange(32) % 4 == 0
     assert weight[is_random].max() < 0.05 < weight[~is_random].min()
     assert counted[is_random].max() < 0.02 * counted[~is_random].mean()
