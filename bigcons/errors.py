@@ -150,8 +150,24 @@ class UnlabeledObjectsWarning(UserWarning):
     """Some objects have no label in any partition, and so get none in the consensus."""
 
 
-class OversegmentationWarning(UserWarning):
+class ConsensusWarning(UserWarning):
+    """The consensus is probably poorer than another option, which the message names, would give."""
+
+
+class OversegmentationWarning(ConsensusWarning):
     """The partitions are far finer than the requested consensus, too fine for the method."""
+
+
+class UndersegmentationWarning(ConsensusWarning):
+    """The partitions are far coarser than the requested consensus, too coarse for the method."""
+
+
+class SurplusClustersWarning(ConsensusWarning):
+    """Many of the clusters asked for are empty or tiny."""
+
+
+class DissentWarning(ConsensusWarning):
+    """Some partitions agree with no other partition."""
 
 
 class SuspiciousLabelsWarning(UserWarning):

@@ -15,8 +15,8 @@ import bigcons
 from bigcons.cli.output import did_you_mean, emit_error, progress_on_terminal
 from bigcons.errors import (
     BigconsError,
+    ConsensusWarning,
     ConvergenceWarning,
-    OversegmentationWarning,
     SuspiciousLabelsWarning,
     UnlabeledObjectsWarning,
 )
@@ -32,7 +32,7 @@ COMMANDS = {
 
 INTERRUPTED = 130
 
-OWN_WARNINGS = (ConvergenceWarning, OversegmentationWarning, SuspiciousLabelsWarning, UnlabeledObjectsWarning)
+OWN_WARNINGS = (ConsensusWarning, ConvergenceWarning, SuspiciousLabelsWarning, UnlabeledObjectsWarning)
 
 
 class LazyGroup(click.Group):

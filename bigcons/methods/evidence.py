@@ -187,6 +187,9 @@ class EAC(ConsensusClusterer):
             n_clusters=n_clusters,
         )
 
+    def _remedy_of_surplus(self, n_large: int) -> str:
+        return f"outliers merge last: a larger n_clusters divides the other {n_large}, and so may mcla or pcc"
+
     def _check_n_clusters(self, n_objects: int) -> None:
         if self.n_clusters is not None:
             super()._check_n_clusters(n_objects)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import logging
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,13 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError, SoftEnsembleError, StoreExistsError
+from bigcons.errors import (
+    InvalidInputError,
+    SoftEnsembleError,
+    StoreExistsError,
+    SurplusClustersWarning,
+    warn_user,
+)
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.metrics import confidence
@@ -33,7 +40,7 @@ from bigcons.solving.workspace import (
 )
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
-from bigcons.stores.consensus import Consensus, count_clusters, fit_results
+from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
 from bigcons.stores.display import facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.ensemble_store import observed
@@ -230,6 +237,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             self._note(results)
             if trust is not None:
                 self._trust = confidence.trust(ensemble, self.labels_, client=trust)
+            self._warn_of_surplus(results.sizes)
             return results.extras
         with Consensus.create(
             out.path,
@@ -253,6 +261,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         self.labels_ = consensus.labels if labels is None else labels
         self._memberships = consensus if results.soft else None
         self._trust = consensus if consensus.has_trust else None
+        self._warn_of_surplus(results.sizes)
         return results.extras
 
     def _note(self, results: Results) -> None:
@@ -261,6 +270,28 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         counted = count_clusters(results.sizes)
         self.n_clusters_: int = counted["n_clusters"]
         self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
+
+    def _warn_of_surplus(self, sizes: np.ndarray) -> None:
+        """Warn if a third of the clusters asked for, and at least two, hold next to nothing.
+
+        That is less than a tenth of an equal share, if this is at least two objects.
+        """
+        K: Any = self.n_clusters  # of some methods "auto", None or several
+        n_objects = int(sizes.sum())
+        if not isinstance(K, (int, np.integer)):
+            return
+        least = TINY * n_objects / K
+        surplus = K - int(np.count_nonzero(sizes >= least))
+        if least >= 2 and surplus >= max(2, K / 3):
+            warn_user(
+                f"{surplus} of {K} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} objects "
+                f"each; {self._remedy_of_surplus(K - surplus)}.",
+                SurplusClustersWarning,
+            )
+
+    def _remedy_of_surplus(self, n_large: int) -> str:
+        """Return what to do if only ``n_large`` clusters have a fair share of the objects."""
+        return f"n_clusters={n_large} may be enough"
 
     @property
     def memberships_(self) -> Any:

@@ -26,7 +26,7 @@ from bigcons.solving.passes import (
     as_history,
     run_passes,
 )
-from bigcons.solving.survey import Survey, take_survey
+from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
@@ -69,6 +69,8 @@ class PassClusterer(ResumingClusterer):
         self.__dict__.pop("_problem", None)
         self._weights = Weights.given(getattr(self, "weights", None), ensemble.offsets)
         survey = take_survey(ensemble, engine, seed, START_SAMPLE, self._partition_weights())
+        remedy = "leave them out" + (", or give them weights= of 0" if hasattr(self, "weights") else "")
+        warn_of_dissent(survey, ensemble, self._partition_weights(), remedy)
         self._solve_surveyed(ensemble, engine, seed, out, survey)
 
     def _solve_surveyed(

@@ -17,6 +17,7 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError, SoftEnsembleEr
 from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
 from bigcons.methods.pcc.all_pairs import (
+    INFORMATION,
     SUBSAMPLE,
     AllPairs,
     Extension,
@@ -24,7 +25,7 @@ from bigcons.methods.pcc.all_pairs import (
     extension_of,
 )
 from bigcons.methods.pcc.blocked import solve_blocked
-from bigcons.methods.pcc.calibrated import Calibration, join_rates, solve_calibrated
+from bigcons.methods.pcc.calibrated import MOMENTS, Calibration, join_rates, solve_calibrated
 from bigcons.methods.pcc.calibrated_pairs import calibrated, unit_of
 from bigcons.methods.pcc.choices import (
     ALL,
@@ -47,6 +48,7 @@ from bigcons.methods.pcc.choices import (
     keeps_labels,
     resolve_pairs,
     store_rows,
+    warn_of_coarse_labels,
     warn_of_fine_labels,
 )
 from bigcons.methods.pcc.heap import solve_pairs
@@ -77,7 +79,7 @@ from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
 from bigcons.solving.passes import Run, run_passes
-from bigcons.solving.survey import take_survey
+from bigcons.solving.survey import take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace, scratch_place
 from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
@@ -327,8 +329,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
+        self._is_coarse = False
         if not ensemble.is_soft and choices.calibration is None:
             warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
+            self._is_coarse = warn_of_coarse_labels(ensemble, self.n_clusters, choices.weights)
+            if choices.weights != INFORMATION:
+                counted = ", or count them less by weights='information'" if choices.solver == ALL else ""
+                warn_of_dissent(survey, ensemble, given, f"leave them out{counted}")
         with open_workspace(out, engine, self.n_clusters) as workspace:
             passes = DEFAULT_PASSES if self.max_iter in (None, PAPER) else int(self.max_iter)
             run = Run(labels, engine, seed, passes, self.tol, survey.sample)
@@ -539,6 +546,15 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         elif solution.calibrated is not None:
             a, d = solution.calibrated.a, solution.calibrated.d
             self.hit_rates_, self.false_join_rates_ = np.full(n_partitions, a + d), np.full(n_partitions, a)
+
+    def _warn_of_surplus(self, sizes: np.ndarray) -> None:
+        is_limit = self.prune is not None or self.coassociation_ == MOMENTS
+        if not is_limit and not self._is_coarse:
+            super()._warn_of_surplus(sizes)
+
+    def _remedy_of_surplus(self, n_large: int) -> str:
+        prunes = isinstance(self.pairs, str) and self.pairs == ALL and self.divergence == "l2"
+        return super()._remedy_of_surplus(n_large) + (", or prune=0.01" if prunes else "")
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._placing is None:

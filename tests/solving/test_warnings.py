@@ -1,0 +1,139 @@
+"""Warnings that help: what they name is there where they appear, and planted ensembles get none."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from bigcons import METHODS, PCC
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import (
+    ConsensusWarning,
+    ConvergenceWarning,
+    DissentWarning,
+    OversegmentationWarning,
+    SurplusClustersWarning,
+    UndersegmentationWarning,
+)
+from bigcons.metrics import adjusted_rand
+from bigcons.solving.survey import AGREEMENT_PARTITIONS, mean_agreements
+
+
+def said(model, x):
+    """Return the fitted model, and the warnings that a fit issues, but for unfinished passes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(x)
+    found = [warning for warning in caught if not issubclass(warning.category, ConvergenceWarning)]
+    assert all("\n" not in str(warning.message) and warning.filename == __file__ for warning in found)
+    return model, {warning.category: str(warning.message) for warning in found}
+
+
+def partitions_of(n_classes, n_clusters, seed=0, n_objects=600, n_partitions=40, noise=0.2):
+    """Return noisy partitions into so many clusters, each the union of some classes, and the classes."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(n_classes, size=n_objects)
+    columns = [rng.integers(n_clusters, size=n_classes)[truth] for _ in range(n_partitions)]
+    labels = np.stack(columns, axis=1)
+    wrong = rng.random(labels.shape) < noise
+    labels[wrong] = rng.integers(n_clusters, size=int(wrong.sum()))
+    return labels, truth
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.6])
+@pytest.mark.parametrize("name", ["pcc", "mixture", "qmi", "ivc", "hbgf"])
+def test_planted_ensembles__get_no_warning(name, missing):
+    ensemble, _ = planted_ensemble(600, 30, missing=missing, random_state=1)
+    few = {"n_init": 3} if name in ("pcc", "mixture", "qmi") else {}
+    assert said(METHODS[name](6, random_state=0, **few), ensemble)[1] == {}
+
+
+def test_coarse_partitions__are_told_and_the_option_named_finds_the_classes():
+    labels, truth = partitions_of(8, 3)
+    model, found = said(PCC(8, random_state=0), labels)
+    assert list(found) == [UndersegmentationWarning]
+    assert "coassociation='least-squares'" in found[UndersegmentationWarning]
+    assert adjusted_rand(truth, model.labels_) < 0.5
+    model, found = said(PCC(8, coassociation="least-squares", random_state=0), labels)
+    assert found == {}
+    assert adjusted_rand(truth, model.labels_) > 0.95
+
+
+@pytest.fixture(scope="module")
+def three_classes():
+    return planted_ensemble(1500, 40, shares=(0.5, 0.3, 0.2), random_state=3)
+
+
+def test_surplus_clusters__are_told_and_the_options_named_remove_them(three_classes):
+    ensemble, truth = three_classes
+    model, found = said(PCC(8, n_init=2, random_state=0), ensemble)
+    assert found.keys() == {SurplusClustersWarning}
+    assert "5 of 8 clusters hold fewer than 19 of 1,500 objects" in found[SurplusClustersWarning]
+    assert "n_clusters=3" in found[SurplusClustersWarning]
+    assert "prune=0.01" in found[SurplusClustersWarning]
+    assert model.n_tiny_clusters_ == model.n_clusters_ - 3 > 0
+    for other in (PCC(3, n_init=2, random_state=0), PCC(8, n_init=2, prune=0.01, random_state=0)):
+        better, found = said(other, ensemble)
+        assert found == {}
+        assert (better.n_clusters_, better.n_tiny_clusters_) == (3, 0)
+    assert adjusted_rand(truth, better.labels_) > adjusted_rand(truth, model.labels_)  # of the pruned
+
+
+def test_surplus_clusters__of_a_dendrogram_are_outliers(three_classes):
+    labels = three_classes[0].read(0, 1500)
+    model, found = said(METHODS["eac-average"](12), labels)
+    surplus = int((np.bincount(model.labels_, minlength=12) < 12.5).sum())
+    assert found.keys() == {SurplusClustersWarning}
+    assert f"{surplus} of 12 clusters" in found[SurplusClustersWarning]
+    assert "a larger n_clusters" in found[SurplusClustersWarning]
+
+
+@pytest.mark.parametrize("name", ["pcc", "qmi", "bce"])
+def test_partitions_that_agree_with_nobody__are_told(name):
+    ensemble, _ = planted_ensemble(600, 20, random_state=2)
+    labels = np.asarray(ensemble.read(0, 600)).copy()
+    labels[:, [4, 11]] = np.random.default_rng(0).integers(6, size=(600, 2))
+    few = {"n_init": 2, "max_iter": 5}
+    _, found = said(METHODS[name](6, random_state=0, **few), labels)
+    assert found.keys() == {DissentWarning}
+    assert found[DissentWarning].startswith("2 of 20 partitions agree with no other (")
+    assert said(METHODS[name](6, random_state=0, **few), np.delete(labels, [4, 11], axis=1))[1] == {}
+
+
+def test_partitions_that_agree_with_nobody__are_not_told_where_they_do_not_count():
+    ensemble, _ = planted_ensemble(600, 20, random_state=2)
+    labels = np.asarray(ensemble.read(0, 600)).copy()
+    labels[:, 4] = np.random.default_rng(0).integers(6, size=600)
+    weights = (np.arange(20) != 4).astype(float)
+    assert said(PCC(6, max_iter=3, weights=weights, random_state=0), labels)[1] == {}
+    assert said(PCC(6, max_iter=3, weights="information", random_state=0), labels)[1] == {}
+
+
+def test_mean_agreements__are_squares_of_tschuprow_that_chance_does_not_raise():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(4, size=(2, 900))
+    labels = np.stack([a, a, b, np.zeros(900, int)], axis=1)
+    labels[:100, 1] = -1
+    found = mean_agreements(labels)
+    np.testing.assert_allclose(found[:3], [0.5, 0.5, 0.0], atol=0.02)
+    alone = mean_agreements(labels[:, [0, 1]])
+    np.testing.assert_allclose(alone, 1, atol=0.02)
+    assert abs(mean_agreements(np.stack([a, b], axis=1))).max() < 0.02
+    assert np.isnan(found[3])  # a single cluster tells nothing
+    assert np.isnan(mean_agreements(labels[:, :1])).all()
+    few = np.full((900, 2), -1)
+    few[:20] = 0
+    assert np.isnan(mean_agreements(few)).all()
+    many = np.tile(a[:, None], 3 * AGREEMENT_PARTITIONS)
+    np.testing.assert_allclose(mean_agreements(many), 1, atol=0.02)
+
+
+def test_family__is_one():
+    for warning in (
+        OversegmentationWarning,
+        UndersegmentationWarning,
+        SurplusClustersWarning,
+        DissentWarning,
+    ):
+        assert issubclass(warning, ConsensusWarning)
+    assert issubclass(ConsensusWarning, UserWarning)
