@@ -405,6 +405,9 @@ class ChoosingClusterer(ConsensusClusterer):
         if not (isinstance(given, str) and given == AUTO):
             super()._check_n_clusters(n_objects)
 
+    def _remedy_of_surplus(self, n_large: int) -> str:
+        return f"n_clusters={n_large} may be enough, 'auto' chooses the number"
+
     @contextmanager
     def _n_clusters_chosen(self, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
         asked: Any = self.n_clusters

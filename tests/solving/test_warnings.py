@@ -16,7 +16,7 @@ from bigcons.errors import (
     UndersegmentationWarning,
 )
 from bigcons.metrics import adjusted_rand
-from bigcons.solving.survey import AGREEMENT_PARTITIONS, mean_agreements
+from bigcons.solving.survey import agreements, dissenting
 
 
 def said(model, x):
@@ -109,23 +109,34 @@ def test_partitions_that_agree_with_nobody__are_not_told_where_they_do_not_count
     assert said(PCC(6, max_iter=3, weights="information", random_state=0), labels)[1] == {}
 
 
-def test_mean_agreements__are_squares_of_tschuprow_that_chance_does_not_raise():
+def test_agreements__are_squares_of_tschuprow_that_chance_does_not_raise():
     rng = np.random.default_rng(0)
     a, b = rng.integers(4, size=(2, 900))
-    labels = np.stack([a, a, b, np.zeros(900, int)], axis=1)
+    labels = np.stack([a, 3 * a, b, np.zeros(900, int), np.arange(900)], axis=1)
     labels[:100, 1] = -1
-    found = mean_agreements(labels)
-    np.testing.assert_allclose(found[:3], [0.5, 0.5, 0.0], atol=0.02)
-    alone = mean_agreements(labels[:, [0, 1]])
-    np.testing.assert_allclose(alone, 1, atol=0.02)
-    assert abs(mean_agreements(np.stack([a, b], axis=1))).max() < 0.02
-    assert np.isnan(found[3])  # a single cluster tells nothing
-    assert np.isnan(mean_agreements(labels[:, :1])).all()
-    few = np.full((900, 2), -1)
-    few[:20] = 0
-    assert np.isnan(mean_agreements(few)).all()
-    many = np.tile(a[:, None], 3 * AGREEMENT_PARTITIONS)
-    np.testing.assert_allclose(mean_agreements(many), 1, atol=0.02)
+    found = agreements(labels)
+    alike = np.array([[np.nan, 1, 0], [1, np.nan, 0], [0, 0, np.nan]])
+    np.testing.assert_allclose(found[:3, :3], alike, atol=0.02)
+    assert np.isnan(found[3:]).all()  # a cluster of all objects, or of one, tells nothing
+    assert np.isnan(found[:, 3:]).all()
+    labels[49:] = -1
+    assert np.isnan(agreements(labels)).all()
+    table = np.histogram2d(a[:200], np.minimum(a, b)[:200], 4)[0]
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / 200
+    squared = ((table - expected) ** 2 / expected).sum() / (200 * 3) - 3 / 199
+    assert agreements(np.stack([a, np.minimum(a, b)], axis=1)[:200])[0, 1] == pytest.approx(squared)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.5, 0.8, 0.95])
+def test_dissenting__names_random_partitions_and_no_others(missing):
+    for seed in range(3):
+        labels = planted_ensemble(1500, 40, missing=missing, random_state=seed)[0].read(0, 1500).copy()
+        assert dissenting(labels).tolist() == []
+        assert dissenting(np.random.default_rng(seed).integers(-1, 5, labels.shape)).tolist() == []
+        labels[:, 5:9] = np.random.default_rng(seed).integers(5, size=(1500, 4))
+        if missing <= 0.5:
+            assert dissenting(labels).tolist() == [5, 6, 7, 8]
+        assert set(dissenting(labels)) <= {5, 6, 7, 8}
 
 
 def test_family__is_one():
