@@ -54,15 +54,15 @@ def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | N
     return max(float((weights * seen * (seen - 1.0)).sum()) / n_objects, float(weights.mean()))
 
 
-# Rows of the sample and number of other partitions by which the agreement of a partition is measured, the least
-# number of objects that two partitions must share to be compared, and of comparisons to judge a partition by.
+# Rows of the sample and number of other partitions by which the agreement of a partition is measured, least
+# number of objects that two partitions must share to be compared, and of comparisons to judge one by.
 AGREEMENT_ROWS = 1024
 AGREEMENT_PARTITIONS = 16
 SHARED_OBJECTS = 50
 COMPARISONS = 4
 
-# Share of the median agreement below which a partition agrees with nobody. Random ones had less than .02 of it,
-# the least of partitions by two random features of digits, the most diverse in our measurements, .13.
+# Share of the median agreement below which a partition agrees with nobody. Random ones had less than .02 of
+# it; the least of partitions by two random features of digits, the most diverse we measured, had .13.
 DISSENT = 0.1
 
 # Median agreement below which nothing is said: no partition stands out where hardly any agree.

@@ -13,10 +13,10 @@ from bigcons import Consensus, Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import simulated_soft_partitions
 from bigcons.errors import (
+    ConsensusWarning,
     ConvergenceWarning,
     InvalidInputError,
     MemoryBudgetError,
-    OversegmentationWarning,
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import ThreadsEngine
@@ -107,7 +107,7 @@ def test_fit__of_any_labels_returns_memberships_that_are_as_reported(
     n_clusters = min(n_clusters, len(labels))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnlabeledObjectsWarning)
-        warnings.simplefilter("ignore", OversegmentationWarning)
+        warnings.simplefilter("ignore", ConsensusWarning)
         asked = {"pairs": pairs, "divergence": divergence, "random_state": seed}
         model = PCC(n_clusters, max_iter=1000 if pairs == "all" else 20_000, **asked).fit(labels)
     Y = model.memberships_.astype(np.float64)

@@ -237,7 +237,7 @@ def test_fit__gives_unlabeled_objects_no_label_and_warns(method, labels):
 
 
 @pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
-@pytest.mark.filterwarnings("ignore::bigcons.errors.OversegmentationWarning")
+@pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
 @pytest.mark.parametrize("name", METHODS)
 @given(labels=label_matrices(min_objects=4, max_objects=10, max_clusters=3), seed=st.integers(0, 9))
 @settings(max_examples=8, deadline=None)
