@@ -50,7 +50,7 @@ def test_planted_ensembles__get_no_warning(name, missing):
 
 def test_coarse_partitions__are_told_and_the_option_named_finds_the_classes():
     labels, truth = partitions_of(8, 3)
-    model, found = said(PCC(8, random_state=0), labels)
+    model, found = said(PCC(8, coassociation="paper", random_state=0), labels)
     assert list(found) == [UndersegmentationWarning]
     assert "coassociation='least-squares'" in found[UndersegmentationWarning]
     assert adjusted_rand(truth, model.labels_) < 0.5
@@ -66,7 +66,7 @@ def three_classes():
 
 def test_surplus_clusters__are_told_and_the_options_named_remove_them(three_classes):
     ensemble, truth = three_classes
-    model, found = said(PCC(8, n_init=2, random_state=0), ensemble)
+    model, found = said(PCC(8, n_init=2, coassociation="paper", random_state=0), ensemble)
     assert found.keys() == {SurplusClustersWarning}
     assert "5 of 8 clusters hold fewer than 19 of 1,500 objects" in found[SurplusClustersWarning]
     assert "n_clusters=3" in found[SurplusClustersWarning]
