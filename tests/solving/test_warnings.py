@@ -52,11 +52,12 @@ def test_coarse_partitions__are_told_and_the_option_named_finds_the_classes():
     labels, truth = partitions_of(8, 3)
     model, found = said(PCC(8, coassociation="paper", random_state=0), labels)
     assert list(found) == [UndersegmentationWarning]
-    assert "coassociation='least-squares'" in found[UndersegmentationWarning]
+    assert "coassociation='moments'" in found[UndersegmentationWarning]
     assert adjusted_rand(truth, model.labels_) < 0.5
-    model, found = said(PCC(8, coassociation="least-squares", random_state=0), labels)
-    assert found == {}
-    assert adjusted_rand(truth, model.labels_) > 0.95
+    for calibrated in ("moments", "auto"):
+        model, found = said(PCC(8, coassociation=calibrated, random_state=0), labels)
+        assert found == {}
+        assert adjusted_rand(truth, model.labels_) > 0.95
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,8 @@ def test_surplus_clusters__are_told_and_the_options_named_remove_them(three_clas
     assert "n_clusters=3" in found[SurplusClustersWarning]
     assert "prune=0.01" in found[SurplusClustersWarning]
     assert model.n_tiny_clusters_ == model.n_clusters_ - 3 > 0
-    for other in (PCC(3, n_init=2, random_state=0), PCC(8, n_init=2, prune=0.01, random_state=0)):
+    asked = {"n_init": 2, "coassociation": "paper", "random_state": 0}
+    for other in (PCC(3, **asked), PCC(8, prune=0.01, **asked)):
         better, found = said(other, ensemble)
         assert found == {}
         assert (better.n_clusters_, better.n_tiny_clusters_) == (3, 0)
@@ -94,6 +96,9 @@ def test_partitions_that_agree_with_nobody__are_told(name):
     labels = np.asarray(ensemble.read(0, 600)).copy()
     labels[:, [4, 11]] = np.random.default_rng(0).integers(6, size=(600, 2))
     few = {"n_init": 2, "max_iter": 5}
+    if name == "pcc":
+        assert said(PCC(6, random_state=0, **few), labels)[1] == {}  # weighs partitions by its own rates
+        few["coassociation"] = "paper"
     _, found = said(METHODS[name](6, random_state=0, **few), labels)
     assert found.keys() == {DissentWarning}
     assert found[DissentWarning].startswith("2 of 20 partitions agree with no other (")

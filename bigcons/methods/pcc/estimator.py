@@ -239,7 +239,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     K clusters of any sizes join at least 1 / K of the pairs. If the labels join far fewer, the model cannot
     fit them and tends to clusters of equal size; an OversegmentationWarning says so. Average linkage
     (eac-average) still works. If the partitions have at most half as many clusters as the consensus, the
-    paper's model merges clusters, and an UndersegmentationWarning names the one that does not.
+    paper's model merges clusters, and an UndersegmentationWarning names one that does not.
 
     Weights are our addition. The paper counts all partitions alike, although two objects in one of ten
     clusters are more likely to belong together than two in one of two. With "entropy", agreeing on a label
