@@ -187,6 +187,9 @@ class EAC(ConsensusClusterer):
             n_clusters=n_clusters,
         )
 
+    def _expects_surplus(self) -> bool:
+        return self.criterion == "lifetime"
+
     def _remedy_of_surplus(self, n_large: int) -> str:
         return f"outliers merge last: a larger n_clusters divides the other {n_large}, and so may mcla or pcc"
 

@@ -138,6 +138,9 @@ class Furthest(ConsensusClusterer):
         self._publish(ensemble, lambda block: assigned[block.start : block.stop], survey.unlabeled, out)
         self.centers_: np.ndarray = centers[self._order[: len(centers)]]
 
+    def _expects_surplus(self) -> bool:
+        return self.criterion == "disagreement"
+
 
 class _Ties(NamedTuple):
     """The order among ties: the lowest first, or at random from a seed."""

@@ -276,9 +276,9 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
         That is less than a tenth of an equal share, if this is at least two objects.
         """
-        K: Any = self.n_clusters  # of some methods "auto", None or several
+        K: Any = self.n_clusters  # of some methods None or several
         n_objects = int(sizes.sum())
-        if not isinstance(K, (int, np.integer)):
+        if not isinstance(K, (int, np.integer)) or self._expects_surplus():
             return
         least = TINY * n_objects / K
         surplus = K - int(np.count_nonzero(sizes >= least))
@@ -288,6 +288,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 f"each; {self._remedy_of_surplus(K - surplus)}.",
                 SurplusClustersWarning,
             )
+
+    def _expects_surplus(self) -> bool:
+        """Return whether ``n_clusters`` is a limit, below which the method itself finds the number."""
+        return False
 
     def _remedy_of_surplus(self, n_large: int) -> str:
         """Return what to do if only ``n_large`` clusters have a fair share of the objects."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bigcons import PCC, Ensemble
 from bigcons.coassociation.factorized import Rates, agreement_sums
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, UndersegmentationWarning
 from bigcons.methods.pcc import calibrated
 from bigcons.methods.pcc.all_pairs import (
     AllPairs,
@@ -255,7 +255,8 @@ def coarse():
 @pytest.mark.parametrize("rule", ["least-squares", "moments", "block-model"])
 def test_fit__finds_classes_finer_than_the_partitions(coarse, rule):
     ensemble, truth = coarse
-    plain = PCC(8, coassociation="paper", random_state=0).fit(ensemble)
+    with pytest.warns(UndersegmentationWarning):
+        plain = PCC(8, coassociation="paper", random_state=0).fit(ensemble)
     model = PCC(8, coassociation=rule, rarity=0.0, random_state=0).fit(ensemble)
     assert model.converged_
     assert adjusted_rand(truth, model.labels_) > adjusted_rand(truth, plain.labels_) + 0.02

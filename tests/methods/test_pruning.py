@@ -23,6 +23,9 @@ PCC = partial(bigcons.PCC, coassociation="paper")
 
 PRUNE = 0.05
 
+# of the plain fits, whose surplus clusters are what is pruned
+pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
+
 
 @pytest.fixture(scope="module")
 def planted():

@@ -435,8 +435,8 @@ def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights 
     if is_coarse:
         warn_user(
             f"the partitions have {mean:.3g} clusters on average, far fewer than n_clusters={n_clusters}: by "
-            "chance they join objects of different clusters, which PCC then merges; calibrated models allow for "
-            "that, such as coassociation='moments', without weights.",
+            "chance they join objects of different clusters, which PCC then merges; calibrated models allow "
+            "for it, such as coassociation='moments', without weights.",
             UndersegmentationWarning,
         )
     return is_coarse

@@ -548,10 +548,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             a, d = solution.calibrated.a, solution.calibrated.d
             self.hit_rates_, self.false_join_rates_ = np.full(n_partitions, a + d), np.full(n_partitions, a)
 
-    def _warn_of_surplus(self, sizes: np.ndarray) -> None:
-        is_limit = self.prune is not None or self.coassociation_ == MOMENTS
-        if not is_limit and not self._is_coarse:
-            super()._warn_of_surplus(sizes)
+    def _expects_surplus(self) -> bool:
+        return self.prune is not None or self.coassociation_ == MOMENTS or self._is_coarse
 
     def _remedy_of_surplus(self, n_large: int) -> str:
         prunes = isinstance(self.pairs, str) and self.pairs == ALL and self.divergence == "l2"
