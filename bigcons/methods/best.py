@@ -127,6 +127,9 @@ class BEST(ConsensusClusterer):
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         self._publish_winner(ensemble, engine, overlaps, survey.unlabeled, out)
 
+    def _expects_surplus(self) -> bool:
+        return True
+
     def _publish_winner(
         self,
         ensemble: Ensemble,

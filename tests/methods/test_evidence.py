@@ -35,7 +35,10 @@ from tests.support.strategies import label_matrices
 
 SIX_ITEMS = np.array([[1, 1, 1, 2, 2, 1], [2, 1, 1, 2, 2, 2], [2, 1, 2, 1, 2, 2], [1, 1, 2, 1, 2, 2]]).T
 
-pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning"),
+    pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning"),  # chains of single linkage
+]
 
 
 def planted(n_objects=120, n_partitions=14, n_clusters=4, wrong=0.15, missing=0.2, seed=0):

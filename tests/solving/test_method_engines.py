@@ -8,7 +8,7 @@ import pytest
 
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import ConvergenceWarning, UnlabeledObjectsWarning
+from bigcons.errors import ConsensusWarning, ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods import furthest
 from bigcons.overlaps import graph_clusterer
@@ -80,6 +80,7 @@ def fit(solve, stored, client, out=None):
     few = {} if solve == "hgpa km1" else few
     model = METHODS[name](K, random_state=3, client=client, **{**few, **parameters})
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConsensusWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UnlabeledObjectsWarning)
         return model.fit(stored, out=out)
