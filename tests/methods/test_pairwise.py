@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bigcons import PCC, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.divergences import resolve_divergence
-from bigcons.errors import ConvergenceWarning
+from bigcons.errors import ConsensusWarning, ConvergenceWarning
 from bigcons.kernels import pairwise as kernel
 from bigcons.methods.pcc import pairwise
 from bigcons.methods.pcc.heap import general_search
@@ -66,6 +66,7 @@ def noisy(n_objects, n_partitions=20, seed=0, noise=0.3):
 
 def quiet(model, x):
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConsensusWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(x)
 

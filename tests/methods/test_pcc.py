@@ -46,8 +46,9 @@ def planted(n_objects=60, n_partitions=15, noise=0.25, missing=0.3, seed=0, n_cl
 
 
 def quiet(model, x):
-    """Fit without a word about convergence."""
+    """Fit without a word about convergence, or another number of clusters."""
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConsensusWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(x)
 

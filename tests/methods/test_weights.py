@@ -21,6 +21,9 @@ from bigcons.metrics import adjusted_rand, anmi, average_criterion
 from tests.naive import hypergraph as naive
 from tests.support.strategies import label_matrices
 
+# chains of single linkage
+pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
+
 K = 4
 WEIGHTS = np.array([1, 2, 3, 1, 2, 1, 1, 0])
 WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "cumulative", "qmi", "kcc", "kmeans",
