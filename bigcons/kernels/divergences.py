@@ -133,7 +133,7 @@ def exponential_curvature(x, p, t):
 def functions_of_joins(value: Kernel, slope: Kernel, curvature: Kernel) -> tuple[Kernel, Kernel, Kernel]:
     """Compile value, slope and curvature in ``p`` of a divergence from ``a + d p``.
 
-    Their parameter is ``(a, d, parameter of the divergence)``; 0 and 1 leave every bit as it is without.
+    Their parameter is ``(a, d, parameter of the divergence)``; 0 and 1 give the divergence itself.
     """
 
     @jit

@@ -267,10 +267,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
 
     On listed pairs the subsample, or memberships given as
     ``init``, is where objects start, and rates are those of the listed pairs given this start; other starts
-    give no rates. The cost of a pair is ``N_ij d(c_ij / N_ij, a + d y_i.y_j)``. On six ensembles of 2,000
-    objects with 60 pairs per object, from one seed, the mean adjusted Rand index was .47 by the model of the
-    paper (.49 in blocks), .58 by "least-squares" and .50 by "moments", also with "kl" (.47 without); on one
-    of them, of KDD Cup 1999, "least-squares" lost .05.
+    give no rates. The cost of a pair is ``N_ij d(c_ij / N_ij, a + d y_i.y_j)``. With 60 pairs per object
+    in blocks, from one seed, the adjusted Rand index rose from .03 to .88 by either rule on 20,000 planted
+    objects of eight classes, in partitions of two to four clusters; on 2,000 objects of pendigits from .38 to
+    .46 by "least-squares", and on overlapping blobs from .71 to .91, where "moments" changed little. The
+    model of the paper can be better, as on KDD Cup 1999.
 
     References
     ----------
