@@ -347,7 +347,7 @@ def test_plot__draws_every_figure(consensus, ran, run):
 
 def test_export__writes_what_the_library_writes(consensus, run, ran):
     told = ran(f"export {consensus} -o labels.npy")
-    assert told == {"path": "labels.npy", "n_objects": N_OBJECTS, "memberships": False}
+    assert told == {"path": "labels.npy", "n_objects": N_OBJECTS, "memberships": False, "confidence": False}
     np.testing.assert_array_equal(np.load("labels.npy"), Consensus.open(consensus).labels)
     assert_fails_in_one_line(run(f"export {consensus} -o labels.npy"), "labels.npy exists", "--overwrite")
     assert ran(f"export {consensus} -o labels.npy --memberships --overwrite")["memberships"] is True
@@ -463,17 +463,26 @@ def test_missing_input__is_one_line_and_leaves_nothing(run, line):
 @pytest.mark.parametrize(
     "line",
     [
-        "import labels.csv -o consensus.zarr",
-        "sample ensemble.zarr -o consensus.zarr",
+        "import labels.csv -o ensemble.zarr",
+        "sample ensemble.zarr -o pairs.zarr",
         "solve ensemble.zarr -k 4 -o consensus.zarr",
     ],
 )
 def test_existing_output__stays_unless_told_otherwise(consensus, run, line):
-    before = (Path(consensus) / "manifest.json").read_bytes()
-    assert_fails_in_one_line(run(line), "consensus.zarr exists", "--overwrite")
-    assert (Path(consensus) / "manifest.json").read_bytes() == before
+    assert run("sample ensemble.zarr -o pairs.zarr").exit_code == 0
+    output = line.rpartition(" ")[2]
+    before = (Path(output) / "manifest.json").read_bytes()
+    assert_fails_in_one_line(run(line), f"{output} exists", "--overwrite")
+    assert (Path(output) / "manifest.json").read_bytes() == before
     assert run(f"{line} --overwrite").exit_code == 0
     assert [name for name in names() if name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("line", ["import labels.csv", "sample ensemble.zarr"])
+def test_overwrite__removes_no_store_of_another_kind(consensus, run, line):
+    before = (Path(consensus) / "manifest.json").read_bytes()
+    assert_fails_in_one_line(run(f"{line} -o {consensus} --overwrite"), "consensus")
+    assert (Path(consensus) / "manifest.json").read_bytes() == before
 
 
 def test_json__has_the_error_too(run):
