@@ -116,11 +116,10 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
     """Draw how often labels of a stated confidence are right, against the confidence.
 
     ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name. The area of a point
-    grows with the objects of its bin. Points on the diagonal are calibrated, those
-    below it overconfident.
+    grows with the objects of its bin. Points on the diagonal are calibrated, those below it overconfident.
     """
     curves = found if isinstance(found, Mapping) else {"": found}
-    with _figure(3.8 if len(curves) == 1 else 6.2, 3.8) as figure:
+    with _figure(3.8 if len(curves) == 1 else 7.0, 3.8) as figure:
         axes = figure.subplots()
         axes.plot([0, 1], [0, 1], color=_GUIDE, linewidth=0.8, zorder=0.5)
         for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
@@ -138,7 +137,7 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
         if len(curves) == 1:
             axes.legend(loc="upper left")
         else:
-            axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), title="calibration error")
+            figure.legend(loc="outside right upper", title="calibration error")
     return figure
 
 
