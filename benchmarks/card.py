@@ -10,7 +10,7 @@ objects in Zarr and in Parquet. Each of the divergences l2, KL and power:1.5 is 
 Every solve is a process of its own, from stored pairs to a stored consensus, within a memory budget. Reports
 the objective against that of the heap, seconds, what the second worker gains, the first pass within 1 % of
 the heap, the peak memory of all processes, and whether blocks gave the same bits on every engine and from
-both stores.
+both stores. Rows measured again replace those in the file, the others stay.
 
 A last part is a table of pairs ten times the memory budget, drawn in tiles straight to a store and solved
 from there. With ``--smallest`` all tables are small and show only that the benchmark runs.
@@ -101,6 +101,7 @@ def against_heap(
     if not parquet.exists():
         PairTable.open(zarr).to_parquet(parquet)
     for divergence in divergences:
+        load = round(os.getloadavg()[0], 1)  # seconds of two engines compare only if nothing else runs
         options = {"n_clusters": N_CLUSTERS, "divergence": divergence, "memory": MEMORY, "pairs": str(zarr)}
         options |= {"ensemble": str(ensemble), "out": str(folder / "consensus.zarr")}
         heap = run({**options, "solver": "heap", "engine": "serial"})
@@ -110,6 +111,7 @@ def against_heap(
         blocks["processes-2 from Parquet"] = run(parquet_too)
         inits = {init: run({**options, "init": init, "engine": "serial"})["objective"] for init in INITS}
         about = {"n_objects": n_objects, "n_pairs": PairTable.open(zarr).n_pairs, "divergence": divergence}
+        about["load_at_start"] = load
         by_init = {init: objective / heap["objective"] - 1 for init, objective in inits.items()}
         yield about | compared(heap, blocks) | {"difference_by_init": by_init}
 
@@ -201,19 +203,26 @@ def main() -> None:
     if options.child:
         print(json.dumps(solve(json.loads(options.child))))
         return
-    load = round(os.getloadavg()[0], 1)  # seconds of two engines compare only if nothing else runs
-    results: dict[str, Any] = {"machine": describe(), "load_at_start": load, "against_heap": []}
+    results: dict[str, Any] = {"machine": describe(), "against_heap": []}
+    if options.out and options.out.exists():
+        results = json.loads(options.out.read_text()) | {"machine": describe()}
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for part in measure(options, folder):
             print(json.dumps(part), flush=True)
             if "divergence" in part:
-                results["against_heap"].append(part)
+                others = [row for row in results["against_heap"] if key_of(row) != key_of(part)]
+                results["against_heap"] = sorted([*others, part], key=key_of)
             else:
                 results["ten_times_the_memory"] = part
             if options.out:
                 options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def key_of(row: dict[str, Any]) -> tuple[int, int]:
+    """Return what a row is of: its size and divergence, in their order."""
+    return row["n_objects"], DIVERGENCES.index(row["divergence"])
 
 
 def measure(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
