@@ -34,7 +34,7 @@ def some_files(tmp_path, monkeypatch):
     return labels, truth
 
 
-def test_readme__shell_lines_run(some_files):
+def test_readme__shell_lines_run(some_files, as_small_process):
     (block,) = [block for block in code_blocks("sh") if block.startswith("bigcons ")]
     for line in block.splitlines():
         command, *arguments = shlex.split(line, comments=True)
@@ -43,7 +43,7 @@ def test_readme__shell_lines_run(some_files):
         assert result.exit_code == 0, f"{line}\n{result.output}"
 
 
-def test_readme__python_lines_run(some_files):
+def test_readme__python_lines_run(some_files, as_small_process):
     labels, truth = some_files
     names = {"labels": labels, "truth": truth, "np": np}
     first, opened, stored, in_a_bucket = code_blocks("python")

@@ -25,6 +25,7 @@ FIGURES = {
 
 
 @pytest.mark.parametrize(("name", "noise"), sorted(f for f in FIGURES if f[0] not in OTHER_RUN))
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
 def test_recovered__is_not_below_the_prototype(name, noise):
     assert np.mean(recovered(TRIED[name], noise, SEEDS)) >= TRIED[name].prototype[noise] - BELOW
 

@@ -237,6 +237,7 @@ def coarse():
     ("solver", "divergence", "rule"),
     [("heap", "l2", "least-squares"), ("blocked", "kl", "moments")],
 )
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UndersegmentationWarning")
 def test_fit__of_listed_pairs_finds_classes_finer_than_the_partitions(coarse, solver, divergence, rule):
     ensemble, truth = coarse
     asked = {"n_clusters": 8, "pairs": 0.1, "solver": solver, "divergence": divergence, "random_state": 0}
@@ -254,6 +255,7 @@ def test_fit__of_listed_pairs_finds_classes_finer_than_the_partitions(coarse, so
 
 
 @pytest.mark.parametrize("n_prototypes", ["auto", 24], ids=["pairwise", "prototypes"])
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UndersegmentationWarning")
 def test_fit__of_all_pairs_by_kl_finds_classes_finer_than_the_partitions(coarse, n_prototypes):
     ensemble, truth = coarse
     labels = ensemble.read(0, 400)

@@ -150,6 +150,7 @@ def test_prior__that_is_equal_divides_the_columns_by_their_sums(variant):
 
 
 @pytest.mark.parametrize("variant", ["acv", "urcv"])
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
 def test_prior__that_is_equal_finds_clusters_that_the_largest_would_take(variant):
     ensemble, truth = planted_ensemble(2000, random_state=0)
     by_size, by_share = (

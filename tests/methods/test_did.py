@@ -272,6 +272,7 @@ def test_fit__is_linkage_of_the_symmetric_matrix(method, symmetrize):
     assert model.n_clusters_ == 4
 
 
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
 def test_pairs__is_single_link_on_their_graph(rings, tmp_path):
     points, _, labels = rings
     labels = labels[:, :10]

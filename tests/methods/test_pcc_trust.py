@@ -9,6 +9,8 @@ from bigcons import PCC, Consensus, Ensemble, LabelKMeans
 from bigcons.datasets import planted_ensemble
 from bigcons.metrics import matching_accuracy, reliability, trust
 
+pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.DissentWarning")  # as is planted
+
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):

@@ -81,6 +81,7 @@ def test_ipc__ends_at_a_fixed_point_of_the_naive_rule(labels, k, seed, normalize
     labels=label_matrices(min_objects=6, max_objects=40, max_partitions=6, gaps=False), seed=st.integers(0, 9)
 )
 @settings(max_examples=30)
+@pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
 def test_objective__never_gets_worse(method, sign, labels, seed):
     # on 12,000 objects the passes go on from a sample, so that there are several
     labels = np.tile(labels, (300, 1))

@@ -374,6 +374,7 @@ def plan_memory(
     ends = 0 if solver == BLOCKED else n_pair_ends(pairs, n)
     held = 4 * n + (4 * generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
     held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
+    held += 48 * min(n, SUBSAMPLE) * M  # which labels to trust: labels of a sample and their evidence
     if solver == BLOCKED and (isinstance(pairs, Real) or pairs == "dense"):
         held += PAIR_BYTES * n_pair_ends(pairs, n) // 2
     held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
@@ -384,7 +385,7 @@ def plan_memory(
     return MemoryPlan(
         held=held,
         # including the memberships before and after
-        per_block=block_label_bytes(ensemble) + 12 * rows * K + 3 * statistics + everything,
+        per_block=block_label_bytes(ensemble) + 12 * rows * K + 64 * rows + 3 * statistics + everything,
         per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
     )
 
