@@ -34,6 +34,7 @@ from bigcons.metrics import matching_accuracy
 from bigcons.progress import report_progress_to
 from bigcons.storage.locks import writer_lock
 from bigcons.stores.features import open_features
+from tests.support.listening import Recorder
 
 N_OBJECTS = 9000  # two whole segments and a part of one
 
@@ -62,23 +63,6 @@ def labels_of(ensemble):
 def make(features, **kwargs):
     kwargs = {"n_partitions": 4, "random_state": 0, **kwargs}
     return labels_of(generate.kmeans(features, **kwargs))
-
-
-class Recorder:
-    """A progress listener that keeps what was announced and how far it came."""
-
-    def __init__(self):
-        self.work = {}
-
-    def start(self, what, total, unit):
-        self.what = what
-        self.work[what] = [total, 0]
-
-    def advance(self, n):
-        self.work[self.what][1] += n
-
-    def finish(self):
-        pass
 
 
 # Determinism

@@ -21,6 +21,7 @@ from bigcons.generate.scaling import measure
 from bigcons.progress import report_progress_to
 from bigcons.stores.features import Features, open_features
 from tests.naive import nearest as naive
+from tests.support.listening import Recorder
 
 N_OBJECTS, N_FEATURES = 9000, 6  # two whole segments and a part of one
 
@@ -48,23 +49,6 @@ def make(features, generator="kmeans", **kwargs):
     ensemble = GENERATORS[generator](features, **kwargs)
     assert ensemble.provenance["train"] == ("all" if kwargs.get("train") == "all" else "samples")
     return np.array(ensemble.read(0, ensemble.n_objects))
-
-
-class Recorder:
-    """A progress listener that keeps what was announced and how far it came."""
-
-    def __init__(self):
-        self.work = {}
-
-    def start(self, what, total, unit):
-        self.what = what
-        self.work[what] = [total, 0]
-
-    def advance(self, n):
-        self.work[self.what][1] += n
-
-    def finish(self):
-        pass
 
 
 # The sizes of samples
