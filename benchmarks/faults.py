@@ -400,7 +400,9 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
             resumed[name] += Path(f"{output}.partial").exists()
             is_finished = Path(output).exists() and name in ("import", "sample", "export")
             code = 0 if is_finished else in_child(text, None)
-            left = sorted({path.name for path in folder.iterdir()} - inputs - {f".{output}.lock"})
+            if is_finished:  # no later writer removes the lock
+                Path(f".{output}.lock").unlink(missing_ok=True)
+            left = sorted({path.name for path in folder.iterdir()} - inputs)
             same = code == 0 and bits_of(folder / output) == quiet[name]
             if not same or left:
                 wrong.append({"command": name, "number": number, "exit": code, "same": same, "left": left})

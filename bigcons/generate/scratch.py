@@ -24,7 +24,7 @@ from bigcons.storage.checkpoint import Seal, differences, key_of
 from bigcons.storage.commit import is_store, read_manifest, refuse_existing
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import is_left, temporary_folder
-from bigcons.storage.locks import writer_lock
+from bigcons.storage.locks import sweep_locks, writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, place_of
 
 if TYPE_CHECKING:
@@ -154,8 +154,10 @@ def take_finished(finished: Ensemble, asked: Mapping[str, Any]) -> Ensemble:
     _check_same(finished, asked)
     _log.info("%s holds the finished result of this call: nothing is left to compute", finished.path)
     place = place_of(finished.path or "")
-    if isinstance(place, DiskPlace) and (folder := _folder(place.path)).exists():
-        _clear_finished(folder, finished)
+    if isinstance(place, DiskPlace):
+        if (folder := _folder(place.path)).exists():
+            _clear_finished(folder, finished)
+        sweep_locks(place.path)
     return finished
 
 

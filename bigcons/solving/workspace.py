@@ -15,7 +15,7 @@ from bigcons.storage.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Sn
 from bigcons.storage.commit import is_store, read_manifest
 from bigcons.storage.interface import Place
 from bigcons.storage.leftovers import is_left, temporary_folder
-from bigcons.storage.locks import writer_lock
+from bigcons.storage.locks import sweep_locks, writer_lock
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.stores.consensus import KIND, Consensus
 
@@ -128,17 +128,19 @@ def finished_run(out: str | os.PathLike[str]) -> Consensus | None:
 
 
 def clear_finished(output: Output) -> None:
-    """Remove the checkpoints of a run that was killed after its result was committed, on a disk.
+    """Remove the checkpoints and locks of a run that was killed after its result was committed, on a disk.
 
     Those of another run, which is to replace the result, and of one that is still running stay.
     """
-    folder = partial_folder(output.path)
-    if not isinstance(folder, DiskPlace) or not folder.exists():
+    place, folder = place_of(output.path), partial_folder(output.path)
+    if not isinstance(place, DiskPlace):
         return
-    snapshots = Snapshots(folder, output.fingerprint)
-    with suppress(CorruptStoreError, StoreLockedError), writer_lock(folder):
-        if snapshots.fingerprint_kept() in (None, snapshots.fingerprint):
-            folder.remove()
+    if folder.exists():
+        snapshots = Snapshots(folder, output.fingerprint)
+        with suppress(CorruptStoreError, StoreLockedError), writer_lock(folder):
+            if snapshots.fingerprint_kept() in (None, snapshots.fingerprint):
+                folder.remove()
+    sweep_locks(place.path)
 
 
 def seed_of_run(out: str | os.PathLike[str], finished: Consensus | None) -> int | None:

@@ -102,6 +102,14 @@ def _file_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def sweep_locks(path: Path) -> None:
+    """Remove the lock files that killed writers of ``path`` and of its checkpoints left."""
+    for locked in (path, path.with_name(f"{path.name}.partial")):
+        if lock_path(locked).exists():
+            with suppress(StoreError), _file_lock(locked):
+                pass  # which removes the file
+
+
 class Lease:
     """The right to write to the store at ``place`` in a bucket, renewed by a thread until `release`."""
 

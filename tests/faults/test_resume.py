@@ -35,6 +35,7 @@ from bigcons.memory import Block
 from bigcons.methods.pcc import blocked
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import Snapshots
+from bigcons.storage.locks import lock_path
 from bigcons.storage.places import DiskPlace
 from bigcons.stores.consensus import fit_results
 from tests.support.solves import DYING_SOLVE, SOLVES, bits, parameters, store_data
@@ -214,6 +215,10 @@ def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(stored: Pa
     PCC(**PARAMETERS).fit(stored, out=out)
     shutil.copytree(tmp_path / "kept", partial)
     (tmp_path / ".consensus.zarr.partial.lock").write_text("999999")
+    PCC(**PARAMETERS).fit(stored, out=out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["consensus.zarr", "kept"]
+    for lock in (lock_path(out), lock_path(partial)):  # killed between removing the folder and its lock
+        lock.write_text("999999")
     PCC(**PARAMETERS).fit(stored, out=out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["consensus.zarr", "kept"]
     Snapshots(partial, {"of": "another"}).save({}, {})

@@ -350,6 +350,9 @@ def test_kmeans__clears_what_a_call_left_that_was_killed_after_its_commit(points
     shutil.copytree(tmp_path / "kept", tmp_path / "e.zarr.partial")
     make(points, n_partitions=5, out=interrupted)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.zarr", "kept"]
+    (tmp_path / ".e.zarr.partial.lock").write_text("999999")
+    make(points, n_partitions=5, out=interrupted)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.zarr", "kept"]
 
 
 def test_kmeans__refuses_damaged_parameters(points, interrupted):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from bigcons.errors import StoreLockedError
-from bigcons.storage.locks import lock_path, writer_lock
+from bigcons.storage.locks import lock_path, sweep_locks, writer_lock
 from tests.support.stores import names_in
 
 
@@ -25,6 +25,16 @@ def test_writer_lock__ignores_the_file_of_a_dead_writer(tmp_path):
     lock_path(tmp_path / "s").write_text("999999")
     with writer_lock(tmp_path / "s"):
         pass
+
+
+def test_sweep_locks__removes_those_of_dead_writers_only(tmp_path):
+    for name in ("s", "s.partial", "other"):
+        lock_path(tmp_path / name).write_text("999999")
+    with writer_lock(tmp_path / "s"):
+        sweep_locks(tmp_path / "s")
+        assert names_in(tmp_path) == [".other.lock", ".s.lock"]
+    sweep_locks(tmp_path / "s")
+    assert names_in(tmp_path) == [".other.lock"]
 
 
 def test_writer_lock__that_cannot_be_made_names_the_store_not_the_hidden_file(tmp_path):
