@@ -19,6 +19,9 @@ base clusters and negative for partitions, where rows without gains count by the
 
 A block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``, ``theta`` (K, K) symmetric, entries >= 0.
 Then b and A are gathered from sums of ``theta y`` in the place of ``y``, which are kept beside S and T.
+
+Keeping them current costs several times the gathering. Where a block is a small part of the objects,
+calibrated models leave them as they were before the block, so that rows are weighed once, in advance.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ def triangle(n_clusters):
 @jit
 def sweep(
     labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals,
-    gains=None, theta=None
+    gains=None, theta=None, counts=None
 ):  # fmt: skip
     """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``totals``.
 
@@ -73,6 +76,12 @@ def sweep(
 
     With ``theta``, its clusters in the order of the tables, S and T are the sums of ``theta y`` and, unless
     ``fresh``, kept current; ``S_out`` and ``T_out`` must be other tables.
+
+    With ``counts`` (2, B+M) float64, which requires ``theta`` and neither weights nor gains, objects see S
+    and T as they are: the sums of ``theta y``, rows of T times the weight of their partition, and rows of S
+    (B, padded K) times their gain plus that of their partition times its row. ``counts`` has, for each
+    partition, a zero for missing labels and then the sum of the two gains for each base cluster; its second
+    row has the weight of the partition there.
 
     totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 (by gains, if any) and m|y|^4;
     totals[MAX_GAP] is the largest KKT gap found, totals[N_MOVED] the number of objects that moved.
@@ -99,12 +108,18 @@ def sweep(
     s_out, t_out = S_out.ravel(), T_out.ravel()
     for i in range(n_rows):
         m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at)
-        weight = weigh(labels, i, m, weights, w_at)
+        weight = (
+            weigh(labels, i, m, weights, w_at)
+            if counts is None
+            else sum_counts(labels, i, offsets, counts, 1)
+        )
         if weight == 0.0:
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
             continue
         m_rows, pull = m, weight
+        if counts is not None:
+            pull = sum_counts(labels, i, offsets, counts, 0)
         if gains is None:
             sum_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
         else:
@@ -124,7 +139,7 @@ def sweep(
             own = z
         n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, own, 0, n, t_sum, A)
-        if gains is not None and is_residue(A, n, weight):
+        if (gains is not None or counts is not None) and is_residue(A, n, weight):
             A[:n, :n] = 0.0
             b[:] = 0.0
         n = solve_row(
@@ -140,7 +155,7 @@ def sweep(
             fill_change(y, d, n, t_change)
             add_to_rows(s_out, s_at, m_rows, d, s_width)
             add_to_rows(t_out, t_at, m, t_change, triangle(n))
-            if theta is not None and not fresh:
+            if theta is not None and counts is None and not fresh:
                 fill_change(z, z_change, K, t_change)
                 add_to_rows(s_flat, s_at, m_rows, z_change, s_width)
                 add_to_rows(t_flat, t_at, m, t_change, triangle(K))
@@ -286,6 +301,15 @@ def find_gains(labels, i, offsets, gains, width, m, s_at, g_at):
         s_at[m + e] = np.uint64((B + u) * width)
         total += g_at[e] + g_at[m + e]
         e += 1
+    return total
+
+
+@leaf
+def sum_counts(labels, i, offsets, counts, row):
+    """Return the sum of a row of ``counts``, see `sweep`, over the labels of object ``i``."""
+    total = 0.0
+    for u in range(labels.shape[1]):
+        total += counts[row, np.uint64(offsets[u] + u + 1 + labels[i, u])]
     return total
 
 

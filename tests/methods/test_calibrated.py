@@ -80,9 +80,9 @@ def test_agreement_sums__give_the_objective_of_all_pairs(problem):
     assert sums.objective == pytest.approx(brute_force(*problem), **EXACT)
 
 
-@given(problems())
+@given(problems(), st.booleans())
 @settings(max_examples=40)
-def test_update_block__finds_the_gap_and_the_best_membership_of_each_object(problem):
+def test_update_block__finds_the_gap_and_the_best_membership_of_each_object(problem, at_once):
     labels, offsets, Y, rates = problem
     sums = agreement_sums(labels, offsets, Y, rates_of(rates, offsets))
     gradient = naive.gradient(labels, offsets, Y.astype(np.float64), *rates)
@@ -91,7 +91,7 @@ def test_update_block__finds_the_gap_and_the_best_membership_of_each_object(prob
         if not (labels[j] >= 0).any():
             continue
         one = labels[j : j + 1], Y[j : j + 1]
-        change, updated = update_block(sums, offsets, -1.0, 1.0, *one)
+        change, updated = update_block(sums, offsets, -1.0, 1.0, *one, at_once=at_once)
         gap = gradient[j][Y[j] > 0].max() - gradient[j].min()
         assert change.gap == pytest.approx(gap, abs=1e-7 * scale)
         moved = Y.copy()
@@ -104,17 +104,17 @@ def test_update_block__finds_the_gap_and_the_best_membership_of_each_object(prob
         assert after[moved[j] > 0].max() - after.min() <= 1e-4 * scale
 
 
-@given(problems())
+@given(problems(), st.booleans())
 @settings(max_examples=30)
-def test_update_block__returns_what_it_changed_and_the_quartic_along_it(problem):
+def test_update_block__returns_what_it_changed_and_the_quartic_along_it(problem, at_once):
     labels, offsets, Y, rates = problem
     weights = rates_of(rates, offsets)
     sums = agreement_sums(labels, offsets, Y, weights)
-    change, updated = update_block(sums, offsets, 0.0, 1.5, labels, Y)
+    change, updated = update_block(sums, offsets, 0.0, 1.5, labels, Y, at_once=at_once)
     reached = apply_change(sums, change)
     expected = agreement_sums(labels, offsets, updated, weights)
     assert reached.objective == pytest.approx(expected.objective, rel=1e-7, abs=1e-7)
-    assert expected.objective <= sums.objective + 1e-5
+    assert at_once or expected.objective <= sums.objective + 1e-5
     along = measure_block(sums, offsets, labels, Y, updated)
     length, gain = line_search(sums, change, along)
     assert apply_part(sums, change, along, length).objective == pytest.approx(
@@ -123,6 +123,17 @@ def test_update_block__returns_what_it_changed_and_the_quartic_along_it(problem)
     half = Y + np.float32(0.5) * (updated - Y)
     there = agreement_sums(labels, offsets, half, weights).objective
     assert apply_part(sums, change, along, 0.5).objective == pytest.approx(there, rel=1e-5, abs=1e-4)
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_update_block__at_once_moves_each_object_as_if_no_other_had_moved(problem):
+    labels, offsets, Y, rates = problem
+    sums = agreement_sums(labels, offsets, Y, rates_of(rates, offsets))
+    _, updated = update_block(sums, offsets, 0.0, 1.0, labels, Y, at_once=True)
+    for j in range(len(Y)):
+        _, alone = update_block(sums, offsets, 0.0, 1.0, labels[j : j + 1], Y[j : j + 1], at_once=True)
+        np.testing.assert_array_equal(alone[0], updated[j])
 
 
 @given(problems())

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,10 @@ SUFFICIENT_SHARE = 0.3
 # Successive over-relaxation speeds up convergence within a block, whose objects move in turn (below 2, every
 # step lowers the objective). Several blocks move at once and overshoot already, so they do without it.
 RELAXATION = 1.5
+
+# With this many blocks or more, the objects of a block may as well move at once as the blocks do. The tables
+# of calibrated models, which are expensive to keep current, are then computed once for each block.
+MANY_BLOCKS = 8
 
 
 class AllPairs:
@@ -123,8 +128,9 @@ class AllPairs:
         threshold = self._threshold(run, at) * self._mean_weight(run, at.state)
         relaxation = RELAXATION if len(run.blocks) == 1 else 1.0
         reads, writes = [at.generation], at.generation + 1
+        update = partial(update_block, at_once=len(run.blocks) >= MANY_BLOCKS)
         return run.visit(
-            update_block, at.state, run.data.offsets, threshold, relaxation, reads=reads, writes=writes
+            update, at.state, run.data.offsets, threshold, relaxation, reads=reads, writes=writes
         )
 
     def add(self, total: Change, part: Change) -> Change:
@@ -233,24 +239,33 @@ def update_block(
     relaxation: float,
     labels: np.ndarray,
     memberships: np.ndarray,
+    *,
+    at_once: bool = False,
 ) -> tuple[Change, np.ndarray]:
     """Update each object of a block given all others; return the change and the new memberships.
 
     Objects whose KKT gap is at most ``threshold`` do not move; the others take ``relaxation`` times the step
-    to their optimum, within the simplex. Cost: see ``kernels.all_pairs.sweep``.
+    to their optimum, within the simplex. Later objects see the moves of earlier ones, except ``at_once``.
+    Cost: see ``kernels.all_pairs.sweep``.
     """
     given, memberships = memberships, in_use(sums, memberships)
     order = _heaviest_first(sums)
-    S, T, further = _tables_in_order(sums, order)
-    S_before, T_before, S_out, T_out = S.copy(), T.copy(), S, T
-    if sums.theta is not None:  # S and T are then of theta y
-        S_before, T_before = np.zeros_like(S), np.zeros_like(T)
-        S_out, T_out = aligned_copy(S_before), aligned_copy(T_before)
     updated, totals = np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
+    rates = sums.weights if at_once and isinstance(sums.weights, Rates) else None
+    if rates is not None:
+        weights, S, T, further = None, *_weighed_tables(sums, rates, offsets, order)
+    else:
+        weights, S, T, further = sums.partition_weights, *_tables_in_order(sums, order)
+    S_before, T_before, S_out, T_out = S.copy(), T.copy(), S, T
+    if rates is not None or sums.theta is not None:  # S and T are then of theta y
+        S_before, T_before = np.zeros_like(sums.S), np.zeros_like(T)
+        S_out, T_out = aligned_copy(S_before), aligned_copy(T_before)
     kernels_for(labels).sweep(
-        *(labels, offsets, sums.partition_weights, S, T, S_out, T_out, order, memberships, updated),
+        *(labels, offsets, weights, S, T, S_out, T_out, order, memberships, updated),
         *(threshold, relaxation, False, totals, *further),
     )
+    if rates is not None:
+        _add_partitions(S_out, offsets)
     back = np.argsort(order)
     change = Change(
         *(clusters_in_order(S_out - S_before, back), triangles_in_order(T_out - T_before, back)),
@@ -271,13 +286,18 @@ def place_block(
 ) -> AgreementSums:
     """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
     order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
-    S, T, further = _tables_in_order(estimate, order)
-    weights = estimate.partition_weights
+    rates = estimate.weights if isinstance(estimate.weights, Rates) else None
+    if rates is not None:
+        weights, S, T, further = None, *_weighed_tables(estimate, rates, offsets, order)
+    else:
+        weights, S, T, further = estimate.partition_weights, *_tables_in_order(estimate, order)
     sums = no_sums(*sizes_of(offsets, placed), estimate.weights)
     kernels_for(labels).sweep(
         *(labels, offsets, weights, S, T, sums.S, sums.T, order, placed, placed, 0.0, 1.0, True, totals),
         *further,
     )
+    if rates is not None:
+        _add_partitions(sums.S, offsets)
     back = np.argsort(order)
     return sums._replace(
         S=clusters_in_order(sums.S, back),
@@ -297,6 +317,31 @@ def _tables_in_order(
         theta = np.ascontiguousarray(sums.theta[np.ix_(order, order)])
         S, T, further = rows_times(S, theta), triangles_times(T, theta), (further[0], theta)
     return aligned_copy(S), aligned_copy(T), further
+
+
+def _weighed_tables(
+    sums: AgreementSums, rates: Rates, offsets: np.ndarray, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
+    """Return the tables of a calibrated model with rows weighed in advance, and further arguments.
+
+    See ``counts`` of ``kernels.all_pairs.sweep``.
+    """
+    n_clusters = np.diff(offsets)
+    B, M = int(offsets[-1]), n_clusters.size
+    theta = np.eye(sums.n_clusters) if rates.theta is None else rates.theta
+    theta = np.ascontiguousarray(theta[np.ix_(order, order)])
+    S = rows_times(clusters_in_order(sums.S, order), theta) * rates.base_clusters[:, None]
+    T = triangles_times(triangles_in_order(sums.T, order), theta) * rates.partitions[:, None]
+    counts, at = np.zeros((2, B + M)), np.arange(B) + np.repeat(np.arange(1, M + 1), n_clusters)
+    counts[0, at] = rates.base_clusters[:B] + np.repeat(rates.base_clusters[B:], n_clusters)
+    counts[1, at] = np.repeat(rates.partitions, n_clusters)
+    S = S[:B] + np.repeat(S[B:], n_clusters, axis=0)
+    return aligned_copy(S), aligned_copy(T), (None, theta, counts)
+
+
+def _add_partitions(S: np.ndarray, offsets: np.ndarray) -> None:
+    """Fill the rows of partitions in a table such as S of a calibrated model: sums over base clusters."""
+    S[int(offsets[-1]) :] = np.add.reduceat(S[: int(offsets[-1])], offsets[:-1], axis=0)
 
 
 def _heaviest_first(sums: AgreementSums) -> np.ndarray:
