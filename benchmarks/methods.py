@@ -36,7 +36,7 @@ from bigcons.errors import BigconsError, ConvergenceWarning, MemoryBudgetError
 from bigcons.execution.engine import Engine, available_cores, fold, open_engine
 from bigcons.memory import Block, parse_size
 from bigcons.metrics import adjusted_rand
-from bigcons.progress import report_progress_to
+from bigcons.progress import Progress, report_progress_to
 
 N_PARTITIONS = 50
 K = 6
@@ -76,7 +76,7 @@ BY_NAME = {**SOLVES, **ALSO_PLANTED}
 THREADS, WORKER, CLUSTER = f"threads-{available_cores()}", "processes-1", "processes-2"
 
 
-class Stopwatch:
+class Stopwatch(Progress):
     """A listener that counts the objects visited by passes over the labels, and their seconds."""
 
     heard: ClassVar[list[tuple[str, float, float]]] = []

@@ -16,6 +16,7 @@ _HOMES = {
     "PairTable": "bigcons.stores.pairs",
     "Consensus": "bigcons.stores.consensus",
     "Divergence": "bigcons.divergences",
+    "ProgressBar": "bigcons.progress",
     "NClustersChoice": "bigcons.overlaps.n_clusters",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from bigcons.methods import *  # noqa: F403 - the class of every method
     from bigcons.overlaps.n_clusters import NClustersChoice as NClustersChoice
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters
+    from bigcons.progress import ProgressBar as ProgressBar
     from bigcons.stores.consensus import Consensus as Consensus
     from bigcons.stores.ensemble import Ensemble as Ensemble
     from bigcons.stores.pairs import PairTable as PairTable

@@ -27,10 +27,12 @@ def generator(seed: int, stream: str, *index: int) -> np.random.Generator:
 def resolve_seed(random_state: SeedLike) -> int:
     """Turn a scikit-learn style ``random_state`` into one integer seed.
 
-    None takes fresh entropy; a generator is advanced by one draw.
+    None draws from numpy's global state, which is fresh entropy unless ``np.random.seed`` has set it, as in
+    scikit-learn; a generator is advanced by one draw.
     """
     if random_state is None:
-        return int(np.random.SeedSequence().generate_state(2, np.uint64)[0])
+        high, low = np.random.randint(1 << 32, size=2, dtype=np.uint32)  # noqa: NPY002
+        return int(high) << 32 | int(low)
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     if isinstance(random_state, np.random.RandomState):

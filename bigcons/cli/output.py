@@ -6,15 +6,13 @@ import difflib
 import json
 import logging
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import click
 
-from bigcons.progress import Progress, report_progress_to
+from bigcons.progress import ProgressBar
 
 _JSON = "bigcons.json"
 _MOST_NAMES = 12
@@ -143,44 +141,6 @@ def some(names: Sequence[str]) -> str:
 # Progress
 
 
-class TerminalProgress(Progress):
-    """A progress bar, hidden during the first second and while another bar is on the screen."""
-
-    _on_screen: TerminalProgress | None = None
-    _bar: Any
-
-    def start(self, what: str, total: int, unit: str) -> None:
-        """Begin a task of ``total`` units."""
-        label = f"{what} ({total:,} {unit})"
-        self._bar = click.progressbar(length=total, label=label, file=sys.stderr, hidden=True)
-        self._show_after = time.monotonic() + QUIET_SECONDS
-        self._drawing = threading.Lock()
-        self._first = threading.Timer(max(QUIET_SECONDS, 0.0), self._draw)
-        self._first.daemon = True
-        self._first.start()
-
-    def advance(self, n: int) -> None:
-        """Advance the bar by ``n`` units."""
-        self._draw(n)
-
-    def finish(self) -> None:
-        """End the bar, so that another may be drawn."""
-        self._first.cancel()
-        self._first.join()
-        self._bar.render_finish()
-        if TerminalProgress._on_screen is self:
-            TerminalProgress._on_screen = None
-
-    def _draw(self, n: int = 0) -> None:
-        with self._drawing:
-            late = time.monotonic() >= self._show_after
-            if self._bar.hidden and TerminalProgress._on_screen is None and late:
-                TerminalProgress._on_screen = self
-                self._bar.hidden = False
-                self._bar.render_progress()
-            self._bar.update(n)
-
-
-def progress_on_terminal() -> AbstractContextManager[None]:
+def progress_on_terminal() -> AbstractContextManager[object]:
     """Draw progress bars in the ``with`` block, if standard error is a terminal."""
-    return report_progress_to(TerminalProgress) if sys.stderr.isatty() else nullcontext()
+    return ProgressBar(sys.stderr, after=QUIET_SECONDS) if sys.stderr.isatty() else nullcontext()

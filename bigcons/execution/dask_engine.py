@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import time
 import uuid
 from collections import deque
@@ -27,6 +28,7 @@ from distributed.scheduler import KilledWorker
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
 from bigcons.execution.dask_workers import CONNECT_SECONDS, Wait, Workers, one_line
 from bigcons.memory import Block
+from bigcons.progress import current_work
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -104,16 +106,16 @@ class DaskEngine:
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
         workers = Workers(self.client)
-        run = uuid.uuid4().hex
+        run, work = uuid.uuid4().hex, _key_of_work()
         function = self._send_function(task, run)
         sent: deque[_Sent] = deque()
         bundles = _Bundles(items)
         try:
             while bundle := bundles.take(workers.n_threads):
-                what, key = _name(bundle), f"bigcons-block-{run}-{bundle[0][0]}"
+                what, key = _name(bundle), f"{work}-{run}-{bundle[0][0]}"
                 # Dask would search items passed as an argument for futures
-                work = partial(run_task, run, [item for _, item in bundle])
-                sent.append(_Sent(what, self._submit(what, key, work, function)))
+                call = partial(run_task, run, [item for _, item in bundle])
+                sent.append(_Sent(what, self._submit(what, key, call, function)))
                 while bundles.has_sent_enough(sent, workers.n_threads):
                     done = self._collect(sent, workers)
                     bundles.adapt(done)
@@ -134,7 +136,7 @@ class DaskEngine:
         content: bytes = cloudpickle.dumps(task)
         if len(content) <= BYTES_WITH_BLOCK:
             return content
-        return self._submit("the task function", f"bigcons-task-{run}", load_shared, content)
+        return self._submit("the task function", f"{_key_of_work()}-function-{run}", load_shared, content)
 
     def _submit(
         self, what: str, key: str, function: Callable[..., Any], *args: Any
@@ -275,6 +277,12 @@ def _name(bundle: Sequence[tuple[int, Any]]) -> str:
     if not all(isinstance(block, Block) for block in blocks):
         return _span("task", first, last)
     return f"{_span('block', blocks[0].index, blocks[1].index)} (rows {blocks[0].start} to {blocks[1].stop})"
+
+
+def _key_of_work() -> str:
+    """Return the start of the keys of tasks, by which dashboards group them: what is done, and which pass."""
+    words = re.findall(r"[a-z]+|[0-9]+", current_work().partition(", gap")[0].lower())
+    return "-".join(["bigcons", *words])
 
 
 def _span(word: str, first: int, last: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import threading
 from collections import deque
@@ -139,9 +140,9 @@ def open_engine(client: object = None) -> Iterator[Engine]:
     """Yield the engine that a ``client=`` argument names.
 
     ``client`` is an argument of `resolve_engine`, or the address of a Dask scheduler such as
-    "tcp://host:8786", connected for the duration of the ``with`` block.
+    "tcp://host:8786" or "host:8786", connected for the duration of the ``with`` block.
     """
-    if isinstance(client, str) and "://" in client:
+    if _is_address(client):
         from bigcons.execution.dask_engine import connect
 
         with connect(client) as engine:
@@ -169,7 +170,7 @@ def resolve_engine(client: object = None) -> Engine:
         from bigcons.execution.dask_engine import DaskEngine
 
         return DaskEngine(client)
-    if isinstance(client, str) and "://" in client:
+    if _is_address(client):
         raise InvalidInputError(
             f"client={client!r} is an address, not accepted here; pass distributed.Client({client!r})."
         )
@@ -177,6 +178,10 @@ def resolve_engine(client: object = None) -> Engine:
         f"client={client!r} is unknown; use None or 'threads' (all cores of this machine), 'serial', "
         "the address of a Dask scheduler such as 'tcp://host:8786', or a distributed.Client."
     )
+
+
+def _is_address(client: object) -> TypeGuard[str]:
+    return isinstance(client, str) and re.fullmatch(r".*://.*|[\w.-]+:[0-9]+", client) is not None
 
 
 def _surrounding_engine() -> Engine:

@@ -50,6 +50,8 @@ from numba.core.codegen import CPUCodegen
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
+from bigcons.progress import COMPILING, note
+
 logger = logging.getLogger("bigcons")
 
 KEPT_SECONDS = 24 * 3600  # how long an unused entry of other sources is kept: users switch versions
@@ -65,6 +67,12 @@ class KernelCache(FunctionCache):
         self._serializer = self._impl
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._loaded(sig, target_context)
+        if found is None:
+            note(COMPILING)
+        return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
         if not _takes_only_ours(sig):
             return None
         path = self._entry(sig, target_context.codegen())

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bigcons.coassociation.factorized import Weights
@@ -91,6 +92,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     info: ClassVar[MethodInfo]
 
     n_clusters: int
+    n_passes_: int
 
     def __init__(
         self,
@@ -136,6 +138,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 delattr(self, name)  # results of an earlier fit
             self._trust: Trust | Consensus | None = None
             self.n_features_in_: int = ensemble.n_partitions
+            if are_given(ensemble.names):
+                self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
             self._recoding = Recoding(ensemble)
             seed = resolve_seed(self.random_state)
             if path is not None:
@@ -153,6 +157,12 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 with open_engine(self.client) as engine, self._n_clusters_chosen(ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
         return self
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags: features are labels, numbers or text, and may be missing."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags
 
     def _n_clusters_chosen(self, *_: Any) -> AbstractContextManager[None]:
         """Return a context in which ``n_clusters`` is a number, should it be "auto"."""
@@ -309,6 +319,11 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted."
             )
         return found.dask_memberships() if isinstance(found, Consensus) else found
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of passes over the objects of the best start: ``n_passes_``, by scikit-learn's name."""
+        return int(self.n_passes_)
 
     @property
     def trust_(self) -> Trust:
@@ -495,7 +510,7 @@ class Recoding:
                 f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "
                 "give the same partitions in the same order."
             )
-        if new.names != self.names and sorted(new.names) == sorted(self.names):
+        if new.names != self.names and are_given(new.names) and are_given(self.names):
             u = next(u for u, name in enumerate(self.names) if new.names[u] != name)
             raise InvalidInputError(
                 f"the new labels have partition {new.names[u]!r} where {self.names[u]!r} was fitted; "
@@ -511,6 +526,11 @@ class Recoding:
         return [
             codes_in(known, values) for known, values in zip(self.values, original_values(new), strict=True)
         ]
+
+
+def are_given(names: Sequence[str]) -> bool:
+    """Return whether partitions have names of their own, not only numbers."""
+    return list(names) != [f"p{u}" for u in range(len(names))]
 
 
 def recode(labels: np.ndarray, tables: Sequence[np.ndarray]) -> np.ndarray:

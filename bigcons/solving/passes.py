@@ -10,7 +10,10 @@ a sample, and the best of them share the passes over all objects.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +25,7 @@ import numpy as np
 from bigcons.errors import first_line
 from bigcons.execution.engine import Engine, fold, stop_if_cancelled
 from bigcons.memory import Block
-from bigcons.progress import Progress, progress
+from bigcons.progress import Progress, note, progress
 from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshots
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -36,6 +39,13 @@ History = dict[str, list[float]]
 S = TypeVar("S")  # the state of a method
 T = TypeVar("T")  # the report of its blocks
 Start = TypeVar("Start")
+
+
+USUAL_PASSES = 5
+"""How many a solve is expected to take before it shows how fast it converges."""
+
+SLOW = 0.02
+"""Logarithm of the factor per pass below which a gap says nothing of how many passes are left."""
 
 
 class Iterate(NamedTuple, Generic[S]):
@@ -179,10 +189,13 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
         at = Iterate(state, 0, False, [], start_objectives)
         _commit(run, method, at)
     first, dropped = len(at.records) + 1, 0
-    with progress(method.name, run.data.n_objects * max(run.max_passes - first + 1, 0)) as listener:
+    with progress(method.name, 0) as listener:
         for number in range(first, run.max_passes + 1):
             if at.is_settled:
                 break
+            n_left = min(passes_left(at.records, run.tol), run.max_passes - number + 1)
+            listener.expect(run.data.n_objects * (number - first + n_left))
+            note(", ".join([f"pass {number}", *_progress_of(at.records)]))
             began = time.perf_counter()
             total = run.fold(method.visit(run, at), method.add, listener)
             step = method.step(run, at, total)
@@ -194,6 +207,32 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
                 run.arrays.drop(old)
             dropped = generation
     return at
+
+
+def passes_left(records: list[Record], tol: float) -> int:
+    """Estimate how many more passes a solve takes, from how fast its gap, or else its gain, shrinks."""
+    latest = records[-4:]
+    if len(latest) < 2:
+        return USUAL_PASSES - len(latest)
+    for name in ("gap", "moved_share"):
+        if name in latest[0]:
+            sizes = [record[name] for record in latest]
+            break
+    else:
+        values = [record.get("objective", math.nan) for record in latest]
+        sizes = [abs(after - before) / abs(after or 1.0) for before, after in itertools.pairwise(values)]
+    if not np.isfinite(sizes).all():
+        return len(records)
+    first, last = max(sizes[0], sys.float_info.min), max(sizes[-1], sys.float_info.min)
+    shrinks = math.log(first / last) / max(len(sizes) - 1, 1)
+    if tol <= 0 or (last > tol and shrinks < SLOW):
+        return len(records)
+    return max(1, math.ceil(math.log(last / tol) / shrinks)) if last > tol else 1
+
+
+def _progress_of(records: list[Record]) -> list[str]:
+    """Return the gap after the last pass in words, if there is one."""
+    return [f"gap {record['gap']:.1e}" for record in records[-1:] if "gap" in record]
 
 
 def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:

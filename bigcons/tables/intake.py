@@ -40,6 +40,8 @@ def open_table(x: Any, role: str) -> Table:
     is_array = all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__"))
     if is_array and package not in ("pandas", "polars", "scipy"):
         return memory.ArrayTable(x, role)
+    if package == "scipy":
+        raise InvalidInputError(f"{role} is a sparse {type(x).__name__}; pass it dense, such as x.toarray().")
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     raise InvalidInputError(
         f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bigcons.cli import output as bars
-from bigcons.progress import progress, report_progress_to
+from bigcons.progress import Progress, progress, report_progress_to
 
 
 @pytest.fixture
@@ -132,15 +132,9 @@ def test_progress__stays_silent_without_a_terminal(monkeypatch):
 def test_progress__goes_back_to_the_listener_before(terminal):
     seen = []
 
-    class Remember:
+    class Remember(Progress):
         def start(self, what, total, unit):
             seen.append(what)
-
-        def advance(self, n):
-            pass
-
-        def finish(self):
-            pass
 
     with report_progress_to(Remember):
         with bars.progress_on_terminal(), progress("drawn", 1):

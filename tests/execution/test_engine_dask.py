@@ -155,7 +155,7 @@ def test_map__keeps_a_bounded_number_in_flight(client):
     most_known = most_ahead = 0
     for collected, _ in enumerate(engine.map(lambda item: time.sleep(0.002), items()), start=1):
         known = client.run_on_scheduler(
-            lambda dask_scheduler: sum("bigcons-block" in key for key in dask_scheduler.tasks)
+            lambda dask_scheduler: sum(key.startswith("bigcons-") for key in dask_scheduler.tasks)
         )
         most_known = max(most_known, known)
         most_ahead = max(most_ahead, drawn - collected)

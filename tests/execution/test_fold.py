@@ -17,7 +17,7 @@ from bigcons.execution.engine import (
     stop_if_cancelled,
 )
 from bigcons.memory import row_blocks
-from bigcons.progress import progress, report_progress_to
+from bigcons.progress import Progress, progress, report_progress_to
 from bigcons.solving.passes import as_history, timed_passes
 
 ENGINES = [SerialEngine(), ThreadsEngine(1), ThreadsEngine(2), ThreadsEngine(5)]
@@ -25,7 +25,7 @@ NAMES = ["serial", "1 thread", "2 threads", "5 threads"]
 PATIENCE = 10  # seconds until a test gives up waiting
 
 
-class Listener:
+class Listener(Progress):
     """A progress listener that writes down what it hears."""
 
     def __init__(self):

@@ -29,7 +29,7 @@ from bigcons.overlaps import embedding as spectral
 from bigcons.overlaps import graph_clusterer, incidence
 from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
 from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
-from bigcons.progress import report_progress_to
+from bigcons.progress import Progress, report_progress_to
 from tests.naive import hypergraph as naive
 from tests.naive import overlaps as counted
 from tests.support.strategies import label_matrices
@@ -416,7 +416,7 @@ def test_8d5k__seen_in_two_dimensions_at_a_time_is_recovered(method, views_of_8d
     assert nmi(classes, found) > single
 
 
-class Listening:
+class Listening(Progress):
     heard = None
 
     def start(self, what, total, unit):

@@ -19,6 +19,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine
 from bigcons.solving.pass_clusterer import PassClusterer
+from bigcons.solving.passes import USUAL_PASSES, passes_left
 
 NAMES = [name for name, cls in METHODS.items() if issubclass(cls, PassClusterer)]
 NEEDED = {"ipc": {"normalize": "all"}}  # otherwise it compares all pairs
@@ -121,3 +122,22 @@ def test_memory__is_refused_with_what_would_do(stored):
     with pytest.raises(MemoryBudgetError, match="raise it to"):
         fit("mixture", stored, memory="1MB")
     fit("mixture", stored, memory="4GB")
+
+
+def test_passes_left__is_exact_for_a_gap_that_shrinks_evenly():
+    records = [{"pass": 1.0 + i, "gap": 0.5**i} for i in range(12)]
+    for number in range(2, 12):
+        assert passes_left(records[:number], 0.5**11 * 1.01) == 12 - number
+    assert passes_left(records[:1], 1e-3) == USUAL_PASSES - 1
+
+
+@pytest.mark.parametrize("gain", [lambda i: {"objective": -1.0 - 0.1**i}, lambda i: {"moved_share": 0.1**i}])
+def test_passes_left__follows_gains_where_there_is_no_gap(gain):
+    records = [gain(i) for i in range(6)]
+    assert 1 <= passes_left(records[:4], 1e-6) <= 5
+    assert passes_left(records, 1.0) == 1
+
+
+def test_passes_left__expects_as_many_again_if_nothing_shrinks():
+    assert passes_left([{"gap": 0.1}] * 7, 1e-4) == 7
+    assert passes_left([{"pass": 1.0}] * 3, 1e-4) == 3

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bigcons.progress import Progress
 
-class Recorder:
+
+class Recorder(Progress):
     """A progress listener that keeps what was announced and how far it came."""
 
     def __init__(self):
