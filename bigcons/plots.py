@@ -1,7 +1,7 @@
 """Figures: co-association, memberships, convergence, the graph of overlapping clusters.
 
-Every function returns a matplotlib ``Figure`` that is not registered with pyplot; save it with
-``figure.savefig``. The palette is safe for color-blind readers and for grayscale printing.
+Every function returns a matplotlib ``Figure`` that is not registered with pyplot and shows itself in Jupyter;
+save it with ``figure.savefig``. The palette is safe for color-blind readers and for grayscale printing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.ticker import ScalarFormatter
 
     from bigcons.metrics.confidence import Reliability
+    from bigcons.picture import Picture
 
 __all__ = [
     "cluster_graph",
@@ -47,27 +48,19 @@ _ROW = 0.09
 """Height of a line of text as a fraction of a panel."""
 # The graph of clusters: inches of a unit, and in units the radius of a node, the distance of neighbors, the
 # margin around the outermost centers, and how far arrows bend.
-_INCHES, _RADIUS, _SPACING, _MARGIN, _BEND = 1.25, 0.34, 1.35, (0.95, 0.65), 0.13
-_STYLE: dict[Any, Any] = {
-    "font.size": 9.0,
-    "axes.titlesize": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "savefig.dpi": 200,
-}
+_INCHES, _RADIUS, _SPACING, _MARGIN, _BEND = 1.25, 0.34, 1.35, (0.95, 0.55), 0.13
 
 
 def coassociation(
-    ensemble: Any, *, labels: np.ndarray | None = None, n_objects: int = 500, random_state: SeedLike = 0
+    ensemble: Any, *, labels: Any = None, n_objects: int = 500, random_state: SeedLike = 0
 ) -> Figure:
     """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
     ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
-    sample is drawn. ``labels``, one for each object of the ensemble, color a strip below the matrix.
-    O(n_objects^2) time and memory.
+    sample is drawn. ``labels``, one for each object of the ensemble or a `Consensus`, color a strip below the
+    matrix. O(n_objects^2) time and memory.
     """
-    with _figure(4.8, 4.6) as figure:
+    with _figure(4.4, 4.1) as figure:
         _draw_coassociation(figure.subplots(), ensemble, labels, n_objects, random_state)
     return figure
 
@@ -76,15 +69,21 @@ def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLik
     """Draw the memberships of objects sorted by cluster and, within a cluster, by confidence.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``; of more
-    than ``n_objects`` objects, a random sample is drawn. A store is read block by block.
+    than ``n_objects`` objects, a random sample is drawn. Next to each cluster is the number of its objects;
+    clusters without objects are left out. A store is read block by block.
     """
-    with _figure(6.4, 2.8) as figure:
-        _draw_memberships(figure.subplots(), consensus, n_objects, random_state)
+    sample = _sampled_memberships(consensus, n_objects, random_state)
+    n_rows = np.count_nonzero(sample.sizes)
+    with _figure(6.4, 1.3 + 0.22 * min(max(n_rows, 4), 20)) as figure:
+        _draw_memberships(figure.subplots(), sample)
     return figure
 
 
 def convergence(consensus: Any) -> Figure:
-    """Draw the objective and the optimality gap of a solve against its passes or steps.
+    """Draw the objective and the optimality gap of a solve against its passes or steps, on log axes.
+
+    The objective is drawn as its distance from the best one, relative to that; the best itself, at distance
+    0, has no point. Where there are fewer than two points, the objectives themselves are drawn.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
@@ -101,15 +100,42 @@ def convergence(consensus: Any) -> Figure:
             f"history has the entries {sorted(history)}; a curve needs 'pass' or 'step', and 'objective'."
         )
     names = [name for name in ("objective", "gap") if history.get(name)]
-    with _figure(4.8, 1.4 + 1.6 * len(names)) as figure:
+    objective, unit_words = (
+        np.asarray(history["objective"], float),
+        {"pass": "pass over the data", "step": "single-object step"},
+    )
+    distance, best = _from_best(objective)
+    shows_distance = np.count_nonzero(distance > 0) >= 2
+    with _figure(4.8, 0.7 + 1.3 * len(names)) as figure:
         panels: Any = np.atleast_1d(figure.subplots(len(names), sharex=True))
-        for axes, name, color in zip(panels, names, PALETTE, strict=False):
-            _draw_curve(axes, history[unit], history[name], color)
-            axes.set_ylabel({"objective": "objective", "gap": "optimality gap"}[name])
-            axes.set_yscale({"objective": "linear", "gap": "log"}[name])
-        panels[0].yaxis.set_major_formatter(_plain_numbers())
-        panels[-1].set_xlabel({"pass": "pass over the data", "step": "single-object step"}[unit])
+        if shows_distance:
+            _draw_curve(panels[0], history[unit], np.where(distance > 0, distance, np.nan), PALETTE[0])
+            panels[0].set_yscale("log")
+            panels[0].set_ylabel("objective, relative\ndistance to the best")
+            panels[0].set_title(f"best: {best:,.10g}", loc="right", fontsize=8)
+        else:
+            _draw_curve(panels[0], history[unit], objective, PALETTE[0])
+            panels[0].set_ylabel("objective")
+            panels[0].yaxis.set_major_formatter(_plain_numbers())
+        if "gap" in names:
+            _draw_curve(panels[1], history[unit], history["gap"], PALETTE[1])
+            panels[1].set_ylabel("optimality gap")
+            panels[1].set_yscale("log")
+        panels[-1].set_xlabel(unit_words[unit])
+        figure.align_ylabels()
     return figure
+
+
+def _from_best(objective: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return how far each objective is from the best one, relative to it, and the best one.
+
+    The best is the lowest of a solve that lowers its objective, else the highest.
+    """
+    known = objective[np.isfinite(objective)]
+    if not known.size:
+        return np.full(objective.shape, np.nan), float("nan")
+    best = float(known.min() if known[-1] < known[0] else known.max())
+    return np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0), best
 
 
 def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
@@ -119,12 +145,12 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
     grows with the objects of its bin. Points on the diagonal are calibrated, those below it overconfident.
     """
     curves = found if isinstance(found, Mapping) else {"": found}
-    with _figure(3.8 if len(curves) == 1 else 7.0, 3.8) as figure:
+    with _figure(3.8 if len(curves) == 1 else 5.6, 3.8) as figure:
         axes = figure.subplots()
         axes.plot([0, 1], [0, 1], color=_GUIDE, linewidth=0.8, zorder=0.5)
         for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
             area = 120 * curve.n_objects / curve.n_objects.sum()
-            told = f"{name}: {curve.error:.3f}" if name else f"error {curve.error:.3f}"
+            told = f"{name}: {curve.error:.3f}"
             some = curve.n_objects > 0
             axes.plot(
                 curve.confidence[some], curve.accuracy[some], color=color, linewidth=1.2, marker=".",
@@ -135,7 +161,7 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
         axes.set_xlabel("confidence")
         axes.set_ylabel("share of labels that are right")
         if len(curves) == 1:
-            axes.legend(loc="upper left")
+            axes.set_title(f"calibration error {told.removeprefix(': ')}", loc="right", fontsize=9)
         else:
             figure.legend(loc="outside right upper", title="calibration error")
     return figure
@@ -246,7 +272,7 @@ def cluster_graph(
         axes.set_axis_off()
         nodes = {}
         for k, place in zip(shown.tolist(), places, strict=True):
-            name, share = str(k if names is None else names[k]), f"{sizes[k] / sizes.sum():.0%}"
+            name, share = str(k if names is None else names[k]), _in_percent(sizes[k] / sizes.sum())
             color = PALETTE[k % len(PALETTE)]
             nodes[k] = _draw_node(axes, place, name, share, color, inside=draw is None)
             if draw is not None and rows is not None:
@@ -278,14 +304,14 @@ def overview(
     ``consensus``, and the co-association in VAT order. ``accuracy`` maps names of consensuses to their
     accuracy.
     """
-    with _figure(9.6, 5.4) as figure:
+    with _figure(9.6, 4.4) as figure:
         panels: Any = figure.subplot_mosaic(
-            [["accuracy", "pairs"], ["memberships", "pairs"]], width_ratios=[1.25, 1]
+            [["accuracy", "pairs"], ["memberships", "pairs"]], width_ratios=[1.15, 1]
         )
         _draw_accuracy(panels["accuracy"], base_accuracy, accuracy)
-        labels = getattr(consensus, "labels_", getattr(consensus, "labels", None))
+        labels = getattr(consensus, "labels_", getattr(consensus, "label_rows", None))
         _draw_coassociation(panels["pairs"], ensemble, labels, 500, random_state)
-        _draw_memberships(panels["memberships"], consensus, 2_000, random_state)
+        _draw_memberships(panels["memberships"], _sampled_memberships(consensus, 2_000, random_state))
         for letter, name in zip("abc", ("accuracy", "memberships", "pairs"), strict=True):
             panels[name].set_title(letter, loc="left", fontweight="bold")
     return figure
@@ -317,7 +343,7 @@ def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping
 
 
 def _draw_coassociation(
-    axes: Axes, ensemble: Any, labels: np.ndarray | None, n_objects: int, random_state: SeedLike
+    axes: Axes, ensemble: Any, labels: Any, n_objects: int, random_state: SeedLike
 ) -> None:
     """Draw the co-association matrix of a sample of objects in VAT order."""
     from bigcons.coassociation import dense
@@ -325,9 +351,11 @@ def _draw_coassociation(
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(ensemble)
-    if labels is not None and np.shape(labels) != (ensemble.n_objects,):
+    labels = getattr(labels, "label_rows", labels)
+    shape = None if labels is None else getattr(labels, "shape", np.shape(labels))
+    if shape not in (None, (ensemble.n_objects,)):
         raise InvalidInputError(
-            f"labels has shape {np.shape(labels)} but the ensemble has {ensemble.n_objects} objects; "
+            f"labels has shape {shape} but the ensemble has {ensemble.n_objects} objects; "
             "pass one label for each object."
         )
     rows = _sample_rows(ensemble.n_objects, n_objects, random_state)
@@ -344,28 +372,32 @@ def _draw_coassociation(
     axes.set_xticks([])
     axes.set_yticks([])
     if labels is not None:
-        _draw_strip(axes, np.asarray(labels)[rows][order])
+        blocks = [(b, slice(*np.searchsorted(rows, (b.start, b.stop)))) for b in ensemble.blocks()]
+        found = [np.asarray(labels[b.start : b.stop])[rows[part] - b.start] for b, part in blocks]
+        _draw_strip(axes, np.concatenate(found)[order])
 
 
-def _draw_memberships(axes: Axes, consensus: Any, n_objects: int, random_state: SeedLike) -> None:
-    """Draw memberships as a heat map, a row per cluster and a column per sampled object."""
-    rows, n_total, values = _sampled_memberships(consensus, n_objects, random_state)
-    winners = values.argmax(axis=1)
-    order = np.lexsort((-values.max(axis=1), winners))
-    n_clusters = values.shape[1]
-    image = axes.imshow(
-        values[order].T, cmap=_HEAT, vmin=0, vmax=1, aspect="auto", interpolation="nearest", origin="upper"
+def _draw_memberships(axes: Axes, sample: _Sample) -> None:
+    """Draw memberships as a heat map, a row per cluster with objects and a column per sampled object."""
+    shown = np.flatnonzero(sample.sizes)
+    order = np.lexsort(
+        (-sample.memberships.max(axis=1, initial=0.0), np.where(sample.labels < 0, np.inf, sample.labels))
     )
-    for border in np.cumsum(np.bincount(winners, minlength=n_clusters))[:-1]:
-        axes.axvline(border - 0.5, color=_GUIDE, linewidth=0.6)
-    for border in range(1, n_clusters):
+    values, winners = sample.memberships[order][:, shown], sample.labels[order]
+    image = axes.imshow(
+        values.T, cmap=_HEAT, vmin=0, vmax=1, aspect="auto", interpolation="nearest", origin="upper"
+    )
+    for border in np.flatnonzero(np.diff(winners)):
+        axes.axvline(border + 0.5, color=_GUIDE, linewidth=0.6)
+    for border in range(1, len(shown)):
         axes.axhline(border - 0.5, color=_GUIDE, linewidth=0.6)
     axes.spines[:].set_visible(True)
-    axes.figure.colorbar(image, ax=axes, label="membership")
-    axes.set_xlabel(_sample_words(len(rows), n_total, "by cluster and confidence"))
-    axes.set_ylabel("consensus cluster")
+    axes.figure.colorbar(image, ax=axes, label="membership", pad=0.02)
+    axes.set_xlabel(_sample_words(len(order), sample.n_total, "by cluster and confidence"))
+    axes.set_ylabel("cluster, number of objects")
     axes.set_xticks([])
-    axes.set_yticks(range(n_clusters))
+    ticks = range(0, len(shown), -(-len(shown) // 20))
+    axes.set_yticks(ticks, [f"{shown[row]}:  {sample.sizes[shown[row]]:,}" for row in ticks])
 
 
 def _places_on_circle(weight: np.ndarray) -> np.ndarray:
@@ -510,8 +542,9 @@ def _plain_numbers() -> ScalarFormatter:
 
 
 def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
-    """Draw a strip of cluster colors along the bottom of a square matrix."""
+    """Draw a strip of cluster colors along the bottom of a square matrix, and its key."""
     from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
 
     strip = axes.inset_axes((0.0, -0.045, 1.0, 0.03))
     colors = ListedColormap([PALETTE[k % len(PALETTE)] for k in range(max(int(labels.max()) + 1, 1))])
@@ -524,29 +557,58 @@ def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
         vmax=colors.N - 0.5,
     )
     strip.set_axis_off()
-    axes.set_xlabel(f"{axes.get_xlabel()}; strip: label", labelpad=14)
+    shown = np.unique(labels[labels >= 0]).tolist()
+    key = [Patch(color=PALETTE[k % len(PALETTE)], label=str(k)) for k in shown[: len(PALETTE)]]
+    if key:
+        more = ", ..." if len(shown) > len(key) else ""
+        axes.legend(
+            handles=key, title=f"strip: consensus cluster{more}", loc="upper center", fontsize=8,
+            bbox_to_anchor=(0.5, -0.06), ncols=6, handlelength=1.0, columnspacing=1.0, borderaxespad=0.0,
+        )  # fmt: skip
+    axes.set_title(axes.get_xlabel(), fontsize=9)
+    axes.set_xlabel("")
 
 
-def _sampled_memberships(
-    consensus: Any, n_objects: int, random_state: SeedLike
-) -> tuple[np.ndarray, int, np.ndarray]:
-    """Return the sampled rows, the total number of rows, and memberships ``(sampled rows, n_clusters)``."""
+class _Sample(NamedTuple):
+    """Memberships of sampled objects."""
+
+    n_total: int
+    """Number of objects sampled from."""
+    labels: np.ndarray
+    """(rows,): clusters, -1 without any."""
+    memberships: np.ndarray
+    """(rows, n_clusters)"""
+    sizes: np.ndarray
+    """(n_clusters,): the number of all objects in each cluster."""
+
+
+def _sampled_memberships(consensus: Any, n_objects: int, random_state: SeedLike) -> _Sample:
+    """Return the memberships of sampled objects."""
     if hasattr(consensus, "read_memberships"):
         rows = _sample_rows(consensus.n_objects, n_objects, random_state)
-        parts = []
+        sizes = np.zeros(consensus.n_clusters, np.int64)
+        parts, labels = [], []
         for block in consensus.blocks():
-            of_block = rows[(rows >= block.start) & (rows < block.stop)]
-            parts.append(consensus.read_memberships(block.start, block.stop)[of_block - block.start])
-        return rows, consensus.n_objects, np.concatenate(parts)
+            of_block = rows[slice(*np.searchsorted(rows, (block.start, block.stop)))] - block.start
+            winners = consensus.read_labels(block.start, block.stop)
+            sizes += np.bincount(winners[winners >= 0], minlength=sizes.size)
+            labels.append(winners[of_block])
+            if of_block.size:
+                parts.append(consensus.read_memberships(block.start, block.stop)[of_block])
+        return _Sample(consensus.n_objects, np.concatenate(labels), np.concatenate(parts), sizes)
     if hasattr(consensus, "fit") and not hasattr(consensus, "memberships_"):
         raise InvalidInputError(
             f"{type(consensus).__name__} has no memberships_; fit it first, or use a soft method."
         )
-    values = np.asarray(getattr(consensus, "memberships_", consensus))
-    if values.ndim != 2:
+    values = getattr(consensus, "memberships_", consensus)
+    values = values if hasattr(values, "shape") else np.asarray(values)
+    if len(values.shape) != 2:
         raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")
     rows = _sample_rows(len(values), n_objects, random_state)
-    return rows, len(values), values[rows]
+    winners = getattr(consensus, "labels_", None)
+    winners = np.asarray(values.argmax(axis=1)) if winners is None else winners
+    sizes = np.bincount(winners[winners >= 0], minlength=values.shape[1])
+    return _Sample(len(values), winners[rows], np.asarray(values[rows]), sizes)
 
 
 def _sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
@@ -559,23 +621,28 @@ def _sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.nda
     return np.sort(rng.choice(n_total, n_objects, replace=False))
 
 
+def _in_percent(share: float) -> str:
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
 def _sample_words(n_shown: int, n_total: int, order: str) -> str:
     objects = f"{n_total:,} objects" if n_shown == n_total else f"{n_shown:,} of {n_total:,} objects"
     return f"{objects}, {order}"
 
 
 @contextmanager
-def _figure(width: float, height: float) -> Iterator[Figure]:
+def _figure(width: float, height: float) -> Iterator[Picture]:
     """Yield a figure of a size in inches, to be drawn in the style of this module."""
     try:
         from matplotlib import rc_context
-        from matplotlib.figure import Figure
+
+        from bigcons.picture import STYLE, Picture
     except ImportError as error:
         raise MissingDependencyError(
             "figures need matplotlib, which is not installed; run pip install 'bigcons[plot]'.", extra="plot"
         ) from error
-    with rc_context(_STYLE):
-        yield Figure(figsize=(width, height), dpi=150, layout="constrained")
+    with rc_context(STYLE):
+        yield Picture(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def __dir__() -> list[str]:

@@ -108,14 +108,37 @@ def test_memberships__reads_a_store_as_it_reads_an_array(tmp_path):
     )
 
 
+def test_memberships__names_clusters_with_their_objects_and_leaves_out_empty_ones():
+    values = np.zeros((100, 5))
+    values[:50, 0], values[50:80, 2], values[80:, 4] = 1, 1, 1
+    figure = plots.memberships(values, n_objects=20)
+    figure.draw_without_rendering()
+    assert heat_map(figure).shape == (3, 20)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0:  50", "2:  30", "4:  20"]
+
+
+def test_memberships__of_a_stored_fit_read_the_sample_alone(tmp_path):
+    _, labels = three_groups()
+    model = PCC(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
+    np.testing.assert_array_equal(
+        *(heat_map(plots.memberships(x, n_objects=9)) for x in (model, Consensus.open(tmp_path / "c.zarr")))
+    )
+
+
 @pytest.mark.parametrize("unit", ["pass", "step"])
 def test_convergence__draws_objective_and_gap(unit):
     history = {unit: [1, 2, 3], "objective": [3.0, 2.0, 1.5], "gap": [1.0, None, 0.1]}
     upper, lower = plots.convergence(history).axes
-    np.testing.assert_array_equal(upper.lines[0].get_ydata(), [3.0, 2.0, 1.5])
+    np.testing.assert_allclose(upper.lines[0].get_ydata(), [1.0, 1 / 3, np.nan])  # from the best, 1.5
     np.testing.assert_array_equal(lower.lines[0].get_ydata(), [1.0, np.nan, 0.1])
-    assert lower.get_yscale() == "log"
+    assert upper.get_title(loc="right") == "best: 1.5"
+    assert upper.get_yscale() == lower.get_yscale() == "log"
     assert unit in lower.get_xlabel()
+
+
+def test_convergence__of_a_rising_objective_is_below_the_best():
+    upper = plots.convergence({"pass": [1, 2, 3, 4], "objective": [1.0, 5.0, 10.0, 8.0]}).axes[0]
+    np.testing.assert_allclose(upper.lines[0].get_ydata(), [0.9, 0.5, np.nan, 0.2])
 
 
 @pytest.mark.parametrize("objective", [[-73_656_080_000.0, -73_656_120_123.0], [3.0, 1.5], [0.0021, 0.00205]])
@@ -133,9 +156,9 @@ def test_convergence__writes_objectives_in_full(objective):
 def test_convergence__takes_what_memberships_takes(tmp_path):
     _, labels = three_groups()
     model = PCC(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
-    for source in (model, Consensus.open(tmp_path / "c.zarr"), model.history_):
+    for source in (model, Consensus.open(tmp_path / "c.zarr")):
         np.testing.assert_array_equal(
-            plots.convergence(source).axes[0].lines[0].get_ydata(), model.history_["objective"]
+            *(plots.convergence(x).axes[0].lines[0].get_ydata() for x in (source, model.history_))
         )
     with pytest.raises(InvalidInputError, match="type ndarray and no history"):
         plots.convergence(labels)
@@ -314,11 +337,15 @@ def test_memberships__refuses_what_it_cannot_draw(draw, argument):
         draw(argument)
 
 
-def test_plots__leave_global_state_alone():
+def test_plots__show_themselves_and_leave_global_state_alone():
     code = (
-        "import numpy as np, sys\n"
+        "import numpy as np, pickle, sys\n"
+        "from IPython.core.formatters import DisplayFormatter\n"
         "from bigcons import plots\n"
-        "plots.memberships(np.eye(3)).savefig(sys.argv[1], format='png')\n"
+        "figure = pickle.loads(pickle.dumps(plots.memberships(np.eye(3))))\n"
+        "figure.savefig(sys.argv[1], format='png')\n"
+        "shown, _ = DisplayFormatter().format(figure)\n"  # as a kernel does
+        "assert shown['image/png'].startswith(b'\\x89PNG')\n"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, os.devnull], check=True)

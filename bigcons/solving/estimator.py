@@ -42,7 +42,7 @@ from bigcons.solving.workspace import (
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_source
 from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
-from bigcons.stores.display import facts_table
+from bigcons.stores.display import cluster_rows, facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pair_parquet import is_parquet
@@ -367,7 +367,19 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             "objects without any label": f"{n_missing:,}" if n_missing else None,
             **{name.replace("_", " "): value for name, value in fit_results(self).items()},
         }
-        return facts_table(repr(self), facts)
+        found = getattr(self, "_trust", None)
+        clusters = None
+        if found is not None:
+            clusters = found.trust_tables[0] if isinstance(found, Consensus) else found.clusters
+        sizes = np.bincount(self.labels_[self.labels_ >= 0])
+        return facts_table(repr(self), facts) + cluster_rows(sizes.tolist(), clusters)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Show the results, once fitted, where scikit-learn would show a diagram of the parameters."""
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in shown and hasattr(self, "labels_"):
+            shown["text/html"] = self._repr_html_()
+        return shown
 
 
 def check_n_clusters(n_clusters: Any, n_objects: int) -> None:

@@ -23,13 +23,16 @@ from bigcons.storage.arrays import create_array, create_group, open_array, open_
 from bigcons.storage.commit import load_manifest, new_store, write_manifest
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
-from bigcons.stores.display import facts_table
+from bigcons.stores.display import cluster_rows, facts_table
 from bigcons.stores.export import export_to
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
 from bigcons.validation import check_int, check_number
 
 KIND = "consensus"
 CHUNK_ROWS = 65_536
+
+MOST_TO_COUNT = 1 << 24
+"""Labels that a notebook reads to show the sizes of clusters, at most."""
 
 _RESTORE = "compute it again or restore the store from a copy."
 
@@ -405,7 +408,16 @@ class Consensus:
             **{name: value for name, value in self.results.items() if name not in OF_SIZES},
             **{name: value for name, value in self.parameters.items() if name != "n_clusters"},
         }
-        return facts_table(f"Consensus {self.path}", facts)
+        shown = facts_table(f"Consensus {self.path}", facts)
+        clusters = self.trust_tables[0] if self.has_trust else None
+        if clusters is not None:
+            sizes = np.zeros(self.n_clusters, np.int64)
+            sizes[clusters["cluster"].to_numpy()] = clusters["size"].to_numpy()
+        elif self.n_objects <= MOST_TO_COUNT:
+            sizes = self.cluster_sizes()
+        else:
+            return shown
+        return shown + cluster_rows(sizes.tolist(), clusters)
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,53 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+MOST_ROWS = 10
+"""Rows that notebooks show of clusters and of partitions."""
 
 
 def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
     """Return names and values as an HTML table, floats to six digits; None values are left out."""
     rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
+        f"<tr><th scope='row' style='text-align:left'>{html.escape(str(name))}</th>"
         f"<td style='text-align:left'>{html.escape(_text(value))}</td></tr>"
         for name, value in facts.items()
         if value is not None
     )
     return f"<table><caption>{html.escape(caption)}</caption>{rows}</table>"
+
+
+def first_rows(caption: str, columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return columns as an HTML table of their first ten rows; the first column heads the rows."""
+    n_rows = len(next(iter(columns.values())))
+    told = caption if n_rows <= MOST_ROWS else f"{caption}: {MOST_ROWS} of {n_rows:,}"
+    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in columns)
+    lines = []
+    for first, *others in list(zip(*columns.values(), strict=True))[:MOST_ROWS]:
+        cells = "".join(f"<td>{html.escape(_text(value))}</td>" for value in others)
+        lines.append(f"<tr><th scope='row'>{html.escape(_text(first))}</th>{cells}</tr>")
+    return (
+        f"<table><caption>{html.escape(told)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table>"
+    )
+
+
+def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
+    """Return clusters with objects as such a table: sizes (K,) and, from a table of `Trust`, confidence."""
+    shown = [k for k, size in enumerate(sizes) if size]
+    columns: dict[str, list[Any]] = {
+        "cluster": [str(k) for k in shown],
+        "objects": [f"{sizes[k]:,}" for k in shown],
+        "share": [f"{sizes[k] / max(sum(sizes), 1):.1%}" for k in shown],
+    }
+    if clusters is not None:
+        of_cluster = dict(
+            zip(*(clusters.column(name).to_pylist() for name in ("cluster", "confidence")), strict=True)
+        )
+        columns["mean confidence"] = [f"{of_cluster[k]:.3f}" if k in of_cluster else "" for k in shown]
+    return first_rows("Clusters", columns)
 
 
 def _text(value: Any) -> str:

@@ -18,7 +18,7 @@ from bigcons.storage.commit import is_store, refuse_existing
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores import building
-from bigcons.stores.display import facts_table
+from bigcons.stores.display import facts_table, first_rows
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -418,7 +418,14 @@ class Ensemble:
             "size": f"{format_size(info['n_bytes'])} {where}, {info['dtype']}",
             "chunks": f"{info['n_chunks']:,} of {self.chunk_rows:,} rows",
         }
-        return facts_table(f"Ensemble {self.path or 'in memory'}", facts)
+        partitions = {
+            "partition": self.names,
+            "clusters": self.n_clusters.tolist(),
+            "objects with a label": [f"{n / self.n_objects:.1%}" for n in self._header.n_labeled.tolist()],
+        }
+        return facts_table(f"Ensemble {self.path or 'in memory'}", facts) + first_rows(
+            "Partitions", partitions
+        )
 
     @property
     def _n_bytes(self) -> int:

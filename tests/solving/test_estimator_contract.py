@@ -352,7 +352,9 @@ def test_repr__names_the_method_before_and_after_the_fit(method, labels):
     model = method(n_clusters=K, random_state=0)
     assert method.cls.__name__ in repr(model)
     assert method.cls.__name__ in model._repr_html_()
-    assert "objective" in fit(model, labels)._repr_html_()
+    shown = fit(model, labels)._repr_mimebundle_()["text/html"]  # what Jupyter asks for first
+    assert "objective" in shown
+    assert f"<td>{np.bincount(model.labels_[model.labels_ >= 0])[0]}</td>" in shown
 
 
 @pytest.fixture(scope="module")

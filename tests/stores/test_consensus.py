@@ -129,6 +129,8 @@ def test_consensus__repr_and_html(stored):
     assert repr(stored).startswith("<Consensus by PCC: 25 objects, 3 clusters")
     assert "<table>" in stored._repr_html_()
     assert "objective" in stored._repr_html_()
+    size = stored.cluster_sizes()[1]  # of the 24 objects with a label
+    assert f"<tr><th scope='row'>1</th><td>{size}</td><td>{size / 24:.1%}</td></tr>" in stored._repr_html_()
 
 
 @pytest.mark.parametrize(("won", "said"), [(3, "3"), (2, "2 of 3 win objects")])
