@@ -10,7 +10,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -92,6 +92,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     info: ClassVar[MethodInfo]
 
     n_clusters: int
+    objective_: float
     n_passes_: int
 
     def __init__(
@@ -116,7 +117,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         *,
         out: str | os.PathLike[str] | None = None,
         overwrite: bool = False,
-    ) -> ConsensusClusterer:
+    ) -> Self:
         """Find the consensus of ``x``; ``y`` is ignored, for scikit-learn's signature.
 
         With ``out``, here or as a parameter, the result is written to a Consensus store block by block, and
