@@ -10,6 +10,7 @@ import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
 from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.inverted import single_link, single_link_bytes
 from bigcons.coassociation.linkage import (
     BYTES_PER_ROW,
     LINKAGES,
@@ -40,6 +41,9 @@ logger: logging.Logger = logging.getLogger("bigcons")
 CRITERIA = ("n_clusters", "lifetime")
 LIFETIME_TIES = ("more", "fewer")
 
+EXHAUSTIVE_ROWS = 10_000
+"""Distinct rows up to which single linkage compares all pairs, in about a second, by Prim's algorithm."""
+
 
 class EAC(ConsensusClusterer):
     """Evidence accumulation clustering (Fred and Jain 2005): agglomerative, on the co-association.
@@ -60,10 +64,10 @@ class EAC(ConsensusClusterer):
         that of "average" and "ward" 0.67 to 0.93.
     neighbors : int or "all", default="all"
         For linkage="single": "all", or the number of likely neighbors with which each distinct row is
-        compared, for ensembles where all pairs would take too long. An approximation that can only miss
-        links: it is exact on the graph of the pairs compared, which sorting the rows in random orders finds.
-        On 5,999 distinct rows the spanning tree was 328 % heavier than the exact one with 8 neighbors, 57 %
-        with 32, 23 % with 64, 7.8 % with 128 and 2.0 % with 256.
+        compared, for ensembles of large base clusters and too many distinct rows. An approximation
+        that can only miss links: it is exact on the graph of the pairs compared, which sorting the rows in
+        random orders finds. On 5,999 distinct rows the spanning tree was 328 % heavier than the exact one
+        with 8 neighbors, 57 % with 32, 23 % with 64, 7.8 % with 128 and 2.0 % with 256.
     normalize : {"observed", "all"}, default="observed"
         Denominator of the co-association. "observed": the partitions that label both objects; without any the
         similarity is 0. "all": all partitions.
@@ -109,10 +113,12 @@ class EAC(ConsensusClusterer):
     -----
     Works on the U distinct rows, weighted by their objects: this gives the dendrogram of all objects, up to
     the order of ties, since no row is nearer to an object than one equal to its own. Two passes over the
-    labels. Single linkage: O(U^2 M) time on one core and O(U M) memory; with q neighbors O(q U (M + log U))
-    time. The others: 4 U^2 bytes and O(U^2 M) time, pairs counted on all workers; centroid linkage takes
-    O(U^3) in the worst case. With missing labels and normalize="all", equal rows might not be the first to
-    merge under centroid linkage; here they are merged first all the same.
+    labels. Single linkage: O(U M) memory; above 10,000 distinct rows each is searched, a few times, among
+    those that share its base clusters, smallest first, so the time is at most that of reading all members of
+    all base clusters of each row, and less the more similar its neighbors are; below, O(U^2 M) on one core.
+    With q neighbors O(q U (M + log U)) time. The others: 4 U^2 bytes and O(U^2 M) time, pairs counted on
+    all workers; centroid linkage takes O(U^3) in the worst case. With missing labels and normalize="all",
+    equal rows might not be the first to merge under centroid linkage; here they do all the same.
 
     References
     ----------
@@ -234,7 +240,11 @@ class EAC(ConsensusClusterer):
             self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
             return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
         if self.linkage == "single" and weights is None:  # faster, too, if neighbors are all rows
-            return _tree_merges(rows.labels, self.normalize)
+            if len(rows.labels) <= EXHAUSTIVE_ROWS:
+                return _tree_merges(rows.labels, self.normalize)
+            needed = held + single_link_bytes(rows.labels, engine)
+            self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
+            return single_link(rows.labels, self.normalize, engine)
         needed = held + condensed_bytes(len(rows.labels), engine)
         self._refuse_above(budget, needed, len(rows.labels), "distances", "use eac-single or pcc")
         distances = condensed_distances(rows.labels, self.normalize, engine, weights)
@@ -341,9 +351,9 @@ class EACSingle(EAC):
 
     Notes
     -----
-    O(U^2 M) time on one core and O(U M) memory for U distinct rows: Prim's algorithm stores no distances.
-    With q neighbors O(q U (M + log U)) time. Suits ensembles of many small clusters; with few large ones it
-    chains.
+    Exact in O(U M) memory for U distinct rows: Prim's algorithm up to 10,000 rows, Borůvka's above, on all
+    cores, whose searches go through the members of base clusters. With q neighbors O(q U (M + log U)) time.
+    Suits ensembles of many small clusters; with few large ones it chains.
 
     References
     ----------

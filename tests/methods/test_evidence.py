@@ -12,7 +12,8 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
-from bigcons.coassociation.counts import condensed_distances
+from bigcons.coassociation.counts import condensed_distances, count_rows, distance
+from bigcons.coassociation.inverted import NEIGHBORS, Neighbors, make_lists, single_link
 from bigcons.coassociation.linkage import (
     LINKAGES,
     MONOTONE,
@@ -26,7 +27,8 @@ from bigcons.coassociation.linkage import (
     unique_rows,
 )
 from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
-from bigcons.execution.engine import SerialEngine
+from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.kernels.neighbors import mark_owners
 from bigcons.methods.evidence import EAC, EACAverage, EACSingle
 from bigcons.metrics import adjusted_rand
 from tests.naive import linkage as naive
@@ -132,6 +134,42 @@ def test_eac_single__has_the_heights_of_scipy_on_all_objects(normalize, labels):
     expected = linkage(distances, "single")[:, 2] if len(distances) else np.empty(0)
     np.testing.assert_allclose(heights_of_objects(model, labels, normalize), expected, atol=1e-12)
     assert model.objective_ == pytest.approx(expected.sum())
+
+
+@pytest.mark.parametrize("normalize", ["observed", "all"])
+@pytest.mark.parametrize(("missing", "n_clusters"), [(0.0, 12), (0.2, 12), (0.6, 3)])
+def test_single_link__through_lists_has_the_heights_of_scipy(normalize, missing, n_clusters, monkeypatch):
+    monkeypatch.setattr("bigcons.coassociation.inverted.NEIGHBORS", 2)  # so that rows are searched again
+    monkeypatch.setattr("bigcons.coassociation.inverted.ROWS_PER_TASK", 64)
+    for seed in range(5):
+        _, labels = planted(40 * seed + 2, 10, n_clusters, wrong=0.5, missing=missing, seed=seed)
+        rows = np.unique(labels[(labels >= 0).any(axis=1)], axis=0).astype(np.int8)
+        expected = linkage(condensed_distances(rows, normalize, SerialEngine()), "single")[:, 2]
+        merges = single_link(rows, normalize, ThreadsEngine(2))
+        np.testing.assert_allclose(merges.heights, expected, atol=1e-12)
+        n_agree, n_seen = count_rows(np.zeros(11), rows, rows, merges.first, merges.second)
+        joined = distance(n_agree, n_seen, 10, normalize)
+        np.testing.assert_array_equal(merges.heights, joined)
+        assert len(np.unique(cut(merges, len(rows)))) == 1
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_nearest_outside__equals_its_naive_twin(missing):
+    labels = planted(80, 9, 6, wrong=0.5, missing=missing)[1].astype(np.int8)
+    labels = labels[(labels >= 0).any(axis=1)]
+    lists = make_lists(labels)
+    component = np.arange(len(labels), dtype=np.int32) // 7
+    owner = np.empty(len(lists.starts) - 1, np.int32)
+    mark_owners(lists.starts, lists.members, component, owner)
+    near = Neighbors.none(lists.rows, "observed")
+    near.search(lists, component, owner, np.arange(len(labels)), SerialEngine())
+    rows = lists.rows.tolist()
+    for i in range(len(labels)):
+        found = near.rows[i][near.rows[i] >= 0].tolist()
+        similarities = [float(naive.similarity(rows, i, j)) for j in found]
+        assert (near.agree[i] / near.seen[i])[: len(found)].tolist() == similarities
+        assert similarities == naive.nearest_outside(rows, component.tolist(), i, NEIGHBORS)
+        assert len(set(found)) == len(found)
 
 
 @given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 4))
@@ -393,7 +431,10 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
     ],
     ids=["ward", "centroid", "single", "neighbors", "average"],
 )
-def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
+@pytest.mark.parametrize("exhaustive", [10_000, 0])
+def test_eac__has_the_same_bits_on_any_engine(model, exhaustive, tmp_path, monkeypatch):
+    monkeypatch.setattr("bigcons.methods.evidence.EXHAUSTIVE_ROWS", exhaustive)
+    monkeypatch.setattr("bigcons.coassociation.inverted.ROWS_PER_TASK", 100)
     _, labels = planted(n_objects=500)
     stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
     found = []

@@ -1,4 +1,4 @@
-"""Co-association, agglomeration, lifetimes and furthest centers, by definition, one pair at a time."""
+"""Co-association and what is made of it, by definition, one pair at a time."""
 
 from fractions import Fraction
 from itertools import combinations, pairwise
@@ -13,6 +13,13 @@ def similarity(labels, i, j, over_all=False):
     if over_all:
         return Fraction(n_agree, len(labels[i]))
     return Fraction(n_agree, n_seen) if n_seen else Fraction(0)
+
+
+def nearest_outside(labels, component, i, most):
+    """Return the largest positive similarities of row i with rows of other components, falling."""
+    others = [j for j in range(len(labels)) if component[j] != component[i]]
+    similarities = sorted((float(similarity(labels, i, j)) for j in others), reverse=True)
+    return [value for value in similarities if value > 0][:most]
 
 
 def labeled_objects(labels):
