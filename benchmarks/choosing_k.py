@@ -37,7 +37,7 @@ from machine import describe
 
 from bigcons import HBGF, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps.embedding import one_thread
+from bigcons.overlaps.eigenvectors import one_thread
 from bigcons.seeding import generator
 
 RESULTS = Path(__file__).parent / "results"

@@ -13,6 +13,8 @@ import numpy as np
 
 from bigcons.kernels._jit import jit
 from bigcons.kernels._vector import count_bits
+from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
+from bigcons.kernels.soft import list_memberships
 
 # Words of a packed row: 64 of them for each of a thousand base clusters stay in a second-level cache.
 WORDS = 64
@@ -115,6 +117,42 @@ def list_codes(labels, i, offsets, codes):
         codes[m] = offsets[u] + labels[i, u]  # overwritten by the next if the label is missing
         m += labels[i, u] >= 0
     return m
+
+
+@jit
+def add_products(labels, offsets, weights, table, product):
+    """Add ``H^T W H`` of a block times ``table`` to ``product``, (B, width) float64 both; O(rows M width).
+
+    labels (rows, M), negative where missing; weights (rows,) float64; the width is a multiple of eight.
+    """
+    n_rows, M = labels.shape
+    width = table.shape[1]
+    at = np.empty(M, np.uint64)
+    total = np.empty(width)
+    rows, products = table.ravel(), product.ravel()
+    for i in range(n_rows):
+        m = find_rows(labels, i, offsets, width, at)
+        sum_rows(rows, at, m, total)
+        for k in range(width):
+            total[k] *= weights[i]
+        add_to_rows(products, at, m, total, width)
+
+
+@jit
+def add_soft_products(memberships, weights, table, product):
+    """Add the same for a block of memberships (rows, B)."""
+    B, width = memberships.shape[1], table.shape[1]
+    codes, values, total = np.empty(B, np.int64), np.empty(B), np.empty(width)
+    for i in range(memberships.shape[0]):
+        m = list_memberships(memberships, i, codes, values)
+        total[:] = 0.0
+        for p in range(m):
+            for k in range(width):
+                total[k] += values[p] * table[codes[p], k]
+        for p in range(m):
+            weighted = weights[i] * values[p]
+            for k in range(width):
+                product[codes[p], k] += weighted * total[k]
 
 
 @jit

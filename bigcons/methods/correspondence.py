@@ -18,7 +18,8 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.embedding import group_rows, leading_eigenvectors, one_thread
+from bigcons.overlaps.eigenvectors import leading_eigenvectors, one_thread
+from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     clear_own_partitions,

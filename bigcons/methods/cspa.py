@@ -69,7 +69,8 @@ class CSPA(GraphClusterer):
     Notes
     -----
     Spectral: three passes and those of k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory for B base
-    clusters. The graph is ``S = H R H^T`` with a loop at every object; with ``s = H^T r`` and degrees
+    clusters; of many base clusters a handful of passes more, each O(n M K), and O(B K) memory, as `HBGF`. The
+    graph is ``S = H R H^T`` with a loop at every object; with ``s = H^T r`` and degrees
     ``d_i = r_i h_i.s`` it is normalized by weights ``r_i / h_i.s`` of the objects, ``r_i`` 1 or ``1 / m_i``.
     METIS: O(n^2 M) time, 64 bytes for each of n^2 pairs. Of soft clusterings (spectral form only) H has the
     memberships, so that the co-association of two objects is the expected number of joint labels.

@@ -17,7 +17,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
-from bigcons.overlaps.embedding import one_thread
+from bigcons.overlaps.eigenvectors import one_thread
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     fold_overlaps,

@@ -23,7 +23,7 @@ from bigcons.coassociation.linkage import Merges, agglomerate, cut, linkage_matr
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size
-from bigcons.overlaps.embedding import one_thread
+from bigcons.overlaps.eigenvectors import one_thread
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget

@@ -14,7 +14,8 @@ from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.embedding import group_rows, leading_eigenvectors, one_thread
+from bigcons.overlaps.eigenvectors import leading_eigenvectors, one_thread
+from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.graph_clusterer import checked_imbalance, refuse_unused
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,

@@ -10,8 +10,6 @@ K-means runs on a sample by scikit-learn, then in passes over the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +18,18 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
+from bigcons.overlaps.eigenvectors import (
+    leading_by_passes,
+    leading_eigenvectors,
+    one_thread,
+    takes_passes,
+)
 from bigcons.overlaps.incidence import (
+    Weigh,
     fold_overlaps,
     fold_sizes,
     over_zero,
+    padded,
     sum_of_weights,
     votes_of,
 )
@@ -36,12 +42,6 @@ from bigcons.validation import check_int, check_number
 # Size of the sample that scikit-learn's k-means clusters; all there is to do if it holds all objects.
 KMEANS_SAMPLE = 20_000
 
-# Above this many base clusters the leading eigenvectors are found by Lanczos iterations.
-MOST_FOR_DENSE = 2_000
-
-# Eigenvalues below this share of the largest are rounding errors of zero.
-NEGLIGIBLE = 1e-10
-
 # Rows of unit length are distinguished by this many decimals.
 DECIMALS = 8
 
@@ -50,20 +50,21 @@ class Embedding(NamedTuple):
     """The spectral embedding of objects by their labels: rows of unit length, one column an eigenvector."""
 
     table: np.ndarray
-    """(B, columns) float64."""
+    """(B, columns) float64, perhaps with further columns of zeros."""
     offsets: np.ndarray
     singular_values: np.ndarray
     """(columns,) of N, descending."""
     vectors: np.ndarray
     """(B, columns) right singular vectors of N."""
     weights: Weights | None = None
+    n_passes: int = 1
 
     def rows_of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
         from bigcons.kernels.overlaps import normalize_rows
 
         counted = labels if self.weights is None else self.weights.counted(labels)
-        rows, n_labels = votes_of(counted, self.offsets, self.table)
+        rows, n_labels = votes_of(counted, self.offsets, self.table, self.singular_values.size)
         normalize_rows(rows)
         return rows, n_labels > 0
 
@@ -83,7 +84,7 @@ def cut_embedding(
     """Return the embedding by the normalized cut of the co-association ``c_ij r_i r_j``.
 
     ``r_i`` is ``1 / m_i`` if ``observed``, else 1; ``c_ij`` and ``m_i`` count partitions by their weights.
-    Two passes.
+    Two passes, more where a table of overlaps would cost more.
     """
     offsets = ensemble.offsets
 
@@ -98,23 +99,32 @@ def cut_embedding(
         together = votes_of(labels, offsets, sizes[:, None])[0][:, 0]
         return np.divide(scale_of(labels), together, out=np.zeros(len(labels)), where=together > 0)
 
-    overlaps = fold_overlaps(ensemble, engine, weigh)
-    counted = np.ones(len(overlaps)) if weights is None else weights.base_clusters
-    return embed(overlaps, np.sqrt(counted), offsets, n_columns, weights)
+    counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
+    if takes_passes(ensemble, n_columns):
+        return embed_by_passes(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights)
+    return embed(fold_overlaps(ensemble, engine, weigh), np.sqrt(counted), offsets, n_columns, weights)
 
 
 def bipartite_embedding(
     ensemble: Ensemble, engine: Engine, n_columns: int, weights: Weights | None = None
 ) -> Embedding:
-    """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``; one pass.
+    """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``.
 
-    With weights of partitions, these multiply the columns of ``H H^T`` and count in ``D_r``.
+    One pass, more where a table of overlaps would cost more. With weights of partitions, these multiply the
+    columns of ``H H^T`` and count in ``D_r``.
     """
     offsets = ensemble.offsets
 
     def weigh(labels: np.ndarray) -> np.ndarray:
         return 1.0 / over_zero(sum_of_weights(labels, offsets, weights))
 
+    if takes_passes(ensemble, n_columns):
+        sizes = fold_sizes(
+            ensemble, engine, lambda labels: (sum_of_weights(labels, offsets, weights) > 0) * 1.0
+        )
+        counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
+        scale = np.sqrt(counted / over_zero(sizes))
+        return embed_by_passes(ensemble, engine, weigh, scale, n_columns, weights)
     overlaps = fold_overlaps(ensemble, engine, weigh)
     if weights is None:
         sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
@@ -141,32 +151,20 @@ def embed(
     return Embedding(scale[:, None] * vectors / singular_values, offsets, singular_values, vectors, weights)
 
 
-def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest eigenvalues, descending, and their vectors (B, k) of a semidefinite matrix.
-
-    At most ``n_vectors``, none whose value is zero up to rounding. The entry of largest magnitude of a vector
-    is positive, which fixes the signs.
-    """
-    import scipy.linalg
-    import scipy.sparse.linalg
-
-    B = len(matrix)
-    k = min(n_vectors, B)
-    with one_thread():
-        if B <= MOST_FOR_DENSE or 10 * k > B:
-            try:
-                values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(B - k, B - 1))
-            except np.linalg.LinAlgError:  # LAPACK's syevr fails on some matrices with repeated eigenvalues
-                values, vectors = scipy.linalg.eigh(matrix, driver="ev")
-                values, vectors = values[B - k :], vectors[:, B - k :]
-        else:
-            start = np.random.default_rng(0).standard_normal(B)
-            values, vectors = scipy.sparse.linalg.eigsh(matrix, k, v0=start)
-    order = np.argsort(-values, kind="stable")
-    order = order[values[order] > NEGLIGIBLE * values[order[0]]]
-    values, vectors = values[order], vectors[:, order]
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(len(order))]
-    return values, vectors * np.where(largest < 0, -1.0, 1.0)
+def embed_by_passes(
+    ensemble: Ensemble,
+    engine: Engine,
+    weigh: Weigh,
+    scale: np.ndarray,
+    n_columns: int,
+    weights: Weights | None,
+) -> Embedding:
+    """Return the same without the overlaps, after a pass that has found ``scale``."""
+    found = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
+    singular_values = np.sqrt(found.values)
+    table = padded(scale[:, None] * found.vectors / singular_values)
+    vectors, n_passes = found.vectors, found.n_passes + 1
+    return Embedding(table, ensemble.offsets, singular_values, vectors, weights, n_passes)
 
 
 def group_rows(
@@ -212,16 +210,6 @@ def best_kmeans(
 def n_distinct_rows(rows: np.ndarray) -> int:
     """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
     return len(np.unique(rows.round(DECIMALS), axis=0))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep BLAS and OpenMP to one thread, so that the order of sums does not depend on the machine."""
-    import sklearn.cluster  # noqa: F401 - loads the libraries that are to be limited
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1):
-        yield
 
 
 class KMeansSettings(NamedTuple):
@@ -282,9 +270,13 @@ def find_centers(
     of the columns. Clusters that lose all objects keep their center.
     """
     rows, labeled = embedding.rows_of(sample)
-    rows = np.concatenate([rows[labeled], extra[0]])
-    share = ensemble.n_objects / len(sample)
-    weights = np.concatenate([np.full(np.count_nonzero(labeled), share), extra[1]])
+    share, further = ensemble.n_objects / len(sample), extra
+    if len(extra[0]) > KMEANS_SAMPLE:
+        draw = generator(seed, "embedding.base_clusters")
+        chosen = np.sort(draw.choice(len(extra[0]), KMEANS_SAMPLE, replace=False, shuffle=False))
+        further = extra[0][chosen], extra[1][chosen] * (len(extra[0]) / KMEANS_SAMPLE)
+    rows = np.concatenate([rows[labeled], further[0]])
+    weights = np.concatenate([np.full(np.count_nonzero(labeled), share), further[1]])
     first, objectives = best_kmeans(
         rows,
         min(settings.n_clusters, n_distinct_rows(rows)),
@@ -294,7 +286,7 @@ def find_centers(
         max_iter=settings.max_iter,
         tol=settings.tol,
     )
-    if len(sample) == ensemble.n_objects:
+    if len(sample) == ensemble.n_objects and further is extra:
         history = {"pass": [first.n_iter_], "objective": [first.inertia_]}
         return Centers(embedding, first.cluster_centers_, float(first.inertia_), history, 0, objectives)
     threshold = settings.tol * float(np.var(rows, axis=0).mean())

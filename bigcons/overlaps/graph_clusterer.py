@@ -13,6 +13,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
+from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
 from bigcons.overlaps.embedding import KMEANS_SAMPLE, Centers, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.n_clusters import ChoosingClusterer
@@ -88,7 +89,10 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         """
         name, K = type(self).__name__, self.n_clusters
         held = KMEANS_SAMPLE * (8 * K + ensemble.row_bytes)
-        check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False, held=held)
+        if takes_passes(ensemble, K):
+            check_passes_plan(name, ensemble, engine, self.memory, columns=K, held=held)
+        else:
+            check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False, held=held)
         settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
         settings.check()
         self._weights = Weights.given(self.weights, ensemble.offsets)
@@ -101,7 +105,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         self.objective_: float = found.objective
         self.history_: dict[str, list[Any]] = found.history
         self.start_objectives_: list[float] = found.start_objectives
-        self.n_passes_: int = 1 + found.n_passes  # that of the overlaps, and those of k-means
+        self.n_passes_: int = embedding.n_passes + found.n_passes
         self.singular_values_: np.ndarray = embedding.singular_values
         self._centers: Centers | None = found
 

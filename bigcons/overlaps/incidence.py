@@ -30,6 +30,9 @@ TABLES_HELD = 4
 # Without memory=, a table above this many bytes is refused: 15,800 base clusters.
 LARGEST_TABLE = 2_000_000_000
 
+# Above this many base clusters methods form no table where there is another way: 200 MB.
+MOST_FOR_TABLE = 5_000
+
 # Overlaps are counted by bits up to about this many clusters in a partition: measured, with a margin for
 # processors that count bits more slowly.
 MOST_CLUSTERS_PACKED = 16
@@ -130,26 +133,32 @@ def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
         return fold(engine, ensemble.blocks(), sizes_of, _add, progress=listener)
 
 
-def votes_of(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def votes_of(
+    labels: np.ndarray, offsets: np.ndarray, table: np.ndarray, n_columns: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the summed rows of ``table`` (B, K) that the labels of each object select, and their numbers.
 
-    (rows, K) float64 and (rows,) int64. Memberships weigh the rows; the number is that of the partitions.
+    (rows, K) float64 and (rows,) int64, of the first ``n_columns`` if that is given. Memberships weigh the
+    rows; the number is that of the partitions.
     """
+    K = table.shape[1] if n_columns is None else n_columns
     if labels.dtype.kind == "f":
         from bigcons.kernels.soft import sum_soft_votes
 
-        scores = np.empty((len(labels), table.shape[1]))
+        scores = np.empty((len(labels), K))
         sum_soft_votes(labels, np.ascontiguousarray(table, np.float64), scores)
         return scores, np.count_nonzero(observed(labels, offsets), axis=1)
     from bigcons.kernels.cluster_tables import sum_votes
 
-    scores, n_labels = np.empty((len(labels), table.shape[1])), np.empty(len(labels), np.int64)
+    scores, n_labels = np.empty((len(labels), K)), np.empty(len(labels), np.int64)
     sum_votes(labels, offsets, padded(table), scores, n_labels)
     return scores, n_labels
 
 
 def padded(table: np.ndarray) -> np.ndarray:
     """Return a table in float64 with columns of zeros up to a multiple of eight."""
+    if table.dtype == np.float64 and table.shape[1] % 8 == 0 and table.flags.c_contiguous:
+        return table
     return np.ascontiguousarray(np.pad(table.astype(np.float64), [(0, 0), (0, -table.shape[1] % 8)]))
 
 

@@ -24,7 +24,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
-from bigcons.overlaps.embedding import leading_eigenvectors, one_thread
+from bigcons.overlaps.eigenvectors import leading_eigenvectors, one_thread
 from bigcons.overlaps.incidence import one_hot
 from bigcons.overlaps.merging import bytes_to_merge, merge
 from bigcons.progress import progress

@@ -25,8 +25,8 @@ from bigcons.methods.hbgf import HBGF
 from bigcons.methods.hgpa import HGPA, hyperedges
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
+from bigcons.overlaps import eigenvectors, graph_clusterer, incidence
 from bigcons.overlaps import embedding as spectral
-from bigcons.overlaps import graph_clusterer, incidence
 from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
 from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.progress import Progress, report_progress_to
@@ -245,9 +245,9 @@ def test_leading_eigenvectors__are_the_same_by_both_routes(monkeypatch):
     rng = np.random.default_rng(0)
     factor = rng.standard_normal((80, 100))
     matrix = factor @ np.diag(np.linspace(1, 4, 100)) @ factor.T
-    values, vectors = spectral.leading_eigenvectors(matrix, 5)
-    monkeypatch.setattr(spectral, "MOST_FOR_DENSE", 10)
-    by_lanczos = spectral.leading_eigenvectors(matrix, 5)
+    values, vectors = eigenvectors.leading_eigenvectors(matrix, 5)
+    monkeypatch.setattr(eigenvectors, "MOST_FOR_DENSE", 10)
+    by_lanczos = eigenvectors.leading_eigenvectors(matrix, 5)
     np.testing.assert_allclose(by_lanczos[0], values)
     np.testing.assert_allclose(by_lanczos[1], vectors, atol=1e-8)
     largest = np.abs(vectors).argmax(axis=0)
@@ -256,7 +256,7 @@ def test_leading_eigenvectors__are_the_same_by_both_routes(monkeypatch):
 
 def test_leading_eigenvectors__leaves_out_what_is_zero():
     vector = np.arange(1.0, 7.0)
-    values, vectors = spectral.leading_eigenvectors(np.outer(vector, vector), 4)
+    values, vectors = eigenvectors.leading_eigenvectors(np.outer(vector, vector), 4)
     np.testing.assert_allclose(values, [91.0])
     np.testing.assert_allclose(vectors[:, 0], vector / np.sqrt(91.0))
 
@@ -296,7 +296,7 @@ def test_passes__end_where_scikit_learn_would_stay(planted, monkeypatch):
     embedding = bipartite_embedding(ensemble, SERIAL, 5)
     rows = np.concatenate([embedding.rows_of(codes)[0], embedding.rows_of_base_clusters()[0]])
     means = np.stack([rows[:3000][model.labels_ == k].mean(axis=0) for k in range(5)])
-    with spectral.one_thread():
+    with eigenvectors.one_thread():
         again = KMeans(5, init=means, n_init=1, tol=0.0).fit(rows)
     assert same_grouping(again.labels_[:3000], model.labels_)
     assert again.inertia_ == pytest.approx(model.objective_)
@@ -403,7 +403,7 @@ def views_of_8d5k():
     features, classes = ce_8d5k(random_state=3)
     rng = np.random.default_rng(0)
     views = [rng.choice(8, 2, replace=False) for _ in range(5)]
-    with spectral.one_thread():
+    with eigenvectors.one_thread():
         labels = [KMeans(5, n_init=5, random_state=0).fit_predict(features[:, view]) for view in views]
     return classes, np.stack(labels, axis=1)
 
@@ -580,7 +580,7 @@ def test_best_kmeans__is_that_of_scikit_learn_and_tells_of_every_start(weighted)
     rng = np.random.default_rng(3)
     rows, weights = rng.random((80, 4)), rng.random(80) if weighted else None
     found, objectives = spectral.best_kmeans(rows, 7, 5, 11, weights, max_iter=50)
-    with spectral.one_thread():
+    with eigenvectors.one_thread():
         expected = KMeans(7, n_init=5, random_state=11, max_iter=50).fit(rows, sample_weight=weights)
     np.testing.assert_array_equal(found.labels_, expected.labels_)
     assert len(set(objectives)) == 5

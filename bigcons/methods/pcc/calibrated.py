@@ -36,7 +36,8 @@ from bigcons.methods.pcc.all_pairs import (
     update_block,
 )
 from bigcons.methods.pcc.memberships import softened
-from bigcons.overlaps.embedding import best_kmeans, leading_eigenvectors, n_distinct_rows
+from bigcons.overlaps.eigenvectors import leading_eigenvectors
+from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
 from bigcons.seeding import generator
 from bigcons.solving.survey import mean_pair_weight
 

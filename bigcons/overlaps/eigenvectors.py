@@ -1,0 +1,287 @@
+"""Leading eigenvectors: of a table, and of the scaled overlaps ``C^(1/2) H^T W H C^(1/2)`` without the table.
+
+Where it would be large, the table of overlaps is never formed: a pass over the labels takes a table Q
+(B, width) to ``C^(1/2) H^T W (H C^(1/2) Q)``, by two sums for each label. Passes build a block Krylov space
+from a random start (a randomized range finder whose every pass counts), in which Rayleigh and Ritz give the
+eigenvectors. Memory is B times a few dozen columns, and the number of passes depends on how far the
+eigenvalues fall after those wanted: a handful where there are clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block, format_size
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.solving.estimator import logger
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
+from bigcons.stores.ensemble import Ensemble
+
+# Above this many base clusters the leading eigenvectors of a table are found by Lanczos iterations.
+MOST_FOR_DENSE = 2_000
+
+# Eigenvalues below this share of the largest are rounding errors of zero.
+NEGLIGIBLE = 1e-10
+
+# Passes that eigenvectors usually take, for the comparison of costs.
+USUAL_PASSES = 8
+
+# Vectors beyond those wanted, which speed up convergence; then up to whole vectors of the processor.
+OVERSAMPLED = 8
+
+# Blocks of the Krylov space, after which it restarts from its best vectors.
+MOST_BLOCKS = 4
+
+# An eigenvector is found when ``|A v - value v|`` is at most this share of the largest eigenvalue; the angle
+# to the true one is at most this, divided by the distance to the next eigenvalue not wanted.
+RESIDUAL = 1e-4
+
+# Passes after which vectors count as found: with no gap after them, no space of theirs is to be found.
+MOST_PASSES = 24
+
+# Columns this much smaller than before they were made orthogonal are rounding errors.
+DEPENDENT = 1e-10
+
+# Blocks of objects are visited together by a task until they have this many labels for each base cluster, so
+# that adding up tables (B, width) costs little beside making them.
+LABELS_PER_BASE_CLUSTER = 8
+
+
+def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest eigenvalues, descending, and their vectors (B, k) of a semidefinite matrix.
+
+    At most ``n_vectors``, none whose value is zero up to rounding. The entry of largest magnitude of a vector
+    is positive, which fixes the signs.
+    """
+    import scipy.linalg
+    import scipy.sparse.linalg
+
+    B = len(matrix)
+    k = min(n_vectors, B)
+    with one_thread():
+        if B <= MOST_FOR_DENSE or 10 * k > B:
+            try:
+                values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(B - k, B - 1))
+            except np.linalg.LinAlgError:  # LAPACK's syevr fails on some matrices with repeated eigenvalues
+                values, vectors = scipy.linalg.eigh(matrix, driver="ev")
+                values, vectors = values[B - k :], vectors[:, B - k :]
+        else:
+            start = np.random.default_rng(0).standard_normal(B)
+            values, vectors = scipy.sparse.linalg.eigsh(matrix, k, v0=start)
+    order = np.argsort(-values, kind="stable")
+    order = order[values[order] > NEGLIGIBLE * values[order[0]]]
+    return values[order], with_signs(vectors[:, order])
+
+
+def with_signs(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors (B, k) whose entry of largest magnitude is positive."""
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    return np.asarray(vectors * np.where(largest < 0, -1.0, 1.0))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep BLAS and OpenMP to one thread, so that the order of sums does not depend on the machine."""
+    import sklearn.cluster  # noqa: F401 - loads the libraries that are to be limited
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        yield
+
+
+class Eigenvectors(NamedTuple):
+    """What `leading_by_passes` finds."""
+
+    values: np.ndarray
+    """(k,) descending."""
+    vectors: np.ndarray
+    """(B, k) orthonormal."""
+    n_passes: int
+    residual: float
+    """Of the vector that is furthest from found, relative to the largest eigenvalue."""
+
+
+def takes_passes(ensemble: Ensemble, n_vectors: int) -> bool:
+    """Return whether `leading_by_passes` costs less than a table of overlaps (B, B) and its eigenvectors.
+
+    It depends on the shape of the ensemble alone, so that results do not depend on the machine.
+    """
+    B = ensemble.n_base_clusters
+    if B <= MOST_FOR_DENSE or 2 * MOST_BLOCKS * width_of(n_vectors, B) > B:
+        return False
+    passes, table = costs(ensemble, n_vectors)
+    return B > MOST_FOR_TABLE or passes < table
+
+
+def costs(ensemble: Ensemble, n_vectors: int) -> tuple[float, float]:
+    """Return the operations of usual passes, and of a table of overlaps and its eigenvectors."""
+    n, M, B = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters
+    passes = USUAL_PASSES * n * M * width_of(n_vectors, B) / 4  # two sums of whole vectors for each label
+    table = min(n * M * M / 2, n * B * B / 128) + (len(ensemble.blocks()) + 4.0 * n_vectors) * B * B
+    return passes, table
+
+
+def check_passes_plan(
+    name: str,
+    ensemble: Ensemble,
+    engine: Engine,
+    memory: str | float | None,
+    *,
+    columns: int,
+    held: int = 0,
+) -> None:
+    """Log the memory of a method by `leading_by_passes`, and refuse a budget that cannot hold it.
+
+    ``columns`` eigenvectors are found; ``held`` is added to the bytes held.
+    """
+    n, B, rows = ensemble.n_objects, ensemble.n_base_clusters, ensemble.chunk_rows
+    logger.info(
+        "%s: eigenvectors of %d base clusters by passes over the labels, %.2g operations; a table of "
+        "overlaps would take %.2g and %s",
+        *(name, B, *costs(ensemble, columns), format_size(8 * B * B)),
+    )
+    table = 8 * B * (-(-width_of(columns, B) // 8) * 8)
+    held += 4 * n + (2 * MOST_BLOCKS + 6) * table
+    per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
+    plan = MemoryPlan(held, per_block, max(table, 12 * rows))
+    plan.check(name, engine, ensemble, memory, f" for n_base_clusters={B}")
+
+
+def width_of(n_vectors: int, n_base_clusters: int) -> int:
+    """Return the number of columns of a pass."""
+    return min(-(-(n_vectors + OVERSAMPLED) // 8) * 8, n_base_clusters)
+
+
+def leading_by_passes(
+    ensemble: Ensemble,
+    engine: Engine,
+    weigh: Weigh,
+    scale: np.ndarray,
+    n_vectors: int,
+    *,
+    tol: float = RESIDUAL,
+    max_passes: int = MOST_PASSES,
+) -> Eigenvectors:
+    """Return the leading eigenvectors of ``H^T W H``, rows and columns times ``scale`` (B,).
+
+    ``weigh`` gives the weights (rows,) of the objects of a block. The vectors do not depend on the engine.
+    """
+    groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * scale.size)
+
+    def product(table: np.ndarray) -> np.ndarray:
+        return multiply(ensemble, engine, groups, weigh, scale, table)
+
+    found = leading_by_products(product, scale.size, n_vectors, tol=tol, max_products=max_passes)
+    arguments = found.values.size, scale.size, found.n_passes, found.residual
+    logger.info("%d eigenvectors of %d base clusters: %d passes, residual %.2g", *arguments)
+    return found
+
+
+def leading_by_products(
+    product: Callable[[np.ndarray], np.ndarray],
+    n_rows: int,
+    n_vectors: int,
+    *,
+    tol: float = RESIDUAL,
+    max_products: int = MOST_PASSES,
+) -> Eigenvectors:
+    """Return the leading eigenvectors of a semidefinite matrix by its products with tables (B, columns)."""
+    width, k = width_of(n_vectors, n_rows), min(n_vectors, n_rows)
+    V = AV = np.empty((n_rows, 0))
+    with one_thread():
+        new = orthonormal(generator(0, "overlaps.range").standard_normal((n_rows, width)), V)
+    n_products = 0
+    while True:
+        image = product(new)
+        n_products += 1
+        with one_thread():
+            V, AV = np.concatenate([V, new], axis=1), np.concatenate([AV, image], axis=1)
+            projected = V.T @ AV
+            values, Z = np.linalg.eigh(0.5 * (projected + projected.T))
+            best = np.argsort(-values, kind="stable")[:width]
+            values, Z = values[best], np.ascontiguousarray(Z[:, best])
+            X, AX = V @ Z, AV @ Z
+            errors = AX - X * values
+            largest = max(float(values[0]), np.finfo(float).tiny)
+            residual = float(np.sqrt(np.einsum("bk,bk->k", errors, errors)[:k].max()) / largest)
+            if residual <= tol or n_products >= max_products:
+                break
+            if V.shape[1] + width > MOST_BLOCKS * width:
+                V, AV = X, AX
+            new = orthonormal(errors, V)
+        if not new.shape[1]:  # the space is invariant: its vectors are exact
+            break
+    known = np.flatnonzero(values[:k] > NEGLIGIBLE * largest)
+    return Eigenvectors(values[known], with_signs(X[:, known]), n_products, residual)
+
+
+def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Return an orthonormal basis of what is in ``columns`` (B, width) but not in ``basis`` (B, m)."""
+    import scipy.linalg
+
+    lengths = np.sqrt(np.einsum("bk,bk->k", columns, columns))
+    columns = columns[:, lengths > 0] / lengths[lengths > 0]
+    for _ in range(2):
+        columns = columns - basis @ (basis.T @ columns)
+    if not columns.shape[1]:
+        return columns
+    Q, R, _ = scipy.linalg.qr(columns, mode="economic", pivoting=True, check_finite=False)
+    Q = Q[:, np.abs(np.diag(R)) > DEPENDENT]
+    Q -= basis @ (basis.T @ Q)
+    return np.ascontiguousarray(Q)
+
+
+def multiply(
+    ensemble: Ensemble,
+    engine: Engine,
+    groups: Sequence[Sequence[Block]],
+    weigh: Weigh,
+    scale: np.ndarray,
+    table: np.ndarray,
+) -> np.ndarray:
+    """Return the product (B, columns) of the scaled overlaps and a ``table``, in one pass over the labels."""
+    from bigcons.kernels.overlaps import add_products, add_soft_products
+
+    offsets, columns = ensemble.offsets, table.shape[1]
+    scaled = np.zeros((len(table), -(-columns // 8) * 8))
+    np.multiply(table, scale[:, None], out=scaled[:, :columns])
+
+    def product_of(group: Sequence[Block]) -> np.ndarray:
+        product = np.zeros_like(scaled)
+        for block in group:
+            labels = ensemble.read(block.start, block.stop)
+            if labels.dtype.kind == "f":
+                add_soft_products(labels, weigh(labels), scaled, product)
+            else:
+                add_products(labels, offsets, weigh(labels), scaled, product)
+        return product
+
+    total = np.zeros_like(scaled)
+    with (
+        progress("eigenvectors of base clusters", ensemble.n_objects) as listener,
+        closing(engine.map(product_of, groups)) as products,
+    ):
+        for group, product in zip(groups, products, strict=True):
+            total += product
+            listener.advance(sum(block.n_rows for block in group))
+    return total[:, :columns] * scale[:, None]
+
+
+def groups_of(ensemble: Ensemble, n_labels: int) -> list[list[Block]]:
+    """Return the blocks in consecutive groups of at least ``n_labels`` labels, whatever the engine."""
+    groups: list[list[Block]] = []
+    rows = 0
+    for block in ensemble.blocks():
+        if not groups or rows * ensemble.n_partitions >= n_labels:
+            groups.append([])
+            rows = 0
+        groups[-1].append(block)
+        rows += block.n_rows
+    return groups
