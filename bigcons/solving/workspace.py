@@ -151,7 +151,8 @@ def seed_of_run(out: str | os.PathLike[str], finished: Consensus | None) -> int 
         kept = Snapshots(partial_folder(out), {}).fingerprint_kept()
     except CorruptStoreError:
         return None  # resuming raises it
-    return None if kept is None else int(kept["seed"])
+    seed = (kept or {}).get("seed")
+    return seed if isinstance(seed, int) else None  # resuming raises what is wrong
 
 
 def refuse_conflicting_run(output: Output) -> None:

@@ -5,7 +5,8 @@ are idempotent and a killed run resumes after its last complete pass. Generation
 are dropped.
 
 Every file of blocks ends with a seal: the run it belongs to, its generation, its number and a checksum. A
-file that is damaged, or whole but not the one asked for, is refused.
+file that is damaged, or whole but not the one asked for, is refused. A snapshot holds a hash of all its
+contents, and is refused if any of them is another.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bigcons.memory import Block
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import disk_errors, place_of
 
-SNAPSHOT_FORMAT = 6
+SNAPSHOT_FORMAT = 7
 """Incremented whenever the content of snapshots or blocks changes."""
 _START_OVER = "start over with overwrite=True (--overwrite)."
 
@@ -185,9 +186,10 @@ class Snapshots:
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Replace the snapshot; it is durable when this returns."""
-        head = json.dumps({"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)})
+        head = {"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)}
+        text = json.dumps({**head, "hash": _hash_of(arrays, json.loads(json.dumps(head)))})
         content = io.BytesIO()
-        np.savez(content, **{**arrays, "head": np.frombuffer(head.encode(), np.uint8)})  # type: ignore[arg-type]
+        np.savez(content, **{**arrays, "head": np.frombuffer(text.encode(), np.uint8)})  # type: ignore[arg-type]
         with disk_errors(self._file):
             # getvalue, not a view: Python 3.12.1 crashes on collecting a view held by an error's frames
             self._file.write(content.getvalue(), durable=True)
@@ -239,6 +241,8 @@ class Snapshots:
             head = json.loads(arrays.pop("head").tobytes())
             if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
                 raise ValueError("no fingerprint")
+            if head.get("format") == SNAPSHOT_FORMAT and head.pop("hash") != _hash_of(arrays, head):
+                raise ValueError("another hash")
         except Exception as error:  # damaged archives raise errors of many types
             raise CorruptStoreError(f"{self._file} is damaged; {_START_OVER}", path=self._file) from error
         return arrays, head
@@ -251,6 +255,15 @@ class Snapshots:
             f"{fault}, so that the {passes} in {self.folder} cannot be resumed; {_START_OVER}",
             path=self.folder,
         )
+
+
+def _hash_of(arrays: Mapping[str, np.ndarray], head: Mapping[str, Any]) -> str:
+    """Return a hash of everything in a snapshot."""
+    digest = hashlib.blake2b(json.dumps(head, sort_keys=True).encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:

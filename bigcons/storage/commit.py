@@ -121,7 +121,9 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
         intact = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
     except (ValueError, RecursionError):
         intact = False
-    if not intact or content.get("format") != "bigcons" or not isinstance(content.get("body"), dict):
+    wanted = {"format_version": int, "kind": str, "body": dict}
+    whole = intact and all(isinstance(content.get(name), kind) for name, kind in wanted.items())
+    if not whole or content.get("format") != "bigcons":
         raise CorruptStoreError(
             f"{file} is damaged or not written by bigcons; restore the store from a copy.", path=file
         )

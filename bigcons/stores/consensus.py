@@ -84,7 +84,7 @@ class Consensus:
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
                 cluster_table(trust["clusters"])
                 partition_table(trust["partitions"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{place} has an inconsistent manifest ({error}); {_RESTORE}", path=place
             ) from error
@@ -393,7 +393,8 @@ class Consensus:
 
         Tiny ones have less than a tenth of the mean number of objects.
         """
-        n_found, n_tiny = (self.results.get(name) for name in OF_SIZES)
+        stored = (self.results.get(name) for name in OF_SIZES)
+        n_found, n_tiny = (value if isinstance(value, int) else None for value in stored)
         return clusters_in_words(self.n_clusters if n_found is None else n_found, n_tiny, self.n_clusters)
 
     def __repr__(self) -> str:

@@ -35,6 +35,9 @@ LOADED_CHUNK_ROWS = 1 << 16
 RANGES = 1 << 16
 """Ends of pairs are counted in at most this many ranges of objects of equal width, a power of 2."""
 
+# More objects than this, and than this many for each pair, are numbers that are no rows, unless stated.
+MANY_OBJECTS, OBJECTS_PER_PAIR = 1 << 24, 100
+
 # Measured, with a margin: bytes of a row besides what its table takes, while it is checked and distributed;
 # of an end of a pair and of an object while a range of objects is sorted and stored.
 ROW_BYTES = 160
@@ -247,7 +250,7 @@ class PairList:
                 for column in (part.i, part.j):
                     ends += np.bincount(column // width, minlength=RANGES)
         _release_arrow()
-        n_objects = last + 1 if self.n_objects is None else self.n_objects
+        n_objects = self._n_objects(last, n_rows)
         while n_objects > width * RANGES:  # the last are in no pair
             ends = np.concatenate([ends.reshape(-1, 2).sum(axis=1), np.zeros(RANGES // 2, np.int64)])
             width *= 2
@@ -266,7 +269,7 @@ class PairList:
         for part in self.chunks(LOADED_CHUNK_ROWS):
             last = max(last, int(part.j.max(initial=-1)))
             parts.append(_seen(part))
-        self.n_objects = last + 1 if self.n_objects is None else self.n_objects
+        self.n_objects = self._n_objects(last, sum(len(part.i) for part in parts))
         edges = Edges(*map(np.concatenate, zip(*parts, strict=True)))
         del parts
         number = _pair_numbers(edges.i, edges.j)
@@ -278,6 +281,18 @@ class PairList:
         if len(again):
             raise self.repeated(int(again[0]), LOADED_CHUNK_ROWS)
         return edges
+
+    def _n_objects(self, last: int, n_pairs: int) -> int:
+        """Return the number of objects: as known, or else that of the largest object of ``n_pairs`` pairs."""
+        if self.n_objects is not None:
+            return self.n_objects
+        if last >= max(MANY_OBJECTS, OBJECTS_PER_PAIR * n_pairs):
+            raise InvalidPairsError(
+                f"{self.table.where} has {n_pairs:,} pairs and an object {last:,}; number the objects from 0 "
+                f"without gaps or, if there are that many, give n_objects={last + 1}.",
+                path=self.table.where,
+            )
+        return last + 1
 
 
 def _pair_numbers(i: np.ndarray, j: np.ndarray) -> np.ndarray:

@@ -309,3 +309,16 @@ def test_verify__refuses_links_anywhere(tmp_path, array):
     shutil.move(tmp_path / "s.zarr" / array / "c", tmp_path / "elsewhere")
     (tmp_path / "s.zarr" / array / "c").symlink_to(tmp_path / "elsewhere")
     assert "is a link" in refused(kind.open(tmp_path / "s.zarr").verify, CorruptStoreError)
+
+
+def test_npz__a_directory_that_points_before_the_file(tmp_path):
+    np.savez(tmp_path / "x.npz", labels=np.zeros((4, 2), np.int8))
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    content[-6:-2] = struct.pack("<I", len(content) * 2)  # where the directory begins
+    (tmp_path / "x.npz").write_bytes(content)
+    refused(lambda: Ensemble.from_labels(tmp_path / "x.npz"), InvalidInputError)
+
+
+def test_clusters_in_words__of_counts_that_are_no_numbers(tmp_path):
+    found = Consensus.write(tmp_path / "c.zarr", np.array([0, 1, 0]), None, results={"n_clusters": "two"})
+    assert found.clusters_in_words() == "2"

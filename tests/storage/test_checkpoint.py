@@ -107,6 +107,24 @@ def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path, mon
         snapshots.load()
 
 
+@pytest.mark.parametrize("what", ["array", "facts"])
+def test_snapshots__reject_whole_archives_of_other_content(tmp_path, what):
+    """The checksums of the archive are right, and the content is not what was saved."""
+    snapshots = Snapshots(tmp_path, {"k": 3})
+    snapshots.save({"a": ROWS}, {"passes": 1, "gap": float("nan")})
+    assert snapshots.load()[1]["passes"] == 1
+    with np.load(tmp_path / "snapshot.npz") as members:
+        arrays = dict(members)
+    if what == "array":
+        arrays["a"] = ROWS.T
+    else:
+        head = arrays["head"].tobytes().replace(b'"passes": 1', b'"passes": 2')
+        arrays["head"] = np.frombuffer(head, np.uint8)
+    np.savez(tmp_path / "snapshot.npz", **arrays)
+    with pytest.raises(CorruptStoreError, match="is damaged"):
+        snapshots.load()
+
+
 def test_snapshots__unpack_no_bomb(tmp_path):
     """Snapshots are not compressed, so memory is bounded by the size of the file."""
     snapshots = Snapshots(tmp_path, {})

@@ -162,6 +162,17 @@ def test_load__rejects_broken_and_foreign_json(tmp_path, text):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "change", [{"format_version": None}, {"format_version": "1"}, {"kind": []}, {"body": 0}]
+)
+def test_load__rejects_entries_of_other_types_under_a_right_checksum(tmp_path, change):
+    make_store(tmp_path / "s", 1)
+    content = {**commit.read_manifest(tmp_path / "s"), **change}
+    commit._publish(commit.place_of(tmp_path / "s"), content, None)
+    with pytest.raises(CorruptStoreError, match="damaged"):
+        commit.load_manifest(tmp_path / "s", "pairs")
+
+
 def test_load__rejects_a_later_format(tmp_path, monkeypatch):
     monkeypatch.setattr(commit, "FORMAT_VERSION", 99)
     make_store(tmp_path / "s", 1)

@@ -298,3 +298,14 @@ def test_import_pairs__refuses_a_budget_that_is_too_small(tmp_path):
         import_pairs(star, tmp_path / "pairs.zarr", memory="200kB")
     assert caught.value.needed > caught.value.budget
     assert "pairs.zarr" not in names_in(tmp_path)
+
+
+def test_from_table__refuses_numbers_that_are_no_rows(tmp_path):
+    """Identifiers of a database as numbers of objects would take memory for billions of them."""
+    columns = columns_of([(0, 1, 1, 1), (1, 2_000_000_000, 1, 2)])
+    for read in (PairTable.from_table, lambda x: import_pairs(x, tmp_path / "p.zarr")):
+        with pytest.raises(
+            InvalidPairsError, match=r"2 pairs and an object 2,000,000,000.*give n_objects=2000000001"
+        ):
+            read(pd.DataFrame(columns))
+    assert names_in(tmp_path) == []
