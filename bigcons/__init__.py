@@ -19,6 +19,7 @@ _HOMES = {
     "ProgressBar": "bigcons.progress",
     "NClustersChoice": "bigcons.overlaps.n_clusters",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
+    "select": "bigcons.tables.select",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
 _MODULES = ["coassociation", "datasets", "distributed", "errors", "generate", "methods", "metrics", "plots"]
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from bigcons.stores.consensus import Consensus as Consensus
     from bigcons.stores.ensemble import Ensemble as Ensemble
     from bigcons.stores.pairs import PairTable as PairTable
+    from bigcons.tables.select import select as select
 else:
     __all__ = ["__version__", *_HOMES, *_MODULES]
 

@@ -6,9 +6,14 @@ also attributes, so that no text need be parsed. All errors can be pickled with 
 
 from __future__ import annotations
 
+import difflib
 import math
 import sys
 import warnings
+from collections.abc import Sequence
+from typing import Any
+
+_MOST_NAMES = 12
 
 
 class BigconsError(Exception):
@@ -40,6 +45,52 @@ class EmptyPartitionError(InvalidInputError):
 
     def __reduce__(self) -> tuple[type[EmptyPartitionError], tuple[str]]:
         return EmptyPartitionError, (self.name,)
+
+
+class UnknownColumnError(InvalidInputError):
+    """A table has no column of a given name.
+
+    Attributes:
+        where: The table.
+        column: The name, or the number in a table without names.
+        columns: The names of its columns; None if it has none.
+        nearest: The name that is most like it; None if none is.
+    """
+
+    def __init__(
+        self, where: str, column: str | int, columns: Sequence[str] | None, n_columns: int | None = None
+    ) -> None:
+        names = list(columns or [])
+        near = difflib.get_close_matches(str(column), names, n=1)
+        if columns is None:
+            known = f"it has no names: use 0 to {(n_columns or 1) - 1}"
+        else:
+            more = f", ... ({len(names):,} in total)" if len(names) > _MOST_NAMES else ""
+            known = f"choose one of {', '.join(names[:_MOST_NAMES])}{more}"
+        guess = f" Did you mean {near[0]}?" if near else ""
+        super().__init__(f"{where} has no column {column!r}; {known}.{guess}")
+        self.where = where
+        self.column = column
+        self.columns: list[str] | None = None if columns is None else names
+        self.nearest: str | None = near[0] if near else None
+        self._n_columns = n_columns
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnknownColumnError, (self.where, self.column, self.columns, self._n_columns)
+
+
+class InvalidIdsError(InvalidInputError):
+    """Ids are missing, repeated, of a type that identifies nothing, or not those of the same objects.
+
+    Attributes:
+        column: Name of the ids.
+        row: Row of the first one that is wrong, counted from 0; None if no single row is.
+    """
+
+    def __init__(self, message: str, *, column: str | None = None, row: int | None = None) -> None:
+        super().__init__(message)
+        self.column = column
+        self.row = row
 
 
 class SoftEnsembleError(InvalidInputError):

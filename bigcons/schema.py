@@ -50,6 +50,7 @@ class ArraySpec(NamedTuple):
             **sizes,
             "n_objects + 1": sizes["n_objects"] + 1,
             "2 n_pairs": 2 * sizes.get("n_pairs", 0),
+            "n_id_bytes": sizes.get("n_id_bytes", 0),
             "n_base_clusters": int(np.sum(sizes.get("n_clusters", 0))),
         }
         return tuple(named[name] for name in self.shape)
@@ -138,6 +139,35 @@ TRUST = {
 }  # fmt: skip
 """Further arrays of a consensus that says which answers to trust."""
 
+IDS = {
+    "ids": ArraySpec(
+        ("n_objects",), ("n_objects",), ("int64", "uint64"), "minimum", "zstd",
+        "Identifier of each object, if it is a number.",
+    ),
+    "id_ends": ArraySpec(
+        ("n_objects",), ("n_objects",), ("int64",), "-1", "zstd",
+        "Where the identifier of each object ends in id_text, if it is text; it begins where that of the "
+        "object before ends.",
+    ),
+    "id_text": ArraySpec(
+        ("n_id_bytes",), ("n_id_bytes",), ("uint8",), "maximum", "zstd",
+        "The identifiers of all objects in UTF-8, one after another.",
+    ),
+}  # fmt: skip
+"""Further arrays of an ensemble or a consensus whose objects have ids. In an ensemble, their stored names end
+in -<generation>."""
+
+ID_FACTS = {
+    "name": "Name of the column.",
+    "type": "Arrow type of the column they come from, in which they are given back.",
+    "is_index": "Whether they are the index of a data frame.",
+    "dtype": "int64, uint64 or text.",
+    "n_bytes": "8 for each number, or the size of id_text.",
+    "digest": "Two CRC-32 in hexadecimal: of all numbers or ends, and of the text.",
+    "checksums": "CRC-32 of each chunk of numbers, or of ends, continued over the text of its ids.",
+}
+"""The entries of ``ids`` in the body of an ensemble or consensus."""
+
 CLUSTER_COLUMNS = {
     "cluster": ("int64", "Label of the cluster; clusters without objects are left out."),
     "size": ("int64", "Number of its objects."),
@@ -192,6 +222,7 @@ BODIES = {
         "categories_checksum": "CRC-32 of the categories file; null if there is none.",
         "checksums": "CRC-32 of the values of each chunk: a list for each row of chunks.",
         "n_bytes": "Size of the array.",
+        "ids": "Null or absent without ids; else an object of what is known of them.",
         "shared": "Which chunks are in earlier data folders; absent on a disk, null if there are none.",
     },
     "pairs": {
@@ -211,6 +242,7 @@ BODIES = {
         "chunk_rows": "Rows of a chunk of each array.",
         "checksums": "CRC-32 of each chunk of labels, continued over its memberships.",
         "trust": "Null or absent without confidence; else temperature, checksums, clusters and partitions.",
+        "ids": "As of an ensemble.",
         "history": "Lists by name, one value per step of the solve.",
         "parameters": "Parameters of the method; its name is method.",
         "results": "Objective, number of passes and the like.",

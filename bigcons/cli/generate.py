@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 import click
 
 from bigcons.cli.options import (
-    PATH,
+    TABLE,
     memory_option,
+    one_or_many,
     option_name,
     output_option,
     overwrite_option,
     random_state_option,
+    table_options,
 )
 from bigcons.cli.output import emit_ensemble, reporting
 
@@ -53,8 +55,9 @@ def _names(value: str) -> str | list[str]:
 
 
 @click.command()
-@click.argument("features", type=PATH)
+@click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble (.zarr).")
+@table_options("features")
 @click.option(
     "--scheme",
     type=click.Choice(list(SCHEMES)),
@@ -124,8 +127,11 @@ def _names(value: str) -> str | list[str]:
 @overwrite_option
 @reporting
 def generate(
-    features: str,
+    features: tuple[str, ...],
     out: str,
+    id: str | None,
+    columns: list[str] | None,
+    drop: list[str] | None,
     scheme: str,
     fixed: int | None,
     train: str | None,
@@ -137,10 +143,11 @@ def generate(
 ) -> None:
     """Cluster FEATURES many times.
 
-    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with
-    one row per object; it is read in blocks and need not fit in memory, except for --scheme diverse. Options
-    that do not apply to the scheme are refused. Repeating the command resumes an interrupted run and finds
-    the result of a finished one.
+    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these with .gz), .npy,
+    .npz or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several
+    files, or -, standard input; it is read in blocks and need not fit in memory, except for --scheme diverse.
+    Options that do not apply to the scheme are refused. Repeating the command resumes an interrupted run and
+    finds the result of a finished one.
     """
     from bigcons.storage.commit import is_store
 
@@ -155,8 +162,11 @@ def generate(
         raise click.UsageError("Scheme 'diverse' takes no --train; leave it out.")
     is_there = is_store(out) and not overwrite
     ensemble = _generator(scheme, given)(
-        features,
+        one_or_many(features),
         **given,
+        id=id,
+        columns=columns,
+        drop=drop,
         **({} if train is None else {"train": train}),
         out=out,
         standardize=standardize,

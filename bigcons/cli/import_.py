@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option
+from bigcons.cli.options import TABLE, memory_option, output_option, overwrite_option, table_options
 from bigcons.cli.output import amount, emit, emit_ensemble, reporting
 
 
 @click.command("import")
-@click.argument("tables", nargs=-1, required=True, type=PATH)
+@click.argument("tables", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble (.zarr).")
+@table_options("partitions")
 @click.option(
     "--memberships",
     is_flag=True,
@@ -27,6 +28,9 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting
 def import_(
     tables: tuple[str, ...],
     out: str,
+    id: str | None,
+    columns: list[str] | None,
+    drop: list[str] | None,
     memberships: bool,
     chunk_rows: int | None,
     memory: str,
@@ -34,8 +38,9 @@ def import_(
 ) -> None:
     """Store a table of labels, or TABLES of memberships, as an ensemble.
 
-    The table is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr with one row per object and one column per
-    partition; missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it
+    The table is a .parquet, .csv, .tsv (or these with .gz), .npy, .npz or .zarr with one row per object and
+    one column per partition, a folder of files, a pattern such as "labels/*.parquet", or -, standard input;
+    missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it
     contains a number; then it is the first object. The table is streamed and need not fit in memory.
 
     With --memberships, each of the TABLES, in these forms or a consensus with memberships, is a soft
@@ -43,11 +48,13 @@ def import_(
     """
     from bigcons.stores.ensemble import import_labels, import_memberships
 
-    settings: dict[str, Any] = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
+    settings: dict[str, Any] = {"id": id, "overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
     if memberships:
+        if columns is not None or drop is not None:
+            raise click.UsageError("All columns but the id are memberships; leave out --columns and --drop.")
         ensemble = import_memberships(tables, out, **settings)
     elif len(tables) == 1:
-        ensemble = import_labels(tables[0], out, **settings)
+        ensemble = import_labels(tables[0], out, columns=columns, drop=drop, **settings)
     else:
         raise click.UsageError(
             f"Got {len(tables)} tables of labels; pass one, with a column for each partition."
@@ -56,7 +63,7 @@ def import_(
 
 
 @click.command("import-pairs")
-@click.argument("table", type=PATH)
+@click.argument("table", type=TABLE)
 @output_option("Store for the pairs: .zarr, or .parquet, sorted.")
 @click.option(
     "--n-objects",
@@ -76,9 +83,10 @@ def import_pairs(
 ) -> None:
     """Store a TABLE of pairs, for use with `bigcons solve --pairs`.
 
-    TABLE is a .parquet (or a folder of them), .csv, .csv.gz or .npz with one row per pair, in any order, and
-    the integer columns i < j, objects numbered from 0; n_agree, the number of partitions that cluster both
-    together; n_seen, of those that label both. The table is sorted on disk and need not fit in memory.
+    TABLE is a .parquet, .csv, .tsv (or these with .gz) or .npz, a folder of files, a pattern such as
+    "pairs/*.csv", or -, standard input, with one row per pair, in any order, and the integer columns i < j,
+    objects numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those
+    that label both. The table is sorted on disk and need not fit in memory.
     """
     from bigcons.stores import pairs
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import shutil
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,12 +14,110 @@ import click
 PATH = click.Path(readable=False)
 """A path or URL as typed: shells complete it as a file name, and whatever opens it checks it."""
 
+STANDARD = "-"
+"""The path of standard input and output."""
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def output_option(help_text: str, *, name: str = "STORE") -> Decorator:
+class TablePath(click.Path):
+    """The path of an input; "-" is standard input, kept in a temporary file because tables are read twice.
+
+    What comes in is told by how it begins: Parquet, .npy, .npz, or text, with commas or tabs, also gzipped.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, of standard input that of a temporary file."""
+        if value != STANDARD:
+            return super().convert(value, param, ctx)
+        return read_standard_input(ctx or click.get_current_context())
+
+
+TABLE = TablePath(readable=False, allow_dash=True)
+
+
+def read_standard_input(ctx: click.Context) -> str:
+    """Copy standard input to a file that is removed when the command ends, and return its path."""
+    from bigcons.storage.leftovers import temporary_folder
+
+    found: str | None = ctx.meta.get("bigcons.stdin")
+    if found is not None:
+        raise click.UsageError("Standard input, -, can be read once only; give another path.", ctx)
+    file = sys.stdin.buffer
+    head = file.read(1 << 16)
+    path = ctx.with_resource(temporary_folder()) / f"standard-input{_suffix(head)}"
+    with path.open("wb") as copy:
+        copy.write(head)
+        shutil.copyfileobj(file, copy, 1 << 20)
+    ctx.meta["bigcons.stdin"] = str(path)
+    return str(path)
+
+
+def _suffix(head: bytes) -> str:
+    """Return the suffix of a file that begins with ``head``."""
+    magic = {b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}
+    for start, suffix in magic.items():
+        if head.startswith(start):
+            return suffix
+    gz = ""
+    if head.startswith(b"\x1f\x8b"):
+        import zlib
+
+        gz, head = ".gz", zlib.decompressobj(31).decompress(head, 1 << 16)
+    line = head.partition(b"\n")[0]
+    return (".tsv" if line.count(b"\t") > line.count(b",") else ".csv") + gz
+
+
+class StorePath(click.Path):
+    """The path of an output that is no stream."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; refuse "-"."""
+        if value == STANDARD:
+            raise click.BadParameter("- is standard output, which holds no store; give a path.", ctx, param)
+        return super().convert(value, param, ctx)
+
+
+def output_option(help_text: str, *, name: str = "STORE", may_stream: bool = False) -> Decorator:
     """Return the required option ``-o``, the destination of the result."""
-    return click.option("-o", "--out", required=True, type=PATH, metavar=name, help=help_text)
+    kind = PATH if may_stream else StorePath(readable=False)
+    return click.option("-o", "--out", required=True, type=kind, metavar=name, help=help_text)
+
+
+def column_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
+    """Parse names of columns, separated by commas; one with a comma stands in double quotes."""
+    return None if value is None else next(csv.reader([value]), [])
+
+
+def table_options(what: str) -> Decorator:
+    """Return the options that choose the columns of a table; ``what`` the others are, in the plural."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option(
+                "--drop", callback=column_names, metavar="NAME,...", help=f"Columns that are no {what}."
+            ),
+            click.option(
+                "--columns",
+                callback=column_names,
+                metavar="NAME,...",
+                help=f"Columns that are {what}.  [default: all but the id]",
+            ),
+            click.option(
+                "--id",
+                metavar="NAME",
+                help="Column that identifies the objects; it comes back with every export, to join by.",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return add
+
+
+def one_or_many(paths: tuple[str, ...]) -> str | list[str]:
+    """Return the only path, or the list of all."""
+    return paths[0] if len(paths) == 1 else [str(Path(path)) for path in paths]
 
 
 overwrite_option: Decorator = click.option(

@@ -14,7 +14,7 @@ import click
 
 from bigcons.progress import ProgressBar
 
-_JSON = "bigcons.json"
+JSON = "bigcons.json"
 _MOST_NAMES = 12
 
 QUIET_SECONDS = 1.0
@@ -35,7 +35,7 @@ def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _remember_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.meta[_JSON] = value
+    ctx.meta[JSON] = value
 
 
 def _log_to_stderr(_: click.Context, __: click.Parameter, count: int) -> None:
@@ -47,7 +47,7 @@ def _log_to_stderr(_: click.Context, __: click.Parameter, count: int) -> None:
 
 def emit(result: Mapping[str, Any], text: str) -> None:
     """Print ``text`` or, with ``--json``, ``result`` as one JSON object."""
-    if click.get_current_context().meta.get(_JSON):
+    if click.get_current_context().meta.get(JSON):
         click.echo(json.dumps(result, allow_nan=False))
     else:
         click.echo(text)
@@ -64,7 +64,7 @@ def emit_ensemble(ensemble: Any, path: str) -> None:
 
 def emit_error(ctx: click.Context, reason: str) -> None:
     """With ``--json``, print ``{"error": reason}`` to standard output."""
-    if ctx.meta.get(_JSON):
+    if ctx.meta.get(JSON):
         click.echo(json.dumps({"error": reason}))
 
 

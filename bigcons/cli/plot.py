@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import PATH, overwrite_option, random_state_option
+from bigcons.cli.options import PATH, TABLE, overwrite_option, random_state_option
 from bigcons.cli.output import emit, reporting
 from bigcons.errors import InvalidInputError, StoreExistsError
 
@@ -27,7 +27,7 @@ from bigcons.errors import InvalidInputError, StoreExistsError
     help="File format.",
 )
 @click.option(
-    "--features", type=PATH, metavar="FILE", help="Features, for centroids in the graph of clusters."
+    "--features", type=TABLE, metavar="FILE", help="Features, for centroids in the graph of clusters."
 )
 @click.option(
     "--glyph",

@@ -9,12 +9,14 @@ import click
 
 from bigcons.cli.generate import base_clusters
 from bigcons.cli.options import (
-    PATH,
+    TABLE,
     memory_option,
+    one_or_many,
     output_option,
     overwrite_option,
     random_state_option,
     scheduler_option,
+    table_options,
 )
 from bigcons.cli.output import emit, facts, reporting, with_clusters
 from bigcons.cli.score import read_classes
@@ -29,8 +31,9 @@ LEAST_HIGH = 10
 
 
 @click.command()
-@click.argument("features", type=PATH)
+@click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
+@table_options("features")
 @click.option(
     "-k",
     "--n-clusters",
@@ -57,7 +60,7 @@ LEAST_HIGH = 10
     help="Clusters per partition.  [default: 2:MAX with MAX twice -k, at least 10]",
 )
 @click.option(
-    "--truth", type=PATH, metavar="FILE", help="True classes, one row per object, to score against."
+    "--truth", type=TABLE, metavar="FILE", help="True classes, one row per object, to score against."
 )
 @click.option("--column", help="Column of the truth file.  [default: its only column]")
 @memory_option
@@ -66,8 +69,11 @@ LEAST_HIGH = 10
 @overwrite_option
 @reporting
 def run(
-    features: str,
+    features: tuple[str, ...],
     out: str,
+    id: str | None,
+    columns: list[str] | None,
+    drop: list[str] | None,
     n_clusters: int | range | str,
     method: str,
     n_partitions: int,
@@ -82,7 +88,8 @@ def run(
     """Cluster FEATURES many times and find the consensus.
 
     Short for `bigcons generate` with k-means on random halves of the objects, `bigcons solve` and, with a
-    truth, `bigcons score`. FEATURES need not fit in memory; each step keeps to the memory budget. Repeating
+    truth, `bigcons score`. FEATURES is one table or several, as for `bigcons generate`, and need not fit in
+    memory; each step keeps to the memory budget. Repeating
     the command resumes an interrupted run and finds the result of a finished one. What was chosen is printed,
     with the time of each step.
     """
@@ -102,8 +109,8 @@ def run(
     given |= {} if client is None else {"client": client}
     arguments = (ensemble_path, f"--tol={TOL}") if method == METHOD else (ensemble_path,)
     _, model = parse_method(method, arguments, given)
-    data = open_features(features)
-    classes = None if truth is None else read_classes(truth, column, data.n_objects)
+    data = open_features(one_or_many(features), id=id, columns=columns, drop=drop)
+    classes = None if truth is None else read_classes(truth, column, data.n_objects, data.ids)
 
     began = time.perf_counter()
     ensemble = generate.kmeans(

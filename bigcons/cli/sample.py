@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from bigcons.cli.options import (
-    PATH,
+    TABLE,
     memory_option,
     output_option,
     overwrite_option,
@@ -28,7 +28,7 @@ def _tile_count(value: str) -> int | str | None:
 
 
 @click.command()
-@click.argument("ensemble", type=PATH)
+@click.argument("ensemble", type=TABLE)
 @output_option("Store for the pairs: .zarr, or .parquet, which other programs read too.")
 @click.option(
     "--per-object",

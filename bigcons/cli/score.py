@@ -6,25 +6,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigcons.cli.options import PATH
-from bigcons.cli.output import did_you_mean, emit, facts, reporting, some, with_clusters
-from bigcons.errors import InvalidInputError
+from bigcons.cli.options import PATH, TABLE, column_names
+from bigcons.cli.output import emit, facts, reporting, some, with_clusters
+from bigcons.errors import InvalidIdsError, InvalidInputError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from bigcons.stores.consensus import Consensus
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.tables.ids import Ids
 
 
 @click.command()
 @click.argument("consensus", type=PATH)
-@click.option("--truth", type=PATH, metavar="FILE", help="True classes, one row per object.")
+@click.option("--truth", type=TABLE, metavar="FILE", help="True classes, one row per object.")
 @click.option("--column", help="Column of the truth file.  [default: its only column]")
+@click.option(
+    "--id",
+    metavar="NAME",
+    help="Column of the truth file that identifies the objects.  [default: that of the consensus, if it is "
+    "there; else rows are in order]",
+)
 @click.option("--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for criteria that need no truth.")
 @click.option(
-    "--features", type=PATH, metavar="FILE", help="Features of the objects, for the compactness of clusters."
+    "--features", type=TABLE, metavar="FILE", help="Features of the objects, for the compactness of clusters."
 )
+@click.option(
+    "--columns", callback=column_names, metavar="NAME,...", help="Columns of the features.  [default: all]"
+)
+@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns that are no features.")
 @click.option(
     "--metric",
     type=click.Choice(["euclidean", "sqeuclidean", "cityblock"]),
@@ -36,13 +46,18 @@ def score(
     consensus: str,
     truth: str | None,
     column: str | None,
+    id: str | None,
     ensemble: str | None,
     features: str | None,
+    columns: list[str] | None,
+    drop: list[str] | None,
     metric: str | None,
 ) -> None:
     """Evaluate CONSENSUS against a truth, its ensemble or features.
 
-    The truth is a .parquet, .csv, .csv.gz, .npy, .npz or .zarr file. Objects without a class in it, or
+    The truth is a .parquet, .csv, .tsv (or these with .gz), .npy, .npz or .zarr, a folder of files, a pattern
+    or -, standard input; only the column is read. If the objects have ids, its rows may be in any order, and
+    of more objects. Objects without a class in it, or
     without a label in the consensus, are omitted.
 
     Higher is better, except for van_dongen, variation_of_information, pcc_objective and compactness, which
@@ -60,6 +75,9 @@ def score(
         )
     for option, value, needed, of in (
         ("--column", column, "--truth", truth),
+        ("--id", id, "--truth", truth),
+        ("--columns", columns, "--features", features),
+        ("--drop", drop, "--features", features),
         ("--metric", metric, "--features", features),
     ):
         if value is not None and of is None:
@@ -68,13 +86,14 @@ def score(
     counted = count_clusters(solved.cluster_sizes())
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects, **counted}
     if truth is not None:
-        table = truth_table(read_classes(truth, column, solved.n_objects), solved.label_rows)
+        classes = read_classes(truth, column, solved.n_objects, solved.id_column, id)
+        table = truth_table(classes, solved.label_rows)
         result["n_judged"] = int(table.sum())
         result |= {name: criterion(table) for name, criterion in OF_TRUTH.items()}
     if ensemble is not None:
         result |= _by_ensemble(solved, ensemble)
     if features is not None:
-        data = open_features(features)
+        data = open_features(features, columns=columns, drop=drop)
         if data.n_objects != solved.n_objects:
             raise InvalidInputError(
                 f"{features} has {data.n_objects} rows but {solved.path} has {solved.n_objects} objects; "
@@ -106,36 +125,52 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
     return scores
 
 
-def read_classes(path: str, column: str | None, n_objects: int) -> np.ndarray:
-    """Return the classes of a truth file as integers, -1 where missing."""
-    table = _table(path)
-    names = list(table.names)
-    if column is None and len(names) > 1:
-        raise InvalidInputError(f"{path} has the columns {some(names)}; choose one with --column.")
-    if column is not None and column not in names:
-        raise InvalidInputError(
-            f"{path} has no column {column!r}; choose one of {some(names)}.{did_you_mean(column, names)}"
-        )
-    if table.n_objects != n_objects:
-        raise InvalidInputError(
-            f"{path} has {table.n_objects} rows but the consensus has {n_objects} objects; "
-            "give one class per object, in order."
-        )
-    return table.read(0, n_objects)[:, names.index(column) if column else 0]
+def read_classes(
+    path: str, column: str | None, n_objects: int, ids: Ids | None = None, id: str | None = None
+) -> np.ndarray:
+    """Return the classes of a truth file as integers, -1 where missing; only their column is read.
 
-
-def _table(path: str) -> Ensemble:
-    """Read a truth file as a table of labels; a .npy file may also hold a vector."""
+    Where the objects have ids and the file has them, in the column ``id`` or one of their name, its rows are
+    matched by them.
+    """
     import numpy as np
 
     from bigcons.stores.ensemble import Ensemble
+    from bigcons.tables.intake import open_table
 
-    if not path.endswith(".npy"):
-        return Ensemble.from_labels(path)
-    try:
-        classes = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    table = open_table(path, "labels")
+    names = table.names or [str(c) for c in range(table.n_columns)]
+    if id is not None and ids is None:
+        raise InvalidInputError(f"the objects of the consensus have no ids to match {id!r}; leave out --id.")
+    if id is None and ids is not None and ids.facts.name in names and ids.facts.name != column:
+        id = ids.facts.name
+    others = [name for name in names if name != id]
+    if column is None and len(others) != 1:
+        raise InvalidInputError(f"{path} has the columns {some(others)}; choose one with --column.")
+    if id is None and table.n_rows is not None:
+        _check_length(path, table.n_rows, n_objects)
+    truth = Ensemble.from_labels(path, id=id, columns=others[0] if column is None else column)
+    classes = truth.read(0, truth.n_objects)[:, 0]
+    if ids is None or truth.id_column is None:
+        _check_length(path, truth.n_objects, n_objects)
+        return classes
+    found, known = truth.id_column.hold().values, ids.hold().values
+    if found.type != known.type:
+        raise InvalidIdsError(
+            f"{id} of {path} is {found.type} but the ids of the objects are {known.type}; convert them.",
+            column=id,
+        )
+    import pyarrow.compute as pc
+
+    rows = pc.index_in(known, value_set=found)
+    if rows.null_count == len(rows):
+        raise InvalidIdsError(f"{path} has none of the objects by {id}; check the column.", column=id)
+    return np.append(classes, classes.dtype.type(-1))[pc.fill_null(rows, -1).to_numpy()]
+
+
+def _check_length(path: str, n_rows: int, n_objects: int) -> None:
+    if n_rows != n_objects:
         raise InvalidInputError(
-            f"{path} is not a plain .npy array ({error}); write one with numpy.save."
-        ) from error
-    return Ensemble.from_labels(classes[:, None] if classes.ndim == 1 else classes)
+            f"{path} has {n_rows} rows but the consensus has {n_objects} objects; "
+            "give one class per object, in order."
+        )

@@ -11,11 +11,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from bigcons.cli.options import (
+    STANDARD,
     option_name,
     output_option,
     overwrite_option,
     random_state_option,
+    read_standard_input,
     scheduler_option,
+    table_options,
 )
 from bigcons.cli.output import did_you_mean, emit, facts, reporting, table, with_clusters
 
@@ -70,6 +73,7 @@ def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> l
     "support, eac by lifetime; a range for supra, which tries all.",
 )
 @output_option("Store for the consensus (.zarr).")
+@table_options("partitions")
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
 @click.option(
     "--resume/--no-resume",
@@ -85,6 +89,9 @@ def solve(
     method: str,
     n_clusters: int | range | str | None,
     out: str,
+    id: str | None,
+    columns: list[str] | None,
+    drop: list[str] | None,
     random_state: int,
     overwrite: bool,
     **options: Any,
@@ -92,8 +99,8 @@ def solve(
     """Find the consensus of ENSEMBLE.
 
     The store holds its labels and, for soft methods, memberships. ENSEMBLE is an ensemble store, or any table
-    that `bigcons import` accepts. An interrupted solve resumes when the command is repeated; a completed one
-    is reported as such.
+    that `bigcons import` accepts, of which --id, --columns and --drop choose the columns. An interrupted
+    solve resumes when the command is repeated; a completed one is reported as such.
 
     Each parameter of the method is a further option; `bigcons methods NAME` lists them. For pcc:
     --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
@@ -113,7 +120,7 @@ def solve(
         )
     is_there, began = is_store(out) and not overwrite, time.perf_counter()
     try:
-        model.fit(ensemble, out=out, overwrite=overwrite)
+        model.fit(ensemble, out=out, overwrite=overwrite, id=id, columns=columns, drop=drop)
     except KeyboardInterrupt:
         if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
@@ -192,6 +199,9 @@ def _parse_options(name: str, method: type, given: Sequence[str]) -> tuple[list[
     words = list(given)
     while words:
         word = words.pop(0)
+        if word == STANDARD:
+            arguments.append(read_standard_input(click.get_current_context()))
+            continue
         if not word.startswith("-"):
             arguments.append(word)
             continue

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
-from bigcons.cli.options import PATH, output_option, overwrite_option
-from bigcons.cli.output import amount, emit, emit_ensemble, facts, reporting, with_clusters
+from bigcons.cli.options import PATH, STANDARD, output_option, overwrite_option
+from bigcons.cli.output import JSON, amount, emit, emit_ensemble, facts, reporting, with_clusters
 from bigcons.memory import format_size
 
 
@@ -71,7 +72,11 @@ def _open(path: str) -> Any:
 
 @click.command()
 @click.argument("consensus", type=PATH)
-@output_option("File for the labels: .parquet, .csv or .npy.", name="FILE")
+@output_option(
+    "File for the labels: .parquet, .csv, .csv.gz, .tsv, .tsv.gz or .npy; or - for CSV to standard output.",
+    name="FILE",
+    may_stream=True,
+)
 @click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
 @click.option("--confidence", is_flag=True, help="Also write confidence, second_labels, second_confidence.")
 @overwrite_option
@@ -79,11 +84,18 @@ def _open(path: str) -> Any:
 def export(consensus: str, out: str, memberships: bool, confidence: bool, overwrite: bool) -> None:
     """Write the labels of CONSENSUS to a file.
 
-    The file has one row per object, in order; the label is -1 for objects that no partition labeled.
+    The file has one row per object, in order: its id, if it has one, under the name it came with, and its
+    label, -1 if no partition labeled it. An .npy has no ids.
     """
     from bigcons.stores.consensus import Consensus
 
     solved = Consensus.open(consensus)
+    if out == STANDARD:
+        if click.get_current_context().meta.get(JSON):
+            raise click.UsageError("--json prints to standard output, too; give a path with -o.")
+        solved.export(sys.stdout.buffer, memberships=memberships, confidence=confidence)
+        sys.stdout.flush()
+        return
     solved.export(out, memberships=memberships, confidence=confidence, overwrite=overwrite)
     given = {"labels": True, "memberships": memberships, "confidence": confidence}
     what = " and ".join(name for name, is_given in given.items() if is_given)

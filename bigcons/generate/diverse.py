@@ -21,6 +21,7 @@ from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.stores.features import Features, open_features
+from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_choice
 from bigcons.version import __version__
 
@@ -41,6 +42,9 @@ def diverse(
     *,
     n_clusters: int | tuple[int, int] = (2, 10),
     algorithms: str | Sequence[str] = "pcc",
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     memory: int | float | str = "1GB",
@@ -70,6 +74,8 @@ def diverse(
         partitioning, are omitted because no maintained library provides them;
 
         and "random", their baseline of random labels.
+    id, columns, drop
+        As in `kmeans`.
     out
         Path of the store to write; if None, the ensemble is in memory.
     standardize
@@ -112,7 +118,7 @@ def diverse(
     }
     asked = made_with | {"seed": None if random_state is None else seed}
     finished = find_finished(out, asked, overwrite=overwrite)  # before any work
-    data = open_features(features)
+    data = open_features(features, id=id, columns=columns, drop=drop)
     if high >= data.n_objects:
         raise InvalidInputError(
             f"n_clusters={high} but there are {data.n_objects} objects; use fewer clusters than objects."
@@ -120,9 +126,11 @@ def diverse(
     with open_logged_engine(client, "diverse") as engine:
         n_tasks = _n_tasks(data, names, budget, matrix_copies(engine))
         scaling = measure(data, standardize=standardize)
-        made_with |= {"features_checksum": scaling.checksum, "source": data.where, "bigcons": __version__}
+        of_data: dict[str, object] = {} if data.ids is None else {"ids": data.ids.facts.in_words}
+        of_data["features_checksum"] = scaling.checksum
+        made_with |= {**of_data, "source": data.where, "bigcons": __version__}
         if finished is not None:
-            return take_finished(finished, {"features_checksum": scaling.checksum})
+            return take_finished(finished, of_data)
         points = _matrix(data, scaling, standardize=standardize)
 
         def run(name: str) -> list[np.ndarray]:
@@ -131,12 +139,13 @@ def diverse(
                 partitions = CLUSTERERS[name].make(points, numbers, rng)
             return [labels.astype(np.int32) for labels in partitions]
 
-        columns: list[np.ndarray] = []  # by algorithm, then by number of clusters
+        found: list[np.ndarray] = []  # by algorithm, then by number of clusters
         with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
             for partitions in map_within(engine, n_tasks, run, names):
-                columns += partitions
+                found += partitions
                 listener.advance(1)
-    source = ColumnsTable(columns, data.n_objects, [f"{name}-{k}" for name in names for k in numbers])
+    titles = [f"{name}-{k}" for name in names for k in numbers]
+    source = ColumnsTable(found, data.n_objects, titles, ids=data.ids)
     return ensemble_of(source, out, provenance=made_with, overwrite=overwrite, memory=memory)
 
 

@@ -16,6 +16,7 @@ from bigcons.generate.sampling import (
     ZipfWeights,
 )
 from bigcons.seeding import SeedLike
+from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ def kmeans(
     n_partitions: int = 100,
     n_clusters: ClusterCount = (2, 10),
     sample: float = 0.5,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: str = "auto",
@@ -61,6 +65,10 @@ def kmeans(
         with ``sample=1``; the rule of evidence accumulation).
     sample
         Share of the objects that each partition sees; the others have no label (-1) in it.
+    id
+        Column that identifies the objects; it is no feature, and stays with the ensemble and its consensus.
+    columns, drop
+        The columns to use, or to leave out; see `bigcons.select`.
     out
         Path of the store to write; if None, the ensemble is in memory.
     standardize
@@ -117,6 +125,9 @@ def kmeans(
         Scheme("kmeans", objects, AllFeatures()),
         n_partitions=n_partitions,
         n_clusters=n_clusters,
+        id=id,
+        columns=columns,
+        drop=drop,
         out=out,
         standardize=standardize,
         train=train,
@@ -160,8 +171,9 @@ def weighted_kmeans(
     largest_weight
         Number of possible weights (T); the default is ours, too.
     **options
-        ``out``, ``standardize``, ``train``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
-        ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
+        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
+        as in `kmeans`.
 
     Constant columns are dropped and have no weights. Errors, memory and cost are those of `kmeans`.
     """
@@ -201,8 +213,9 @@ def feature_views(
     n_partitions
         Number of views.
     **options
-        ``out``, ``standardize``, ``train``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
-        ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
+        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
+        as in `kmeans`.
 
     No label is missing. Errors, memory and cost are those of `kmeans` with ``n_features`` features,
     and InvalidInputError if fewer than ``n_features`` vary.
@@ -237,8 +250,9 @@ def object_views(
     repetition
         Average number of partitions that see an object, v, from 1 to ``n_partitions``; 2 in the paper.
     **options
-        ``out``, ``standardize``, ``train``, ``algorithm``, ``init``, ``n_init``, ``max_iter``, ``tol``,
-        ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
+        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
+        as in `kmeans`.
 
     Objects are shuffled and dealt within strata of the data (see `DealtSubset`), and k-means replaces the
     graph partitioning of the paper. Partition ``u`` depends on

@@ -40,6 +40,7 @@ from bigcons.storage.leftovers import temporary_folder
 from bigcons.storage.places import place_of
 from bigcons.stores.features import Features, open_features
 from bigcons.tables.files import NpyTable
+from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_choice, check_int, check_number
 from bigcons.version import __version__
 
@@ -61,6 +62,9 @@ _log = logging.getLogger(__name__)
 class KMeansOptions(TypedDict, total=False):
     """Parameters of every k-means ensemble; see `bigcons.generate.kmeans`."""
 
+    id: Column | None
+    columns: Columns | None
+    drop: Columns | None
     out: str | os.PathLike[str] | None
     standardize: bool
     train: str
@@ -82,6 +86,9 @@ def make_partitions(
     *,
     n_partitions: int,
     n_clusters: ClusterCount,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: str = "auto",
@@ -123,7 +130,7 @@ def make_partitions(
     asked["seed"] = None if random_state is None else seed
     finished = find_finished(out, asked, overwrite=overwrite, resume=resume)  # before any work
     with open_logged_engine(client, scheme.name) as engine:
-        data = open_features(features)
+        data = open_features(features, id=id, columns=columns, drop=drop)
         n_seen = scheme.objects.least(data.n_objects)
         if clusters is None:
             settings = settings._replace(n_clusters=split_range(n_seen))
@@ -177,8 +184,10 @@ class Call(NamedTuple):
         """Return everything but the seed that determines the labels; it must match to resume."""
         from sklearn import __version__ as sklearn_version
 
+        ids = self.data.ids
         return {
             "generator": self.scheme.name,
+            **({} if ids is None else {"ids": ids.facts.in_words}),
             **self.settings._asdict(),
             **self.scheme.parameters(),
             **how,
@@ -233,7 +242,7 @@ def _train_on_all(call: Call) -> Ensemble:
             matrix = _scaled_matrix(data, scaling, plan, Scratch(folder, call.seed, bytes(16)))
             task = PartitionTask(matrix, call.scheme, call.settings, plan, call.seed, scratch=None)
             columns = _run("make partitions", task, plan.n_tasks, call.engine, range(call.n_partitions))
-        table = ColumnsTable(columns, data.n_objects)
+        table = ColumnsTable(columns, data.n_objects, ids=data.ids)
         return ensemble_of(table, provenance={**made_with, "seed": call.seed, "source": data.where})
     with call.scratch(made_with) as scratch:
         unfinished = call.unfinished(scratch.partition, scratch.has)
@@ -242,7 +251,9 @@ def _train_on_all(call: Call) -> Ensemble:
             task = PartitionTask(matrix, call.scheme, call.settings, plan, scratch.seed, scratch)
             _run("make partitions", task, plan.n_tasks, call.engine, unfinished)
         return ensemble_of(
-            ColumnsTable([scratch.partition(u) for u in range(call.n_partitions)], data.n_objects),
+            ColumnsTable(
+                [scratch.partition(u) for u in range(call.n_partitions)], data.n_objects, ids=data.ids
+            ),
             call.out,
             provenance={**made_with, "seed": scratch.seed, "source": data.where},
             overwrite=call.overwrite,
@@ -289,6 +300,7 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
             np.array([seen.subset(u).size(data.n_objects) for u in range(call.n_partitions)], np.int64),
             plan.store_rows,
             provenance,
+            ids=data.ids,
         )
 
     if call.out is None:

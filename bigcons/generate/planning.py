@@ -160,16 +160,17 @@ def make_sampling_plan(
     held = pool * matrix_copies(engine) + centers
 
     label_bytes = n_partitions * settings.label_dtype.itemsize
+    stored_bytes = label_bytes + (0 if data.ids is None else math.ceil(data.ids.row_bytes))
     row_bytes = (value_bytes + 4 * _BLOCK_COPIES) * width + _LABEL_COPIES * label_bytes
     row_bytes *= engine.in_flight + 1
     fixed = data.held_bytes + 24 * read_values + (2 * centers + _KERNEL_BYTES) * engine.n_workers
-    labeling = fixed + segment_rows * row_bytes + _STORE_COPIES * MIN_CHUNK_ROWS * label_bytes
+    labeling = fixed + segment_rows * row_bytes + _STORE_COPIES * MIN_CHUNK_ROWS * stored_bytes
 
     needed = max(measuring, scaling, held + task, labeling)
     if budget < needed:
         raise _too_little(f"samples of {sample_rows} objects and blocks of labels", budget, needed)
     block_rows, store_rows = min(BLOCK_ROWS, data.chunk_rows), default_chunk_rows(data.n_objects)
-    while fixed + block_rows * row_bytes + _STORE_COPIES * store_rows * label_bytes > budget:
+    while fixed + block_rows * row_bytes + _STORE_COPIES * store_rows * stored_bytes > budget:
         if block_rows > segment_rows:
             block_rows //= 2
         else:

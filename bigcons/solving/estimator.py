@@ -48,6 +48,8 @@ from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pair_parquet import is_parquet
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.trust import Trust
+from bigcons.tables.ids import Ids
+from bigcons.tables.select import Column, Columns, select
 from bigcons.validation import check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -117,8 +119,14 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         *,
         out: str | os.PathLike[str] | None = None,
         overwrite: bool = False,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
     ) -> Self:
         """Find the consensus of ``x``; ``y`` is ignored, for scikit-learn's signature.
+
+        Of a table, ``id`` names the column that identifies the objects, which goes into the store, and
+        ``columns`` and ``drop`` choose those that are partitions: see `bigcons.select`.
 
         With ``out``, here or as a parameter, the result is written to a Consensus store block by block, and
         ``memberships_`` is a dask array that reads it. Repeating the call continues an interrupted run and
@@ -131,6 +139,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")
         with nullcontext() if path is None else logging_how_to_resume(path):
+            x = select(x, id=id, columns=columns, drop=drop)
             ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
                 raise SoftEnsembleError(type(self).__name__, "a method for memberships: PCC, HBGF or MCLA")
@@ -138,6 +147,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # results of an earlier fit
             self._trust: Trust | Consensus | None = None
+            self._ids: Ids | None = ensemble.id_column
             self.n_features_in_: int = ensemble.n_partitions
             if are_given(ensemble.names):
                 self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
@@ -257,6 +267,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             chunk_rows=ensemble.chunk_rows,
             overwrite=out.overwrite,
             memberships=results.soft,
+            ids=ensemble.id_column,
         ) as writer:
             labels = results.write(writer)
             self._note(results)
@@ -346,11 +357,13 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         words = {name: _in_words(value) for name, value in given.items()}
         if (pairs := self._given_pairs()) is not None:
             words["pairs"] += f", {pairs.digest()}"
+        ids = ensemble.id_column
         return {
             "method": type(self).__name__,
             **words,
             "seed": seed,
             "labels": ensemble.digest(),
+            **({} if ids is None else {"ids": ids.facts.in_words}),
         }
 
     def _provenance(self, output: Output) -> dict[str, Any]:
@@ -427,6 +440,7 @@ class PredictingClusterer(ConsensusClusterer):
             n_clusters=self._n_columns,
             chunk_rows=ensemble.chunk_rows,
             memberships=self.info.soft,
+            ids=ensemble.id_column,
         ) as writer:
             rows = writer.rows
             for written in self._placed(ensemble, lambda block, *found: rows.write(block.start, *found)):

@@ -6,6 +6,7 @@ whole unless the ensemble is.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from itertools import chain
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.memory import row_blocks, rows_within
 from bigcons.storage.interface import StorePath
 from bigcons.stores.ensemble_store import (
@@ -24,6 +25,7 @@ from bigcons.stores.ensemble_store import (
     Header,
     write_store,
 )
+from bigcons.stores.ids import AppendedIds
 from bigcons.stores.soft_sources import SoftSources
 from bigcons.tables.codes import Encoding
 from bigcons.tables.encode import (
@@ -40,7 +42,8 @@ from bigcons.tables.encode import (
     rows_per_read,
     scan_labels,
 )
-from bigcons.tables.memory import SelectedTable
+from bigcons.tables.ids import Ids, check_distinct_ids, refuse_other_ids
+from bigcons.tables.select import SelectedTable
 from bigcons.tables.table import Table
 from bigcons.validation import check_int
 
@@ -64,7 +67,7 @@ def read_labels(
     for block in encode_labels(table, scan.encodings, dtype):
         labels[start : start + len(block)] = block
         start += len(block)
-    return labels, _header(scan, provenance), [e.categories for e in scan.encodings]
+    return labels, held(_header(scan, provenance, table.ids)), [e.categories for e in scan.encodings]
 
 
 def store_labels(
@@ -81,13 +84,15 @@ def store_labels(
     scan = scan_labels(table, partition_names(table, None), rows=rows, values_budget=budget // 4)
     dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
     if chunk_rows is None:
-        chunk_rows = chunk_rows_within(scan.n_objects, dtype.itemsize * table.n_columns, budget)
-    header = _header(scan, provenance)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+        id_bytes = 0 if table.ids is None else math.ceil(table.ids.row_bytes)
+        row_bytes = dtype.itemsize * table.n_columns + id_bytes
+        chunk_rows = chunk_rows_within(scan.n_objects, row_bytes, budget)
+    header = _header(scan, provenance, table.ids)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
     categories = [encoding.categories for encoding in scan.encodings]
     write_store(out, encode_labels(table, scan.encodings, dtype, rows), header, categories, dtype, overwrite)
 
 
-def _header(scan: LabelScan, provenance: dict[str, Any]) -> Header:
+def _header(scan: LabelScan, provenance: dict[str, Any], ids: Ids | None) -> Header:
     return Header(
         scan.n_objects,
         [encoding.name for encoding in scan.encodings],
@@ -95,6 +100,7 @@ def _header(scan: LabelScan, provenance: dict[str, Any]) -> Header:
         np.array([encoding.n_labeled for encoding in scan.encodings], np.int64),
         default_chunk_rows(scan.n_objects),
         provenance,
+        ids=ids,
     )
 
 
@@ -128,6 +134,7 @@ def _with_objects(header: Header, categories: Categories, table: Table) -> Exten
         n_clusters=np.array([len(encoding.values) for encoding in encodings]),
         n_labeled=header.n_labeled + [encoding.n_labeled for encoding in encodings],
         provenance=_appended(header, objects=scan.n_objects),
+        ids=_ids_of_more(header, table.ids, table.where),
     )
     return Extended(extended, [e.categories for e in encodings], label_dtype(extended.n_clusters), encodings)
 
@@ -152,9 +159,53 @@ def _with_partitions(
         n_clusters=np.append(header.n_clusters, [len(encoding.values) for encoding in encodings]),
         n_labeled=np.append(header.n_labeled, [encoding.n_labeled for encoding in encodings]),
         provenance=_appended(header, partitions=table.n_columns),
+        ids=_ids_of_the_same(header, table.ids, table.where),
     )
     categories = [*categories, *(encoding.categories for encoding in encodings)]
     return Extended(extended, categories, label_dtype(extended.n_clusters), encodings)
+
+
+def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
+    """Return the ids of the objects and of those that are appended; refuse known and missing ones."""
+    known = header.ids
+    if ids is None:
+        if known is None:
+            return None
+        name = known.facts.name
+        raise InvalidIdsError(
+            f"the objects of the ensemble have ids, {name!r}, and the new ones none; pass id= with the "
+            "column that has them.",
+            column=name,
+        )
+    name = ids.facts.name
+    if known is None:
+        raise InvalidIdsError(
+            f"the new objects have ids, {name!r}, and those of the ensemble none; leave out the id.",
+            column=name,
+        )
+    if known.facts.dtype != ids.facts.dtype:
+        raise InvalidIdsError(
+            f"{name} of {where} is {ids.facts.dtype} but the ids of the ensemble are {known.facts.dtype}; "
+            "convert them.",
+            column=name,
+        )
+    both = AppendedIds(known, ids)
+    check_distinct_ids(both.blocks, known.facts.name, f"the ensemble with {where}")
+    return both
+
+
+def _ids_of_the_same(header: Header, ids: Ids | None, where: str) -> Ids | None:
+    """Return the ids of the objects after partitions of them are appended; refuse those of others."""
+    known = header.ids
+    if known is None or ids is None:
+        return known or ids
+    refuse_other_ids(known.blocks(), ids.blocks(), ids.facts.name, where)
+    return known
+
+
+def held(header: Header) -> Header:
+    """Return a header with its ids in memory."""
+    return header if header.ids is None else header._replace(ids=header.ids.hold())
 
 
 def _in_order_of(header: Header, table: Table) -> Table:
@@ -165,7 +216,7 @@ def _in_order_of(header: Header, table: Table) -> Table:
     if table.names is None or table.names == header.names:
         return table
     if sorted(table.names) == sorted(header.names):
-        return SelectedTable(table, header.names)
+        return SelectedTable(table, [table.names.index(name) for name in header.names], table.ids)
     if _generic(table.names) or _generic(header.names):
         return table
     unknown = next((name for name in table.names if name not in header.names), table.names[-1])
@@ -194,7 +245,8 @@ def append_objects_in_memory(
     table = _in_order_of(header, table)
     extended = _with_objects(header, categories, table)
     new = encode_labels(table, extended.encodings, extended.dtype)
-    header = extended.header._replace(chunk_rows=default_chunk_rows(extended.header.n_objects))
+    header = held(extended.header)
+    header = header._replace(chunk_rows=default_chunk_rows(header.n_objects))
     return np.concatenate([labels.astype(extended.dtype, copy=False), *new]), header, extended.categories
 
 
@@ -209,7 +261,7 @@ def append_partitions_in_memory(
     extended = _with_partitions(header, categories, table, names)
     new = np.concatenate([*encode_labels(table, extended.encodings, extended.dtype)])
     labels = np.hstack([labels.astype(extended.dtype, copy=False), new])
-    return labels, extended.header, extended.categories
+    return labels, held(extended.header), extended.categories
 
 
 # Appends: in a store
@@ -281,7 +333,7 @@ def read_memberships(
     """
     sources = SoftSources(tables, names)
     header = _soft_header(sources, sources.count_labeled(may_be_empty=may_be_empty))
-    return _read_all(sources), header, [None] * len(names)
+    return _read_all(sources), held(header), [None] * len(names)
 
 
 def store_memberships(
@@ -311,7 +363,7 @@ def append_soft_objects(
     """Return memberships and header with the new objects."""
     extended = _with_soft_objects(header, sources)
     extended = extended._replace(chunk_rows=_soft_chunk_rows(extended.n_objects, extended.n_columns))
-    return np.concatenate([memberships, _read_all(sources)]), extended
+    return np.concatenate([memberships, _read_all(sources)]), held(extended)
 
 
 def append_soft_partitions(
@@ -319,7 +371,7 @@ def append_soft_partitions(
 ) -> tuple[np.ndarray, Header]:
     """Return memberships and header with the new partitions."""
     extended = _with_soft_partitions(header, sources)
-    return np.hstack([memberships, _read_all(sources)]), extended
+    return np.hstack([memberships, _read_all(sources)]), held(extended)
 
 
 def append_soft_objects_to_store(append: Appending, sources: SoftSources) -> None:
@@ -388,7 +440,14 @@ def _soft_header(sources: SoftSources, n_labeled: np.ndarray) -> Header:
     provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
     chunk_rows = _soft_chunk_rows(sources.n_objects, int(sources.offsets[-1]))
     return Header(
-        sources.n_objects, sources.names, sources.n_clusters, n_labeled, chunk_rows, provenance, is_soft=True
+        sources.n_objects,
+        sources.names,
+        sources.n_clusters,
+        n_labeled,
+        chunk_rows,
+        provenance,
+        is_soft=True,
+        ids=sources.ids,
     )
 
 
@@ -403,6 +462,7 @@ def _with_soft_objects(header: Header, sources: SoftSources) -> Header:
         n_objects=header.n_objects + sources.n_objects,
         n_labeled=header.n_labeled + sources.count_labeled(may_be_empty=True),
         provenance=_appended(header, objects=sources.n_objects),
+        ids=_ids_of_more(header, sources.ids, "memberships"),
     )
 
 
@@ -418,4 +478,5 @@ def _with_soft_partitions(header: Header, sources: SoftSources) -> Header:
         n_clusters=np.append(header.n_clusters, sources.n_clusters),
         n_labeled=np.append(header.n_labeled, sources.count_labeled()),
         provenance=_appended(header, partitions=len(sources.names)),
+        ids=_ids_of_the_same(header, sources.ids, "memberships"),
     )

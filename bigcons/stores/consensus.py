@@ -8,11 +8,12 @@ its rows in the manifest, which is committed last.
 from __future__ import annotations
 
 import math
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,10 @@ from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.display import cluster_rows, facts_table
 from bigcons.stores.export import export_to
+from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
+from bigcons.tables.ids import Ids
+from bigcons.tables.select import INDEX
 from bigcons.validation import check_int, check_number
 
 KIND = "consensus"
@@ -41,12 +45,19 @@ class Consensus:
     """A stored consensus; arrays are read on demand.
 
     Attributes: ``path``, ``n_objects``, ``n_clusters`` (including empty ones), ``has_memberships`` (methods
-    without soft output store labels only), ``has_trust`` (whether it says which labels to trust),
+    without soft output store labels only), ``has_trust`` (whether it says which labels to trust), ``id_name``
+    (of the column that identifies the objects, None without one), ``id_column`` (what reads it),
     ``chunk_rows``, ``history`` (lists by name, one value per step), ``parameters`` (of the method),
     ``results`` (objective, gap, passes, ...) and ``provenance`` (its input and how it was computed).
     """
 
-    def __init__(self, place: Place, body: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        body: Mapping[str, Any],
+        arrays: Mapping[str, Any],
+        ids: StoredIds | None = None,
+    ) -> None:
         self.path: str = str(place)
         self.n_objects: int = body["n_objects"]
         self.n_clusters: int = body["n_clusters"]
@@ -60,6 +71,8 @@ class Consensus:
         self.has_trust: bool = body.get("trust") is not None
         self._trust: dict[str, Any] | None = body.get("trust")
         self._arrays = arrays
+        self.id_column: StoredIds | None = ids
+        self.id_name: str | None = None if ids is None else ids.facts.name
 
     @classmethod
     def open(cls, path: StorePath) -> Consensus:
@@ -80,6 +93,9 @@ class Consensus:
             for checksums in (body["checksums"], *([] if trust is None else [trust["checksums"]])):
                 if len(checksums) != math.ceil(n_objects / chunk_rows):
                     raise ValueError("the number of checksums")
+            ids = None
+            if body.get("ids") is not None:
+                ids = StoredIds(data, "", body["ids"], n_objects, chunk_rows)
             if trust is not None:
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
                 cluster_table(trust["clusters"])
@@ -92,7 +108,7 @@ class Consensus:
             name: open_declared(data / name, spec.shape_in(body), spec.dtypes[0], _RESTORE)
             for name, spec in _specs(body.get("has_memberships", True), trust is not None).items()
         }
-        return cls(place, body, arrays)
+        return cls(place, body, arrays, ids)
 
     @classmethod
     def write(
@@ -106,13 +122,15 @@ class Consensus:
         parameters: Mapping[str, Any] | None = None,
         results: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
+        ids: Any = None,
         chunk_rows: int = CHUNK_ROWS,
         overwrite: bool = False,
     ) -> Consensus:
         """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
 
         Without memberships, only labels are stored. Memberships may be any array-like that can be sliced; it
-        is read block by block. ``trust`` is what `bigcons.metrics.trust` returns for them.
+        is read block by block. ``trust`` is what `bigcons.metrics.trust` returns for them. ``ids`` identify
+        the objects: an array, a column of a data frame, or an ensemble of the same objects that has some.
         """
         labels = np.asarray(labels)
         if memberships is not None and not hasattr(memberships, "shape"):
@@ -131,6 +149,7 @@ class Consensus:
             chunk_rows=chunk_rows,
             overwrite=overwrite,
             memberships=memberships is not None,
+            ids=ids_of(ids),
         ) as writer:
             writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
             if trust is not None:
@@ -147,9 +166,13 @@ class Consensus:
         model: Any,
         *,
         provenance: Mapping[str, Any] | None = None,
+        ids: Any = None,
         overwrite: bool = False,
     ) -> Consensus:
-        """Store the result of a fitted consensus clusterer, with its parameters and history."""
+        """Store the result of a fitted consensus clusterer, with its parameters and history.
+
+        ``ids`` identify the objects, as for `write`; by default they are those of the ensemble.
+        """
         if not hasattr(model, "labels_"):
             raise InvalidInputError(f"{type(model).__name__} is not fitted; call fit before storing it.")
         return cls.write(
@@ -161,6 +184,7 @@ class Consensus:
             parameters={"method": type(model).__name__, **model.get_params(deep=False)},
             results=fit_results(model),
             provenance=provenance,
+            ids=getattr(model, "_ids", None) if ids is None else ids,
             overwrite=overwrite,
         )
 
@@ -175,11 +199,12 @@ class Consensus:
         chunk_rows: int = CHUNK_ROWS,
         overwrite: bool = False,
         memberships: bool = True,
+        ids: Ids | None = None,
     ) -> Iterator[ConsensusWriter]:
         """Yield a writer of blocks of rows; the store appears at ``path`` when the ``with`` block succeeds.
 
-        Without ``memberships``, only labels are stored. If the block fails or rows are missing, no partial
-        output remains, and an existing store at ``path`` is kept.
+        Without ``memberships``, only labels are stored; ``ids`` of the objects are stored at once. If the
+        block fails or rows are missing, no partial output remains, and an existing store at ``path`` is kept.
         """
         if n_objects < 1 or n_clusters < 1:
             raise InvalidInputError(
@@ -187,8 +212,9 @@ class Consensus:
             )
         with new_store(path, overwrite, KIND) as folder:
             writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
+            entry = None if ids is None else write_ids(folder, "", ids, n_objects, writer.rows.chunk_rows)
             yield writer
-            write_manifest(folder, KIND, writer.body())
+            write_manifest(folder, KIND, {**writer.body(), "ids": entry})
 
     @property
     def labels(self) -> np.ndarray:
@@ -210,6 +236,31 @@ class Consensus:
             labels = self.read_labels(block.start, block.stop)
             sizes += np.bincount(labels[labels >= 0], minlength=self.n_clusters)
         return sizes
+
+    @property
+    def ids(self) -> np.ndarray | None:
+        """What identifies the objects, ``(n_objects,)`` numbers or text; None if unknown. Reads the array."""
+        return None if self.id_column is None else id_array(self.id_column)
+
+    def to_arrow(self, *, memberships: bool = False, confidence: bool = False) -> Any:
+        """Return a pyarrow table with a row for each object: its id, if it has one, and its ``label``.
+
+        Columns are those of `export`.
+        """
+        import pyarrow as pa
+
+        columns = self._columns(memberships, confidence)
+        parts = list(self._column_blocks(memberships, confidence))
+        arrays = [pa.chunked_array([pa.array(part[c]) for part in parts]) for c in range(len(columns))]
+        return pa.table(arrays, names=list(columns))
+
+    def to_pandas(self, *, memberships: bool = False, confidence: bool = False) -> Any:
+        """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
+        frame = self.to_arrow(memberships=memberships, confidence=confidence).to_pandas()
+        if self.id_column is None or not self.id_column.facts.is_index:
+            return frame
+        name = next(iter(self._columns(memberships, confidence)))
+        return frame.set_index(name).rename_axis(None if name == INDEX else name)
 
     @property
     def trust(self) -> Trust:
@@ -269,37 +320,55 @@ class Consensus:
 
     def export(
         self,
-        path: StorePath,
+        path: StorePath | IO[bytes],
         *,
         memberships: bool = False,
         confidence: bool = False,
         overwrite: bool = False,
     ) -> None:
-        """Write the labels to a .parquet, .csv or .npy file on a disk, in the order of the objects.
+        """Write the labels to a .parquet, .csv, .tsv or .npy file on a disk, in the order of the objects.
 
-        The column ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32
-        columns ``cluster_0``, ``cluster_1``, ...; ``confidence`` adds ``confidence``, ``second_labels`` and
-        ``second_confidence``, see `trust`. An .npy file holds the array of labels ``(n_objects,)``, or
-        with further columns an array of records with these fields. A few blocks are in memory at a time, and
-        no partial file is left behind. A file of labels only can be imported as one partition.
+        If the objects have ids, they are the first column, with the name and type that they came with, so
+        that the file can be joined with other tables; a name that is taken becomes ``id``. The column
+        ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32 columns
+        ``cluster_0``, ``cluster_1``, ...; ``confidence`` adds ``confidence``, ``second_labels`` and
+        ``second_confidence``, see `trust`. Text may be compressed, ``.csv.gz``. An .npy file has no ids: it
+        holds the array of labels ``(n_objects,)``, or with further columns an array of records with these
+        fields. An open binary file gets comma-separated values. A few blocks are in memory at a time, and no
+        partial file is left behind. A file of labels can be imported as one partition.
 
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
         """
+        no_ids = isinstance(path, (str, os.PathLike)) and os.fspath(path).lower().endswith(".npy")
+        types = self._columns(memberships, confidence, ids=not no_ids)
+        with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
+            for columns in self._column_blocks(memberships, confidence, ids=not no_ids):
+                write(columns)
+
+    def _columns(self, memberships: bool, confidence: bool, *, ids: bool = True) -> dict[str, Any]:
+        """Return the columns of an export and their types; raises InvalidInputError for what is not there."""
         if memberships:
             self.read_memberships(0, 0)  # raises if there are none
         if confidence:
             self._stored_trust()  # raises if there is none
-        clusters = range(self.n_clusters if memberships else 0)
-        types: dict[str, np.dtype] = {"label": np.dtype(np.int32)}
+        types: dict[str, Any] = {"label": np.dtype(np.int32)}
         types |= {name: np.dtype(TRUST_ROW[name]) for name in (TRUST if confidence else ())}
-        types |= {f"cluster_{k}": np.dtype(np.float32) for k in clusters}
-        with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
-            for block in self.blocks():
-                labels = self.read_labels(block.start, block.stop)
-                sure = [self._read(name, block.start, block.stop) for name in (TRUST if confidence else ())]
-                soft = self.read_memberships(block.start, block.stop).T if memberships else ()
-                write([labels, *sure, *map(np.ascontiguousarray, soft)])
+        types |= {f"cluster_{k}": np.dtype(np.float32) for k in range(self.n_clusters if memberships else 0)}
+        if self.id_column is None or not ids:
+            return types
+        name = self.id_column.facts.name
+        return {"id" if name in types else name: self.id_column.type, **types}
+
+    def _column_blocks(self, memberships: bool, confidence: bool, *, ids: bool = True) -> Iterator[list[Any]]:
+        for block in self.blocks():
+            rows = (block.start, block.stop)
+            found = self.id_column if ids else None
+            known = [] if found is None else [found.as_they_came(found.read(*rows))]
+            labels = self.read_labels(*rows)
+            sure = [self._read(name, *rows) for name in (TRUST if confidence else ())]
+            soft = self.read_memberships(*rows).T if memberships else ()
+            yield [*known, labels, *sure, *map(np.ascontiguousarray, soft)]
 
     def dask_memberships(self) -> Any:
         """Return the memberships as a dask array ``(n_objects, n_clusters)``, one chunk per block."""
@@ -328,6 +397,7 @@ class Consensus:
             "n_clusters": self.n_clusters,
             "has_memberships": self.has_memberships,
             "has_trust": self.has_trust,
+            "id": self.id_name,
             "chunk_rows": self.chunk_rows,
             "n_bytes": place_of(self.path).n_bytes(),
             "results": self.results,
@@ -357,6 +427,8 @@ class Consensus:
             for block, checksum in zip(self.blocks(), self._trust["checksums"], strict=True):
                 if _trust_checksum(self._read_trust(block.start, block.stop)) != checksum:
                     raise self._corrupt(block.start, block.stop, "differ from their checksum")
+        if self.id_column is not None:
+            self.id_column.verify()
         refuse_links(place_of(self.path))
         return {
             "kind": KIND,
@@ -616,6 +688,7 @@ class ConsensusWriter:
             "chunk_rows": self.rows.chunk_rows,
             "checksums": self._checksums,
             "trust": self._trust,
+            "ids": None,
             "history": {},
             "parameters": {},
             "results": {},

@@ -31,10 +31,13 @@ from bigcons.stores.ensemble_store import (
     tile_checksums,
     write_store,
 )
+from bigcons.stores.ids import id_array
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.tables.encode import label_dtype, warn_of_suspects
-from bigcons.tables.intake import open_table
+from bigcons.tables.ids import Ids
+from bigcons.tables.intake import is_list_of_paths, open_table
 from bigcons.tables.memory import HardenedTable
+from bigcons.tables.select import Column, Columns, Selection, choose, select
 from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int
 
@@ -60,29 +63,43 @@ class Ensemble:
         self._mode = "a" if isinstance(labels, np.ndarray) else "r"
 
     @classmethod
-    def from_labels(cls, x: Any, *, names: Sequence[str] | None = None) -> Ensemble:
+    def from_labels(
+        cls,
+        x: Any,
+        *,
+        names: Sequence[str] | None = None,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
+    ) -> Ensemble:
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or
         any object with ``__arrow_c_stream__``, a dask array or dataframe, another ensemble, or a path to
-        one or to .npy, .npz, .csv, .csv.gz, .parquet (a file or a folder of them) or .zarr. NaN, None, pd.NA,
+        one or to .npy, .npz, .csv, .tsv (or these with .gz), .parquet or .zarr, a folder of such files, a
+        pattern such as ``labels/*.csv``, or a list of paths. ``id`` names the column that identifies the
+        objects, ``columns`` and ``drop`` those that are partitions: see `bigcons.select`. NaN, None, pd.NA,
         negative numbers and masked entries are missing labels. Raises InvalidInputError for labels that are
         neither whole numbers nor text, for an empty or ragged matrix and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
-        return _with_warnings(Ensemble(*building.read_labels(_table_of(x), provenance, names=names)))
+        table = _table_of(select(x, id=id, columns=columns, drop=drop))
+        return _with_warnings(Ensemble(*building.read_labels(table, provenance, names=names)))
 
     @classmethod
-    def from_memberships(cls, memberships: Any, *, names: Sequence[str] | None = None) -> Ensemble:
+    def from_memberships(
+        cls, memberships: Any, *, names: Sequence[str] | None = None, id: Column | None = None
+    ) -> Ensemble:
         """Read soft clusterings into memory, one table of memberships for each partition.
 
         ``memberships`` is a list of tables ``(n_objects, k_u)`` as ``from_labels`` takes them, with a column
         for each cluster, or consensuses with memberships, or paths to either. Rows are nonnegative and sum to
         1 (within 0.001; they are divided by their sum), or are all NaN or all 0 where the object is missing.
-        A cluster may be empty. Raises InvalidInputError for any other row, for tables of different length and
+        A cluster may be empty. ``id`` names the column of each table that identifies the objects, the same in
+        all of them. Raises InvalidInputError for any other row, for tables of different length and
         for a partition without any object. Memory: 4 bytes for each object and base cluster.
         """
-        return Ensemble(*building.read_memberships(*listed(memberships, names)))
+        return Ensemble(*building.read_memberships(*listed(memberships, names, id=id)))
 
     @classmethod
     def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
@@ -167,6 +184,21 @@ class Ensemble:
     def names(self) -> list[str]:
         """Names of the partitions."""
         return list(self._header.names)
+
+    @property
+    def id_name(self) -> str | None:
+        """Name of the column that identifies the objects; None if they have no ids."""
+        return None if self._header.ids is None else self._header.ids.facts.name
+
+    @property
+    def id_column(self) -> Ids | None:
+        """What identifies the objects, block by block."""
+        return self._header.ids
+
+    @property
+    def ids(self) -> np.ndarray | None:
+        """What identifies the objects, ``(n_objects,)`` numbers or text; None if unknown. Reads the array."""
+        return None if self._header.ids is None else id_array(self._header.ids)
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -255,7 +287,9 @@ class Ensemble:
         """Return the ensemble with its labels in memory and the same blocks."""
         if not isinstance(self._labels, StoredRows):
             return self
-        return Ensemble(self.read(0, self.n_objects), self._header, self.categories)
+        ids = None if self._header.ids is None else self._header.ids.hold()
+        header = self._header._replace(ids=ids)
+        return Ensemble(self.read(0, self.n_objects), header, self.categories)
 
     def harden(self, out: StorePath | None = None, *, overwrite: bool = False) -> Ensemble:
         """Return the ensemble of the largest membership in each partition, the lowest cluster on a tie.
@@ -281,22 +315,30 @@ class Ensemble:
         write_store(path, blocks, header, self.categories, self.dtype, overwrite)
         return Ensemble.open(path)
 
-    def append_objects(self, labels: Any) -> Ensemble:
+    def append_objects(
+        self,
+        labels: Any,
+        *,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
+    ) -> Ensemble:
         """Append objects, with columns in the order of the partitions or with their names; return ``self``.
 
-        New label values extend the categories. Soft clusterings take a list of memberships, one table for
-        each partition, with the same clusters. A stored ensemble must be open with mode "a" and keeps its
-        rows per chunk; other instances that have it open must open it again.
+        New label values extend the categories. If the objects have ids, new ones need them as well, in the
+        column ``id``, and none may be known: InvalidIdsError is raised. Soft clusterings take a list of
+        memberships, one table for each partition, with the same clusters. A stored ensemble must be open with
+        mode "a" and keeps its rows per chunk; other instances that have it open must open it again.
         """
         if self.is_soft:
-            sources = SoftSources(*listed(labels, self.names))
+            sources = SoftSources(*listed(labels, self.names, id=id))
             if isinstance(self._labels, np.ndarray):
                 self._labels, self._header = building.append_soft_objects(self._labels, self._header, sources)
             else:
                 with self._appending() as append:
                     building.append_soft_objects_to_store(append, sources)
             return self
-        table = _table_of(labels)
+        table = _table_of(select(labels, id=id, columns=columns, drop=drop))
         if isinstance(self._labels, np.ndarray):
             self._labels, self._header, self._categories = building.append_objects_in_memory(
                 self._labels, self._header, self.categories, table
@@ -306,14 +348,24 @@ class Ensemble:
                 building.append_objects_to_store(append, table)
         return self
 
-    def append_partitions(self, labels: Any, names: Sequence[str] | None = None) -> Ensemble:
+    def append_partitions(
+        self,
+        labels: Any,
+        names: Sequence[str] | None = None,
+        *,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
+    ) -> Ensemble:
         """Append partitions of the same objects, in the same order; return ``self``.
 
-        ``labels`` is ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a
-        list of memberships, one table for each new partition. A stored ensemble must be open with mode "a".
+        With the ids of the objects in the column ``id``, InvalidIdsError is raised at the first row that is
+        of another object; an ensemble without ids takes them from there. ``labels`` is ``(n_objects,
+        n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a list of memberships, one table
+        for each new partition. A stored ensemble must be open with mode "a".
         """
         if self.is_soft:
-            sources = SoftSources(*listed(labels, names, first=self.n_partitions))
+            sources = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))
             if isinstance(self._labels, np.ndarray):
                 self._labels, self._header = building.append_soft_partitions(
                     self._labels, self._header, sources
@@ -323,7 +375,7 @@ class Ensemble:
                 with self._appending() as append:
                     building.append_soft_partitions_to_store(append, sources)
             return self
-        table = _table_of(_as_matrix(labels))
+        table = _table_of(select(_as_matrix(labels), id=id, columns=columns, drop=drop))
         if isinstance(self._labels, np.ndarray):
             self._labels, self._header, self._categories = building.append_partitions_in_memory(
                 self._labels, self._header, self.categories, table, names
@@ -388,6 +440,7 @@ class Ensemble:
             "chunk_rows": self.chunk_rows,
             "n_chunks": len(self.blocks()),
             "n_bytes": self._n_bytes,
+            "id": self.id_name,
             "provenance": self.provenance,
         }
 
@@ -472,19 +525,24 @@ def import_labels(
     source: Any,
     out: StorePath,
     *,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
     overwrite: bool = False,
     memory: int | str = "1GB",
     chunk_rows: int | None = None,
 ) -> Ensemble:
     """Store labels as an ensemble at ``out``, block by block; ``source`` as for `Ensemble.from_labels`.
 
-    Reads the source twice, once to find the values and once to write them, in blocks that fit in ``memory``;
-    a dask collection is computed twice, chunk by chunk. Raises MemoryBudgetError if a chunk of the source or
-    the distinct values do not fit.
+    ``id`` names the column that identifies the objects, which is stored with them, ``columns`` and ``drop``
+    those that are partitions: see `bigcons.select`. Reads the source twice, once to find the values and once
+    to write them, in blocks that fit in ``memory``, and ids twice more; a dask collection is computed as
+    often, chunk by chunk. Raises MemoryBudgetError if a chunk of the source or the distinct values do not
+    fit.
     """
     refuse_existing(out, overwrite, KIND)
     provenance = {"made_by": "import_labels", "source": _describe(source)}
-    table = _table_of(source)
+    table = _table_of(select(source, id=id, columns=columns, drop=drop))
     ensemble = ensemble_of(
         table, out, provenance=provenance, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows
     )
@@ -496,6 +554,7 @@ def import_memberships(
     out: StorePath,
     *,
     names: Sequence[str] | None = None,
+    id: Column | None = None,
     overwrite: bool = False,
     memory: int | str = "1GB",
     chunk_rows: int | None = None,
@@ -506,7 +565,7 @@ def import_memberships(
     Raises MemoryBudgetError if the chunks of the store do not.
     """
     refuse_existing(out, overwrite, KIND)
-    tables, names = listed(sources, names)
+    tables, names = listed(sources, names, id=id)
     building.store_memberships(
         tables, names, out, budget=parse_size(memory), overwrite=overwrite, chunk_rows=chunk_rows
     )
@@ -555,16 +614,22 @@ def ensemble_of_blocks(
             labels[start : start + len(block)] = block
             start += len(block)
             listener.advance(len(block))
-    return Ensemble(labels, header, list(categories))
+    return Ensemble(labels, building.held(header), list(categories))
 
 
 def _table_of(x: Any) -> Table:
+    if isinstance(x, Selection):
+        return choose(_table_of(x.source), x)
     if isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x)):
         x = as_ensemble(x)
     return open_table(x, "labels")
 
 
 def _describe(x: Any) -> str:
+    if isinstance(x, Selection):
+        return _describe(x.source)
+    if is_list_of_paths(x):
+        return ", ".join(map(os.fspath, x))
     return os.fspath(x) if isinstance(x, (str, os.PathLike)) else type(x).__name__
 
 

@@ -44,7 +44,9 @@ from bigcons.storage.commit import (
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, disk_errors
+from bigcons.stores.ids import PREFIXES, StoredIds, write_ids
 from bigcons.tables.encode import rechunk
+from bigcons.tables.ids import Ids
 from bigcons.validation import check_int
 
 KIND = "ensemble"
@@ -71,6 +73,8 @@ class Header(NamedTuple):
     provenance: dict[str, Any]
     is_soft: bool = False
     """Whether the columns of the array are memberships in base clusters, rather than labels of partitions."""
+    ids: Ids | None = None
+    """What identifies the objects, if that is known."""
 
     @property
     def n_columns(self) -> int:
@@ -116,6 +120,9 @@ class StoredRows:
             self.shared: SharedChunks = SharedChunks.from_manifest(
                 body.get("shared"), folders, self.checksums.shape
             )
+            if body.get("ids") is not None:
+                ids = StoredIds(self.data, f"-{self.generation}", body["ids"], n, chunk_rows)
+                self.header = self.header._replace(ids=ids)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{path} has an inconsistent manifest ({error}); {_RESTORE}", path=path
@@ -202,6 +209,8 @@ class StoredRows:
             raise CorruptStoreError(
                 f"{self.path}: the labels do not match the counts in the manifest; {_RESTORE}", path=self.path
             )
+        if isinstance(header.ids, StoredIds):
+            header.ids.verify()
         refuse_links(self.path)
         return int(self.checksums.size)
 
@@ -368,7 +377,7 @@ class ArrayWriter:
             data = json.dumps(entries).encode()
             (self.folder / categories_name(self.generation)).write(data)
             categories_checksum = zlib.crc32(data)
-        body = {
+        body: dict[str, Any] = {
             "n_objects": header.n_objects,
             "n_partitions": len(header.names),
             "names": header.names,
@@ -383,7 +392,11 @@ class ArrayWriter:
             "categories_checksum": categories_checksum,
             "checksums": self._checksums,
             "n_bytes": self._path.n_bytes() + self._kept_bytes,
+            "ids": None,
         }
+        if header.ids is not None:
+            suffix = f"-{self.generation}"
+            body["ids"] = write_ids(self.folder, suffix, header.ids, header.n_objects, self.chunk_rows)
         if isinstance(self.folder, DiskPlace) or place is self.folder:
             write_manifest(place, KIND, body)
             return
@@ -478,7 +491,7 @@ def _sweep(place: Place) -> None:
         sweep_folders(place)
         return
     generation = load_manifest(place, KIND).body["generation"]
-    prefixes = ("labels-", "memberships-", "categories-")
+    prefixes = ("labels-", "memberships-", "categories-", *PREFIXES)
     keep = {f"{prefix}{generation}" for prefix in prefixes} | {categories_name(generation)}
     for name in place.names():
         if name.endswith(".partial") or (name.startswith(prefixes) and name not in keep):

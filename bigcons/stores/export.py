@@ -1,9 +1,13 @@
-"""Export columns to a .parquet, .csv or .npy file, block by block."""
+"""Export columns to a .parquet, .csv, .tsv or .npy file, block by block."""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import IO, Any
 
 import numpy as np
@@ -11,30 +15,34 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.progress import progress
 from bigcons.storage.commit import new_file
-from bigcons.storage.interface import StorePath
+from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import local_path
 
-Types = Mapping[str, np.dtype]
-"""The type of each column, by name."""
+Types = Mapping[str, Any]
+"""The numpy or Arrow type of each column, by name."""
 
-Write = Callable[[Sequence[np.ndarray]], Any]
+Write = Callable[[Sequence[Any]], Any]
 """Writes the columns ``(rows,)`` of the next block."""
 
 
 @contextmanager
-def export_to(path: StorePath, n_rows: int, types: Types, *, overwrite: bool) -> Iterator[Write]:
-    """Yield the function that writes blocks to a .parquet, .csv or .npy file; see `Consensus.export`."""
-    suffix = local_path(path).suffix
-    if suffix.lower() not in _WRITERS:
-        raise InvalidInputError(f"{path} has suffix {suffix!r}; use one of {', '.join(_WRITERS)}.")
-    writer = _WRITERS[suffix.lower()]
-    with (
-        new_file(path, overwrite=overwrite) as file,
-        writer(file, n_rows, types) as write,
-        progress("export", n_rows) as listener,
-    ):
+def export_to(path: StorePath | IO[bytes], n_rows: int, types: Types, *, overwrite: bool) -> Iterator[Write]:
+    """Yield the function that writes blocks to a file; see `Consensus.export`."""
+    with ExitStack() as stack:
+        if isinstance(path, (str, os.PathLike, Place)):
+            name = local_path(path).name.lower()
+            suffix = next((known for known in _WRITERS if name.endswith(known)), None)
+            if suffix is None:
+                raise InvalidInputError(
+                    f"{path} has suffix {local_path(path).suffix!r}; use one of {', '.join(_WRITERS)}."
+                )
+            file = stack.enter_context(new_file(path, overwrite=overwrite))
+        else:
+            suffix, file = ".csv", path
+        write = stack.enter_context(_WRITERS[suffix](file, n_rows, types))
+        listener = stack.enter_context(progress("export", n_rows))
 
-        def write_block(columns: Sequence[np.ndarray]) -> None:
+        def write_block(columns: Sequence[Any]) -> None:
             write(columns)
             listener.advance(len(columns[0]))
 
@@ -46,7 +54,7 @@ def _parquet(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    whole_numbers = [name for name, dtype in types.items() if dtype.kind == "i"]
+    whole_numbers = [name for name, kind in types.items() if _is_label(kind)]
     schema = _schema(types)
     with parquet.ParquetWriter(
         file, schema, compression="zstd", use_dictionary=whole_numbers, write_page_checksum=True
@@ -54,21 +62,55 @@ def _parquet(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
         yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-@contextmanager
-def _csv(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
-    import pyarrow as pa
-    from pyarrow import csv
+def _is_label(kind: Any) -> bool:
+    return isinstance(kind, np.dtype) and kind.kind == "i"
 
-    file.write(f"{','.join(types)}\n".encode())  # pyarrow would quote the names
+
+@contextmanager
+def _text(file: IO[bytes] | gzip.GzipFile, types: Types, delimiter: str) -> Iterator[Write]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    header = io.StringIO()
+    csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(types)
+    file.write(header.getvalue().encode())  # pyarrow would quote all names
     schema = _schema(types)
-    with csv.CSVWriter(file, schema, write_options=csv.WriteOptions(include_header=False)) as writer:
+    options = arrow.WriteOptions(include_header=False, delimiter=delimiter)
+    with arrow.CSVWriter(file, schema, write_options=options) as writer:
         yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+def _csv(file: IO[bytes], _n_rows: int, types: Types) -> AbstractContextManager[Write]:
+    return _text(file, types, ",")
+
+
+def _tsv(file: IO[bytes], _n_rows: int, types: Types) -> AbstractContextManager[Write]:
+    return _text(file, types, "\t")
+
+
+@contextmanager
+def _gzipped(file: IO[bytes], types: Types, delimiter: str) -> Iterator[Write]:
+    with gzip.GzipFile("", "wb", 6, file, 0) as inner, _text(inner, types, delimiter) as write:
+        yield write
+
+
+def _csv_gz(file: IO[bytes], _n_rows: int, types: Types) -> AbstractContextManager[Write]:
+    return _gzipped(file, types, ",")
+
+
+def _tsv_gz(file: IO[bytes], _n_rows: int, types: Types) -> AbstractContextManager[Write]:
+    return _gzipped(file, types, "\t")
 
 
 def _schema(types: Types) -> Any:
     import pyarrow as pa
 
-    return pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in types.items()])
+    return pa.schema(
+        [
+            (name, pa.from_numpy_dtype(kind) if isinstance(kind, np.dtype) else kind)
+            for name, kind in types.items()
+        ]
+    )
 
 
 @contextmanager
@@ -88,5 +130,12 @@ def _npy(file: IO[bytes], n_rows: int, types: Types) -> Iterator[Write]:
     yield write
 
 
-_WRITERS = {".parquet": _parquet, ".csv": _csv, ".npy": _npy}
-"""By file suffix."""
+_WRITERS: dict[str, Callable[[IO[bytes], int, Types], AbstractContextManager[Write]]] = {
+    ".parquet": _parquet,
+    ".csv": _csv,
+    ".csv.gz": _csv_gz,
+    ".tsv": _tsv,
+    ".tsv.gz": _tsv_gz,
+    ".npy": _npy,
+}
+"""By how the name of the file ends."""

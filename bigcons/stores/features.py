@@ -12,7 +12,9 @@ import pyarrow as pa
 from bigcons.errors import InvalidInputError, first_line
 from bigcons.memory import Block, row_blocks
 from bigcons.storage.commit import is_store
+from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
+from bigcons.tables.select import Column, Columns, select
 from bigcons.tables.table import Rows, Table
 
 MAX_CATEGORIES = 1000
@@ -21,7 +23,9 @@ MAX_CATEGORIES = 1000
 _BLOCK_VALUES = 1 << 20
 
 
-def open_features(source: object) -> Features:
+def open_features(
+    source: object, *, id: Column | None = None, columns: Columns | None = None, drop: Columns | None = None
+) -> Features:
     """Open a feature matrix for reading by rows.
 
     Parameters
@@ -29,8 +33,11 @@ def open_features(source: object) -> Features:
     source
         An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists), a pandas, polars or
         pyarrow table or any object with ``__arrow_c_stream__``, a dask array or dataframe, or a path to
-        ``.npy``, ``.npz``, ``.zarr``, ``.parquet`` (a file, or a folder of files in the order of the numbers
-        in their names), ``.csv`` or ``.csv.gz``. The same rules apply to labels.
+        ``.npy``, ``.npz``, ``.zarr``, ``.parquet``, ``.csv`` or ``.tsv`` (or these with ``.gz``), a folder of
+        files, in the order of the numbers in their names, a pattern such as ``data/*.parquet``, or a list of
+        paths. The same rules apply to labels.
+    id, columns, drop
+        The column that identifies the objects, and those that are features: see `bigcons.select`.
 
     Numbers and booleans are used unchanged. Categorical columns (text, dictionary and categorical types) are
     encoded as integers: the position of the value among the sorted distinct values of the column, as
@@ -46,12 +53,16 @@ def open_features(source: object) -> Features:
     values. Missing and infinite values raise InvalidInputError, with row and column, when they are read.
     """
     if isinstance(source, Features):
+        if id is not None or columns is not None or drop is not None:
+            raise InvalidInputError(
+                "the features are open; choose id, columns and drop where they are opened."
+            )
         return source
     if isinstance(source, (str, os.PathLike)) and is_store(source):
         raise InvalidInputError(
             f"{source} is a store of bigcons, not features; pass the features of the objects."
         )
-    return Features(open_table(source, "features"))
+    return Features(open_table(select(source, id=id, columns=columns, drop=drop), "features"))
 
 
 class Features:
@@ -73,12 +84,15 @@ class Features:
         About how much the source decodes at a time, in addition to the block.
     where
         Name of the source in messages: its path, or "features".
+    ids
+        What identifies the objects, if that is known.
     """
 
     def __init__(self, table: Table, *, may_be_missing: bool = False) -> None:
         self._table = table
         self._may_be_missing = may_be_missing
         self.where: str = table.where
+        self.ids: Ids | None = table.ids
         self.n_features: int = table.n_columns
         if self.n_features == 0:
             raise InvalidInputError(f"{self.where} has no columns; features need at least one.")
@@ -217,7 +231,7 @@ class Features:
             if len(values) > MAX_CATEGORIES:
                 raise InvalidInputError(
                     f"column {name!r} of {self.where} has more than {MAX_CATEGORIES} distinct texts; "
-                    "drop it, or convert it to numbers or fewer categories."
+                    "use it as the id (--id), drop it (--drop), or convert it to numbers or fewer categories."
                 )
 
 

@@ -151,7 +151,7 @@ class ParquetPairs(PairList):
     def __init__(
         self, path: StorePath, *, n_objects: int | None = None, columns: Sequence[str] | None = None
     ) -> None:
-        table = ParquetTable(_path_of(path), by_name=True)
+        table = ParquetTable(_path_of(path))
         self.stated: Stated = _stated(table)
         if None not in (n_objects, self.stated.n_objects) and n_objects != self.stated.n_objects:
             raise InvalidPairsError(

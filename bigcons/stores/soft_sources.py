@@ -16,7 +16,9 @@ from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble_store import SUM_TOLERANCE, observed
 from bigcons.stores.features import Features
 from bigcons.tables.encode import check_distinct
+from bigcons.tables.ids import Ids, refuse_other_ids
 from bigcons.tables.intake import open_table
+from bigcons.tables.select import Column, select
 
 ROWS_PER_READ = 4096
 
@@ -39,6 +41,12 @@ class SoftSources:
                     f"memberships of {name!r} have {source.n_objects} objects but those of {names[0]!r} have "
                     f"{self.n_objects}; give one row per object, in the same order, NaN where it is missing."
                 )
+        self.ids: Ids | None = None
+        for name, source in zip(names, self._sources, strict=True):
+            if self.ids is not None and source.ids is not None:
+                where = f"memberships of {name!r}"
+                refuse_other_ids(self.ids.blocks(), source.ids.blocks(), source.ids.facts.name, where)
+            self.ids = self.ids or source.ids
         self.n_clusters: np.ndarray = np.array([source.n_clusters for source in self._sources], np.int64)
         self.offsets: np.ndarray = np.concatenate([[0], np.cumsum(self.n_clusters)])
 
@@ -72,10 +80,12 @@ class SoftSources:
         return n_labeled
 
 
-def listed(sources: Any, names: Sequence[str] | None, first: int = 0) -> tuple[list[Any], list[str]]:
+def listed(
+    sources: Any, names: Sequence[str] | None, first: int = 0, id: Column | None = None
+) -> tuple[list[Any], list[str]]:
     """Return membership tables as a list, with the names of their partitions.
 
-    Names are by default ``p0, p1, ...``, numbered from ``first``.
+    Names are by default ``p0, p1, ...``, numbered from ``first``; ``id`` is the column of the ids in tables.
     """
     is_one = isinstance(sources, (str, os.PathLike, Consensus)) or getattr(sources, "ndim", 3) != 3
     if is_one or not isinstance(sources, (Sequence, np.ndarray)) or len(sources) == 0:
@@ -83,7 +93,7 @@ def listed(sources: Any, names: Sequence[str] | None, first: int = 0) -> tuple[l
             f"memberships has type {type(sources).__name__}; pass a list of tables (n_objects, n_clusters), "
             "one for each partition."
         )
-    sources = list(sources)
+    sources = [source if _is_consensus(source) else select(source, id=id) for source in sources]
     if names is None:
         return sources, [f"p{first + u}" for u in range(len(sources))]
     if len(names) != len(sources):
@@ -94,12 +104,20 @@ def listed(sources: Any, names: Sequence[str] | None, first: int = 0) -> tuple[l
     return sources, [str(name) for name in names]
 
 
+def _is_consensus(source: Any) -> bool:
+    return isinstance(source, Consensus) or (isinstance(source, (str, os.PathLike)) and is_store(source))
+
+
 class _Source(NamedTuple):
     """The memberships of one partition, missing rows as NaN or 0."""
 
     n_objects: int
     n_clusters: int
     table: Features | Consensus
+
+    @property
+    def ids(self) -> Ids | None:
+        return self.table.ids if isinstance(self.table, Features) else self.table.id_column
 
     def iterate(self, rows: int) -> Iterator[tuple[Block, np.ndarray]]:
         if isinstance(self.table, Features):

@@ -1,8 +1,10 @@
-"""Tables in files: .npy, .npz, .csv, .csv.gz, .parquet and .zarr. Pickles are never loaded."""
+"""Tables in files: .npy, .npz, .csv, .tsv, .parquet and .zarr, one or many. Pickles are never loaded."""
 
 from __future__ import annotations
 
+import copy
 import csv
+import glob
 import gzip
 import os
 import re
@@ -26,7 +28,8 @@ from bigcons.storage.arrays import METADATA, open_array, read_metadata
 from bigcons.storage.interface import Place
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.tables.memory import ArrayTable
-from bigcons.tables.table import PartedTable, Rows, Table, check_matrix, check_names
+from bigcons.tables.select import SelectedTable
+from bigcons.tables.table import PartedTable, Rows, Table, as_names, check_matrix
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +39,12 @@ MISSING_WORDS = (
     *("None", "none", "NULL", "null", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
 )
 """Cells of a CSV file that mean missing, as in pandas."""
+
+_PARQUET = (".parquet", ".pq")
+_TABS = (".tsv", ".tsv.gz")
+_CSV = (".csv", ".csv.gz", *_TABS)
+KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz), .parquet or .zarr (version 3)"
+"""What files may be, in words."""
 
 _BLOCK_BYTES = 1 << 20
 _CSV_READ_AHEAD = 64 << 20  # measured: the threaded reader runs about 32 blocks ahead
@@ -57,20 +66,47 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
             "these are read from a bucket."
         )
     if not place.exists():
+        if glob.has_magic(str(place)):
+            matching = glob.iglob(str(place), recursive=True)  # noqa: PTH207 - may begin anywhere
+            return open_files(sorted(map(Path, matching), key=natural_order), role, str(place))
         raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
     path = Path(path)
     name = path.name.lower()
+    if path.is_dir() and (found := _files_in(path)):
+        return open_files(found, role, str(path))
     if name.endswith(".npy"):
         return NpyTable(path)
     if name.endswith(".npz"):
         return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
-    if name.endswith((".csv", ".csv.gz")):
+    if name.endswith(_CSV):
         return CsvTable(path, is_text=role == "labels", whole=role == "pairs")
-    if name.endswith((".parquet", ".pq")) or any(path.glob("*.parquet")):
-        return ParquetTable(path, by_name=role == "pairs")
-    raise InvalidInputError(
-        f"{path} has suffix {path.suffix!r}; use .npy, .npz, .csv, .csv.gz, .parquet or .zarr (version 3)."
-    )
+    if name.endswith(_PARQUET):
+        return ParquetTable(path)
+    raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
+
+
+def open_files(paths: Sequence[Path], role: str, where: str | None = None) -> Table:
+    """Return the table of the rows of several files, one after another."""
+    if not paths:
+        raise StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
+    if all(path.name.lower().endswith(_PARQUET) and not path.is_dir() for path in paths):
+        return ParquetTable(paths, where)
+    tables = [open_path(path, role) for path in paths]
+    return tables[0] if len(tables) == 1 else JoinedTable(tables, where)
+
+
+def is_table_path(name: str) -> bool:
+    """Return whether text looks like the path of a file with a table."""
+    return name.lower().endswith((*_PARQUET, *_CSV, ".npy", ".npz", ".zarr"))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files of a folder that have a table: those of Parquet or, if there are none, of text."""
+    for suffixes in (_PARQUET, _CSV):
+        found = [path for path in folder.iterdir() if path.name.lower().endswith(suffixes)]
+        if found := [path for path in found if not path.name.startswith(".")]:
+            return sorted(found, key=natural_order)
+    return []
 
 
 def _open_zarr(place: Place, role: str) -> Any:
@@ -245,7 +281,7 @@ def _check_member(path: Path, name: str) -> None:
 
 
 class CsvTable(PartedTable):
-    """Comma-separated values, plain or gzipped, read as a stream: seeking parses everything before it.
+    """Values separated by commas or tabs, plain or gzipped, read as a stream: seeking parses all before it.
 
     `column_names` decides whether the first line is a header. With ``is_text``, all cells are text; otherwise
     column types are inferred from the first megabyte, and whole numbers are read as floats unless ``whole``.
@@ -257,15 +293,17 @@ class CsvTable(PartedTable):
         self.where: str = str(path)
         self.is_text: bool = is_text
         self._path = path
+        self._delimiter = "\t" if path.name.lower().endswith(_TABS) else ","
+        self._missing = list(MISSING_WORDS)
         self._threads = not (is_text or whole)
         cells, n_lines = self._first_line()
         if len(cells) > _MOST_CSV_COLUMNS:
             raise InvalidInputError(
                 f"{path} has {len(cells):,} columns, more than {_MOST_CSV_COLUMNS:,}; write it as Zarr."
             )
-        check_commas(cells, self.where)
+        check_delimiter(cells, self.where, self._delimiter)
         names = column_names(cells, self.where)
-        self.names: list[str] | None = None if names is None else check_names(names, self.where)
+        self.names: list[str] | None = None if names is None else as_names(names)
         self.n_columns: int = len(cells)
         self.lengths: list[int | None] = [None]
         self.row_bytes: float = 64.0 * self.n_columns
@@ -293,6 +331,15 @@ class CsvTable(PartedTable):
         """Return the types of the columns."""
         return list(self._types.values())
 
+    def id_table(self, position: int) -> Table:
+        """Return a column as text; only an empty cell is missing."""
+        import pyarrow as pa
+
+        texts = copy.copy(self)
+        texts.is_text, texts._missing, texts.lengths = True, [""], [None]
+        texts._types = {str(c): pa.large_string() for c in range(self.n_columns)}
+        return SelectedTable(texts, [position])
+
     def load(
         self,
         part: int,  # noqa: ARG002 - the file is the only part
@@ -314,7 +361,7 @@ class CsvTable(PartedTable):
         opened = gzip.open if self.where.lower().endswith(".gz") else open
         try:
             with opened(self._path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
-                lines = csv.reader(self._short_lines(file))
+                lines = csv.reader(self._short_lines(file), delimiter=self._delimiter)
                 for cells in lines:
                     if cells:
                         return [cell.strip() for cell in cells], lines.line_num
@@ -343,9 +390,10 @@ class CsvTable(PartedTable):
                 column_names=names,
                 skip_rows=self._skip_lines,
             ),
+            parse_options=arrow.ParseOptions(delimiter=self._delimiter),
             convert_options=arrow.ConvertOptions(
                 column_types=self._types,
-                null_values=list(MISSING_WORDS),
+                null_values=self._missing,
                 strings_can_be_null=True,
                 include_columns=[] if columns is None else [names[c] for c in columns],
             ),
@@ -357,13 +405,15 @@ class CsvTable(PartedTable):
         )
 
 
-def check_commas(cells: Sequence[str], where: str) -> None:
+def check_delimiter(cells: Sequence[str], where: str, delimiter: str = ",") -> None:
     """Raise InvalidInputError if the first line is a single cell with another separator in it."""
-    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(cells) == 1 and mark in cells[0]:
+    marks = {",": "commas", "\t": "tabs", ";": "semicolons"}
+    for mark, name in marks.items():
+        other = {",": ", or call it .csv", "\t": ", or call it .tsv"}.get(mark, "")
+        if mark != delimiter and len(cells) == 1 and mark in cells[0]:
             raise InvalidInputError(
                 f"{where} begins with {cells[0][:_LONGEST_SHOWN]!r}, separated by {name}; "
-                "write the file with commas between columns."
+                f"write the file with {marks[delimiter]} between columns{other}."
             )
 
 
@@ -405,18 +455,77 @@ def _is_number(cell: str) -> bool:
     return True
 
 
+class JoinedTable(PartedTable):
+    """The rows of several tables with the same columns, one after another."""
+
+    def __init__(self, tables: Sequence[Table], where: str | None = None) -> None:
+        first = tables[0]
+        self.where: str = where or f"{first.where} and {len(tables) - 1} more"
+        self.names: list[str] | None = first.names
+        self.n_columns: int = first.n_columns
+        for table in tables[1:]:
+            if (table.names, table.n_columns) != (first.names, first.n_columns):
+                raise _other_columns(table.where, first.where)
+        self.is_text: bool = any(table.is_text for table in tables)
+        self.lengths: list[int | None] = [table.n_rows for table in tables]
+        self.row_bytes: float = max(table.row_bytes for table in tables)
+        self.fixed_bytes: int = max(table.fixed_bytes for table in tables)
+        self.least_rows: int = max(table.least_rows for table in tables)
+        self._tables = tables
+
+    @property
+    def held_bytes(self) -> int:
+        """That of the table which needs most."""
+        return max(table.held_bytes for table in self._tables)
+
+    def column_types(self) -> list[pa.DataType] | None:
+        """Return the types of the columns: text where any of the tables has text."""
+        import pyarrow as pa
+
+        if any(table.column_types() is None for table in self._tables):
+            return None
+        columns = zip(*(table.column_types() or [] for table in self._tables), strict=True)
+        return [
+            pa.large_string() if any(pa.types.is_string(kind) for kind in kinds) else kinds[0]
+            for kinds in columns
+        ]
+
+    def id_table(self, position: int) -> Table | None:
+        """Return a column as the text in the files."""
+        found = [table.id_table(position) for table in self._tables]
+        tables = [table for table in found if table is not None]
+        return JoinedTable(tables, self.where) if len(tables) == len(found) else None
+
+    def file_and_row(self, row: int) -> tuple[str, int]:
+        """Return the name of the file that row ``row`` is in, and its row there, from 0."""
+        for table, length in zip(self._tables, self.lengths, strict=True):
+            if length is None or row < length:
+                return table.file_and_row(row)
+            row -= length
+        return self.where, row
+
+    def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
+        """Yield the rows of one table."""
+        yield from self._tables[part].blocks(rows, columns=columns)
+
+
+def _other_columns(where: str, first: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{where} has other columns than {Path(first).name}; write all files with the same columns."
+    )
+
+
 class ParquetTable(Table):
-    """A Parquet file, or a folder of them in natural order of their names.
+    """A Parquet file, several of them, or a folder of them in natural order of their names."""
 
-    ``by_name``: whether columns are chosen by name, so that one with a row index does no harm.
-    """
-
-    def __init__(self, path: Path, *, by_name: bool = False) -> None:
-        paths = sorted(path.glob("*.parquet"), key=natural_order) if path.is_dir() else [path]
+    def __init__(self, path: Path | Sequence[Path], where: str | None = None) -> None:
+        paths = [path] if isinstance(path, Path) else list(path)
+        if isinstance(path, Path) and path.is_dir():
+            paths = sorted(path.glob("*.parquet"), key=natural_order)
         if not paths:
             raise InvalidInputError(f"{path} contains no .parquet file; check the path.")
-        self.where: str = str(path)
-        self._by_name = by_name
+        one = path if isinstance(path, Path) else paths[0] if len(paths) == 1 else None
+        self.where: str = where or (f"{paths[0]} and {len(paths) - 1} more" if one is None else str(one))
         self._files: list[tuple[Path, list[int]]] = []  # with the rows of each row group
         for file in paths:
             self._add(file)
@@ -427,15 +536,12 @@ class ParquetTable(Table):
     def _add(self, path: Path) -> None:
         with _open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
-            names = schema.names if self._by_name else check_names(schema.names, str(path))
+            names = list(schema.names)
             if self.names is None:
                 self.names: list[str] | None = names
                 self._types = list(schema.types)
             elif names != self.names:
-                raise InvalidInputError(
-                    f"{path} has other columns than {self._files[0][0].name}; "
-                    "write all files with the same columns."
-                )
+                raise _other_columns(str(path), str(self._files[0][0]))
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._files.append((path, [group.num_rows for group in groups]))
             for group in groups:  # pages compressed, decompressed and decoded
@@ -511,5 +617,5 @@ def _broken_parquet(path: Path, error: Exception) -> DamagedFileError:
 
 def natural_order(path: Path) -> tuple[list[tuple[int, str]], str]:
     """Sort ``part.10`` after ``part.9``."""
-    parts = re.split(r"(\d+)", path.name)
+    parts = re.split(r"(\d+)", str(path))
     return [(int(part), "") if part.isdecimal() else (0, part) for part in parts], path.name

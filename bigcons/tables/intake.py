@@ -6,10 +6,12 @@ pandas and dask objects are recognized by the module of their type, so neither i
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from bigcons.errors import InvalidInputError
 from bigcons.tables import files, memory
+from bigcons.tables.select import Selection, choose, refuse_index
 from bigcons.tables.table import Table
 
 
@@ -18,15 +20,32 @@ def open_table(x: Any, role: str) -> Table:
 
     ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
     ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an ensemble, or a path to
-    .npy, .npz, .csv, .csv.gz, .parquet (a file or a folder of them) or .zarr.
+    .npy, .npz, .csv, .tsv (or these with .gz), .parquet or .zarr, to a folder of files of one of these kinds,
+    a pattern such as ``data/*.parquet``, or a list of paths; or one of these after `select`.
 
     Raises InvalidInputError for anything else and StoreNotFoundError for a missing file.
     """
+    if isinstance(x, Table):
+        return x
+    table = _chosen(x, role)
+    if role != "pairs":  # whose columns are chosen by name
+        refuse_index(table)
+    return table
+
+
+def _chosen(x: Any, role: str) -> Table:
+    """Return the table of a source, with the columns that were chosen."""
+    return choose(_chosen(x.source, role), x) if isinstance(x, Selection) else _open(x, role)
+
+
+def _open(x: Any, role: str) -> Table:
     package = type(x).__module__.partition(".")[0]
     if isinstance(x, Table):
         return x
     if isinstance(x, (str, os.PathLike)):
         return files.open_path(x, role)
+    if is_list_of_paths(x):
+        return files.open_files([Path(path) for path in x], role)
     if isinstance(x, (list, tuple)):
         return memory.table_of_rows(x, role)
     if package in ("dask", "dask_expr"):
@@ -45,5 +64,18 @@ def open_table(x: Any, role: str) -> Table:
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     raise InvalidInputError(
         f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
-        "a dask array or dataframe, or a path to .npy, .npz, .csv, .csv.gz, .parquet or .zarr."
+        f"a dask array or dataframe, or a path to {files.KNOWN}."
     )
+
+
+def is_list_of_paths(x: Any) -> bool:
+    """Return whether ``x`` is a list of paths to tables."""
+    return (
+        isinstance(x, (list, tuple))
+        and len(x) > 0
+        and all(isinstance(entry, os.PathLike) or _is_path(entry) for entry in x)
+    )
+
+
+def _is_path(entry: Any) -> bool:
+    return isinstance(entry, str) and files.is_table_path(entry)

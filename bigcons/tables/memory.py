@@ -19,13 +19,15 @@ from bigcons.tables.table import (
     Rows,
     SlicedTable,
     Table,
+    as_names,
     check_matrix,
-    check_names,
     check_size,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from bigcons.tables.ids import Ids
 
 
 class ArrayTable(SlicedTable):
@@ -107,15 +109,20 @@ def table_of_rows(rows: Sequence[Any], role: str) -> ArrayTable:
 
 
 class PandasTable(SlicedTable):
-    """A pandas DataFrame; its index is not read."""
+    """A pandas DataFrame."""
 
     def __init__(self, frame: Any, where: str) -> None:
         self.where = where
-        self.names: list[str] | None = check_names(list(frame.columns), where)
+        self.names: list[str] | None = as_names(frame.columns)
         self.n_rows: int | None = frame.shape[0]
         self.n_columns: int = frame.shape[1]
         self.row_bytes: float = 16.0 * self.n_columns
         self._frame = frame
+
+    @property
+    def index(self) -> Table:
+        """The index, which is read as the ids only."""
+        return PandasTable(_index_frame(self._frame.index, self.where), self.where)
 
     def column_types(self) -> list[pa.DataType]:
         """Return the Arrow types; those of object columns are inferred from the values."""
@@ -148,6 +155,15 @@ class PandasTable(SlicedTable):
             ) from None
 
 
+def _index_frame(index: Any, where: str) -> Any:
+    """Return an index of one level as a data frame."""
+    if index.nlevels != 1:
+        raise InvalidInputError(
+            f"the index of {where} has {index.nlevels} levels; reset_index() and use one column as the ids."
+        )
+    return index.to_frame(index=False, name="index" if index.name is None else index.name)
+
+
 class ArrowTable(SlicedTable):
     """Anything that offers the Arrow C data interface: polars, pyarrow, DuckDB; a stream is read once."""
 
@@ -162,7 +178,7 @@ class ArrowTable(SlicedTable):
                 "give a table with one row per object."
             ) from None
         self.where = where
-        self.names: list[str] | None = check_names(table.column_names, where)
+        self.names: list[str] | None = table.column_names
         self.n_rows: int | None = table.shape[0]
         self.n_columns: int = table.shape[1]
         self.row_bytes: float = 16.0 * self.n_columns
@@ -240,11 +256,13 @@ class DaskArrayTable(PartedTable):
 
 
 class DaskFrameTable(PartedTable):
-    """A dask dataframe, computed one partition at a time; its index is not read."""
+    """A dask dataframe, computed one partition at a time: its columns, or its index as the only one."""
 
-    def __init__(self, frame: Any, where: str) -> None:
+    def __init__(self, frame: Any, where: str, *, of_index: bool = False) -> None:
         self.where = where
-        self.names: list[str] | None = check_names(list(frame.columns), where)
+        name = "index" if frame.index.name is None else frame.index.name
+        self.names: list[str] | None = as_names([name] if of_index else frame.columns)
+        self._of_index = of_index
         self.n_columns: int = len(self.names)
         self.lengths: list[int | None] = [None] * frame.npartitions
         self.row_bytes: float = 16.0 * self.n_columns
@@ -252,8 +270,14 @@ class DaskFrameTable(PartedTable):
 
     def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
         """Compute one partition."""
-        table = PandasTable(self._frame.get_partition(part).compute(), self.where)
-        yield from table.blocks(rows, columns=columns)
+        frame = self._frame.get_partition(part).compute()
+        frame = _index_frame(frame.index, self.where) if self._of_index else frame
+        yield from PandasTable(frame, self.where).blocks(rows, columns=columns)
+
+    @property
+    def index(self) -> Table:
+        """The index, which is read as the ids only."""
+        return DaskFrameTable(self._frame, self.where, of_index=True)
 
 
 class ColumnsTable(SlicedTable):
@@ -261,8 +285,11 @@ class ColumnsTable(SlicedTable):
 
     where = "labels"
 
-    def __init__(self, columns: Sequence[Any], n_rows: int, names: list[str] | None = None) -> None:
+    def __init__(
+        self, columns: Sequence[Any], n_rows: int, names: list[str] | None = None, ids: Ids | None = None
+    ) -> None:
         self._columns = columns
+        self.ids = ids
         self.names = names
         self.n_rows: int | None = n_rows
         self.n_columns: int = len(columns)
@@ -302,6 +329,7 @@ class EnsembleTable(SlicedTable):
         self.n_columns: int = ensemble.n_partitions
         self.least_rows: int = ensemble.chunk_rows
         self.row_bytes: float = 8.0 * self.n_columns
+        self.ids = ensemble.id_column
         self._ensemble = ensemble
 
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
@@ -322,6 +350,7 @@ class HardenedTable(Table):
         self.dtype: np.dtype | None = np.dtype(np.int64)
         self.least_rows: int = ensemble.chunk_rows
         self.row_bytes: float = 8.0 * self.n_columns + 2.0 * ensemble.row_bytes
+        self.ids = ensemble.id_column
         self._ensemble = ensemble
 
     def blocks(
@@ -349,27 +378,3 @@ def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
         return codes
     missing: Any = None if values.dtype == object else -1
     return np.append(values, missing)[codes]
-
-
-class SelectedTable(Table):
-    """A table with its columns reordered."""
-
-    def __init__(self, table: Table, names: Sequence[str]) -> None:
-        assert table.names is not None  # noqa: S101 - only named columns can be selected
-        self._table = table
-        self._positions = [table.names.index(name) for name in names]
-        self.where: str = table.where
-        self.n_rows: int | None = table.n_rows
-        self.n_columns: int = len(names)
-        self.names: list[str] | None = list(names)
-        self.is_text: bool = table.is_text
-        self.row_bytes: float = table.row_bytes
-        self.fixed_bytes: int = table.fixed_bytes
-        self.least_rows: int = table.least_rows
-
-    def blocks(
-        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
-    ) -> Iterator[Rows]:
-        """Yield the blocks of the table with their columns in order."""
-        positions = self._positions if columns is None else [self._positions[c] for c in columns]
-        yield from self._table.blocks(rows, start, stop, positions)

@@ -19,6 +19,8 @@ from bigcons.errors import InvalidInputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from bigcons.tables.ids import Ids
+
 Column = Any
 """``(n_rows,)``: a numpy or pyarrow array of any type."""
 
@@ -51,6 +53,8 @@ class Table(ABC):
         Approximate memory for reading, per row of a block and independent of the number of rows.
     least_rows
         Rows that are stored together; the minimum block size.
+    ids
+        What identifies the rows, if that is known.
     """
 
     where: str
@@ -62,6 +66,7 @@ class Table(ABC):
     row_bytes: float
     fixed_bytes: int = 0
     least_rows: int = 1
+    ids: Ids | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -80,6 +85,15 @@ class Table(ABC):
 
         ``columns`` selects columns by position; matrices ignore it.
         """
+
+    @property
+    def index(self) -> Table | None:
+        """The index of a data frame as a table of one column; None if there is none."""
+        return None
+
+    def id_table(self, position: int) -> Table | None:  # noqa: ARG002 - for tables without types
+        """Return a column as the text that is in the file; None if it has a type."""
+        return None
 
     def file_and_row(self, row: int) -> tuple[str, int]:
         """Return the name of the file that row ``row`` is in, for messages, and its row there, from 0."""
@@ -163,15 +177,14 @@ def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
     return rows[start:stop]
 
 
-def check_names(names: Sequence[object], where: str) -> list[str]:
-    """Return column names as text; raises InvalidInputError for an unnamed index stored as a column."""
-    texts = [str(name) for name in names]
-    for text in texts:
-        if _INDEX_NAME.fullmatch(text):
-            raise InvalidInputError(
-                f"{where} has the column {text!r}, a row index; write it without the index (index=False)."
-            )
-    return texts
+def as_names(names: Sequence[object]) -> list[str]:
+    """Return column names as text."""
+    return [str(name) for name in names]
+
+
+def is_index_name(name: str) -> bool:
+    """Return whether a column of a file is the unnamed index of a pandas or dask dataframe."""
+    return _INDEX_NAME.fullmatch(name) is not None
 
 
 def check_matrix(shape: tuple[float, ...], where: str) -> None:

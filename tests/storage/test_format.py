@@ -3,9 +3,11 @@
 import json
 import re
 import zlib
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import zarr
 
@@ -48,11 +50,31 @@ def a_trusted_consensus(path):
     Consensus.write(path, labels, None, chunk_rows=32, trust=found)
 
 
+def an_ensemble_with_ids(path):
+    labels = pa.table(
+        {"who": [f"é{row}" for row in range(79)], "a": np.arange(79) % 3, "b": np.arange(79) % 2}
+    )
+    Ensemble.from_labels(labels[:70], id="who").save(path, chunk_rows=32)
+    Ensemble.open(path, "a").append_objects(labels[70:], id="who")
+
+
+def a_consensus_with_ids(path):
+    Consensus.write(path, np.arange(70) % 3, None, chunk_rows=32, ids=np.arange(70)[::-1] - (1 << 62))
+
+
 STORES = {
     "ensemble": (an_ensemble, {"labels": schema.ENSEMBLE["labels"]}),
     "soft ensemble": (a_soft_ensemble, {"memberships": schema.ENSEMBLE["memberships"]}),
     "pairs": (a_table, schema.PAIRS),
     "consensus": (a_consensus, schema.CONSENSUS),
+    "ids of an ensemble": (
+        an_ensemble_with_ids,
+        {"labels": schema.ENSEMBLE["labels"], **{name: schema.IDS[name] for name in ("id_ends", "id_text")}},
+    ),
+    "ids of a consensus": (
+        a_consensus_with_ids,
+        {"labels": schema.CONSENSUS["labels"], "ids": schema.IDS["ids"]},
+    ),
     "trusted consensus": (a_trusted_consensus, {"labels": schema.CONSENSUS["labels"], **schema.TRUST}),
 }
 
@@ -65,7 +87,7 @@ def store(request, tmp_path):
 
 def stored_name(kind, name, body):
     """Return the name under which an array is stored."""
-    return f"{name}-{body['generation']}" if kind.endswith("ensemble") else name
+    return f"{name}-{body['generation']}" if "generation" in body else name
 
 
 def test_manifest__has_the_entries_of_the_schema_and_its_checksum(store):
@@ -89,7 +111,8 @@ def test_arrays__are_those_of_the_schema(store):
     for name, spec in STORES[kind][1].items():
         array = group[stored_name(kind, name, body)]
         metadata = array.metadata.to_dict()
-        assert array.shape == spec.shape_in(body)
+        sizes = {**body, "n_id_bytes": body["ids"]["n_bytes"]} if name.startswith("id") else body
+        assert array.shape == spec.shape_in(sizes)
         assert tuple(metadata["dimension_names"]) == spec.dims
         assert array.dtype.name in spec.dtypes
         assert metadata["fill_value"] == spec.fill_value(array.dtype)
@@ -107,6 +130,9 @@ def test_checksums__are_those_of_the_values(store):
                 zlib.crc32(values[start : start + step].tobytes()) for start in range(0, len(values), step)
             ]
             assert found == body["checksums"][name]
+        return
+    if kind.startswith("ids"):
+        check_ids(group, body)
         return
     rows = body["chunk_rows"]
     parts = [slice(start, start + rows) for start in range(0, body["n_objects"], rows)]
@@ -134,15 +160,37 @@ def test_checksums__are_those_of_the_values(store):
     assert found == body["checksums"]
 
 
+def check_ids(group, body):
+    """Compare the checksums of ids with those of the arrays, and the ids with what was stored."""
+    facts, first = body["ids"], 0
+    is_text = facts["dtype"] == "text"
+    values = group[f"id_ends-{body['generation']}"][:] if is_text else group["ids"][:]
+    text = group[f"id_text-{body['generation']}"][:].tobytes() if is_text else b""
+    if is_text:
+        ids = [text[begin:end].decode() for begin, end in pairwise([0, *values.tolist()])]
+        assert ids == [f"é{row}" for row in range(79)]
+    else:
+        assert np.array_equal(values, np.arange(70)[::-1] - (1 << 62))
+    found = []
+    for start in range(0, len(values), body["chunk_rows"]):
+        part = values[start : start + body["chunk_rows"]]
+        end = int(part[-1]) if is_text else 0
+        found.append(zlib.crc32(text[first:end], zlib.crc32(part.tobytes())))
+        first = end
+    assert found == facts["checksums"]
+    assert facts["digest"] == f"{zlib.crc32(values.tobytes()):08x}{zlib.crc32(text):08x}"
+    assert set(facts) == set(schema.ID_FACTS)
+
+
 def test_page__names_every_entry_array_and_codec():
     named = set(re.findall(r"`([^`\n]+)`", PAGE))
     assert set(schema.MANIFEST) <= named
     for kind, entries in schema.BODIES.items():
         assert set(entries) <= named, kind
     assert {name for specs in (schema.PAIRS, schema.CONSENSUS, schema.TRUST) for name in specs} <= named
-    assert {*schema.CLUSTER_COLUMNS, *schema.PARTITION_COLUMNS} <= named
+    assert {*schema.CLUSTER_COLUMNS, *schema.PARTITION_COLUMNS, *schema.IDS, *schema.ID_FACTS} <= named
     assert set(arrays.CODECS) <= named
-    for specs in (schema.PAIRS, schema.CONSENSUS, schema.TRUST, schema.ENSEMBLE):
+    for specs in (schema.PAIRS, schema.CONSENSUS, schema.TRUST, schema.ENSEMBLE, schema.IDS):
         for spec in specs.values():
             dims = ", ".join(f"`{dim}`" for dim in spec.dims)
             assert f"{', '.join(spec.shape)}" in PAGE

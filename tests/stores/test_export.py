@@ -109,7 +109,13 @@ def test_export__rejects_in_one_line(tmp_path, stored, solution):
     for consensus, path, options, error, message in [
         (stored, taken, {}, StoreExistsError, "taken.csv exists; pass overwrite=True"),
         (stored, folder, {"overwrite": True}, StoreExistsError, "is a folder; choose another path"),
-        (stored, "l.txt", {}, InvalidInputError, r"suffix '.txt'; use one of .parquet, .csv, .npy"),
+        (
+            stored,
+            "l.txt",
+            {},
+            InvalidInputError,
+            r"suffix '.txt'; use one of .parquet, .csv, .csv.gz, .tsv, .tsv.gz, .npy",
+        ),
         (stored, "s3://bucket/l.csv", {}, InvalidInputError, "is a URL"),
         (bare, tmp_path / "new.csv", {"memberships": True}, InvalidInputError, "has labels only"),
     ]:

@@ -1,0 +1,142 @@
+"""The walk of a user whose rows have ids: a folder of files in, labels to join by out, standard streams."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from bigcons import Consensus, Ensemble
+from bigcons.cli import main
+from bigcons.tables.files import ParquetTable
+
+N_OBJECTS = 1200
+RNG = np.random.default_rng(0)
+SEGMENTS = RNG.integers(0, 3, N_OBJECTS)
+NAMES = [f"c{number:05d}" for number in RNG.permutation(N_OBJECTS)]
+POINTS = RNG.normal(size=(N_OBJECTS, 2)) + 8 * SEGMENTS[:, None]
+CUSTOMERS = pd.DataFrame(POINTS, columns=["x", "y"]).assign(customer=NAMES, segment=SEGMENTS)
+GENERATE = "--n-partitions 2 --n-clusters 3 --id customer"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command line in the folder of the test, which has the customers; return click's result."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "customers").mkdir()
+    for number in range(3):
+        rows = CUSTOMERS.iloc[400 * number : 400 * (number + 1)]
+        rows.to_parquet(tmp_path / "customers" / f"part-{number}.parquet", index=False)
+    return lambda line, **stdin: CliRunner().invoke(main, line.split(), **stdin)
+
+
+@pytest.fixture
+def ok(run):
+    """Run a command line that must succeed; return what it prints."""
+
+    def invoke(line, **stdin):
+        result = run(line, **stdin)
+        assert result.exit_code == 0, result.output
+        return result
+
+    return invoke
+
+
+def test_walk__from_a_folder_of_customers_to_a_join(run, ok):
+    for options, words in (
+        ("", ("column 'customer' of customers has more than 1000 distinct texts", "--id")),
+        ("--id custmer", ("no column 'custmer'", "Did you mean customer?")),
+        ("--id segment", ("segment ", "is in rows")),
+    ):
+        result = run(f"generate customers -o e.zarr {options}")
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
+        for word in words:
+            assert word in result.stderr
+    ok(f"generate customers/ -o e.zarr --drop segment {GENERATE}")
+    assert Ensemble.open("e.zarr").provenance["features"] == ["x", "y"]
+    assert "already holds" in ok(f"generate customers/ -o e.zarr --drop segment {GENERATE}").stderr
+    ok("solve e.zarr -m best -k 3 -o c.zarr")
+    ok("verify c.zarr")
+    assert json.loads(ok("info c.zarr --json").stdout)["id"] == "customer"
+    ok("export c.zarr -o labels.parquet")
+    joined = CUSTOMERS.merge(pd.read_parquet("labels.parquet"), on="customer", validate="1:1")
+    assert len(joined) == N_OBJECTS
+    solved = Consensus.open("c.zarr")
+    assert np.array_equal(joined["label"], solved.labels)
+    assert solved.ids.tolist() == NAMES
+
+
+def test_standard_streams__are_read_and_written(run, ok, tmp_path):
+    paths = [f"customers/part-{number}.parquet" for number in range(3)]
+    wanted = Ensemble.open(expected(ok, f"generate {' '.join(paths)} -o e.zarr --columns x,y {GENERATE}"))
+    for name, text in (
+        ("csv", CUSTOMERS.to_csv(index=False).encode()),
+        ("tsv", CUSTOMERS.to_csv(index=False, sep="\t").encode()),
+        ("parquet", CUSTOMERS.to_parquet(index=False)),
+    ):
+        ok(f"generate - -o {name}.zarr --columns x,y {GENERATE}", input=text)
+        found = Ensemble.open(f"{name}.zarr")
+        assert found.ids.tolist() == wanted.ids.tolist() == NAMES
+        assert np.array_equal(np.asarray(found), np.asarray(wanted))
+    labels = CUSTOMERS.assign(customer=range(N_OBJECTS))[["customer", "segment"]]
+    ok("solve - -m best -k 3 -o c.zarr --id customer", input=labels.to_csv(index=False))
+    out = ok("export c.zarr -o -").stdout.splitlines()
+    assert (out[0], len(out)) == ("customer,label", N_OBJECTS + 1)
+    assert [int(line.split(",")[0]) for line in out[1:]] == list(range(N_OBJECTS))
+    for line, message in (
+        ("export c.zarr -o - --json", "--json prints to standard output"),
+        ("import customers -o -", "holds no store"),
+        ("score c.zarr --truth - --features -", "can be read once"),
+    ):
+        result = run(line, input="a\n1\n")
+        assert result.exit_code == 2
+        assert message in result.stderr
+
+
+def expected(ok, line):
+    """Run a command line and return the path of its output."""
+    ok(line)
+    return "e.zarr"
+
+
+def test_import__takes_ids_and_columns(run, ok):
+    ok("import customers/part-* -o e.zarr --id customer --columns segment")
+    ensemble = Ensemble.open("e.zarr")
+    assert (ensemble.names, ensemble.ids.tolist()) == (["segment"], NAMES)
+    soft = pd.DataFrame({"who": NAMES, "a": 0.25, "b": 0.75})
+    soft.to_parquet("soft.parquet", index=False)
+    ok("import soft.parquet soft.parquet --memberships --id who -o soft.zarr")
+    assert Ensemble.open("soft.zarr").ids.tolist() == NAMES
+    assert run("import soft.parquet --memberships --drop a -o no.zarr").exit_code == 2
+
+
+def test_score__reads_one_column_and_matches_by_id(run, ok, monkeypatch):
+    Consensus.write("c.zarr", SEGMENTS, None, ids=pa.array(NAMES))
+    order = RNG.permutation(N_OBJECTS)
+    truth = CUSTOMERS.iloc[order].rename(columns={"customer": "id"})
+    others = truth.iloc[:5].assign(id=[f"other{number}" for number in range(5)])
+    pd.concat([truth, others]).to_parquet("truth.parquet", index=False)
+    read, blocks = [], ParquetTable.blocks
+
+    def noted(self, rows, start=0, stop=None, columns=None):
+        read.append(columns)
+        return blocks(self, rows, start, stop, columns)
+
+    monkeypatch.setattr(ParquetTable, "blocks", noted)
+    scored = json.loads(ok("score c.zarr --truth truth.parquet --column segment --json").stdout)
+    assert scored["adjusted_rand"] == 1.0
+    assert scored["n_judged"] == N_OBJECTS
+    names = parquet.read_schema("truth.parquet").names
+    assert {names[c] for columns in read for c in columns} == {"id", "segment"}
+    read.clear()
+    result = run("score c.zarr --truth truth.parquet --column segmnt")
+    assert (result.exit_code, read) == (1, [])
+    assert "Did you mean segment?" in result.stderr
+    result = run("score c.zarr --truth customers --column segment --id x")
+    assert "type double" in result.stderr
+    by_order = json.loads(ok("score c.zarr --truth customers --column segment --json").stdout)
+    assert by_order["adjusted_rand"] == 1.0
