@@ -57,7 +57,8 @@ def import_(
         ensemble = import_labels(tables[0], out, columns=columns, drop=drop, **settings)
     else:
         raise click.UsageError(
-            f"Got {len(tables)} tables of labels; pass one, with a column for each partition."
+            f"Got {len(tables)} tables of labels; pass one, with a column for each partition, or a "
+            "pattern in quotes for files that have its rows."
         )
     emit_ensemble(ensemble, out)
 

@@ -291,6 +291,7 @@ def append_objects_to_store(append: Appending, table: Table) -> None:
     new = encode_labels(table, extended.encodings, extended.dtype)
     for block in rechunk(chain(old, new), rows):
         writer.write(block)
+    writer.write_ids(extended.header)
     append.check_lock()
     writer.commit(stored.path, extended.header, extended.categories)
 
@@ -317,6 +318,7 @@ def append_partitions_to_store(append: Appending, table: Table, names: Sequence[
         old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
         writer.write(np.hstack([old.astype(extended.dtype, copy=False), new]))
         start += len(new)
+    writer.write_ids(extended.header)
     append.check_lock()
     writer.commit(stored.path, extended.header, extended.categories)
 
@@ -391,6 +393,7 @@ def append_soft_objects_to_store(append: Appending, sources: SoftSources) -> Non
     old = stored.read(kept_rows * rows, stored.header.n_objects)
     for block in rechunk(chain([old], sources.blocks()), rows):
         writer.write(block)
+    writer.write_ids(extended)
     append.check_lock()
     writer.commit(stored.path, extended, [None] * len(extended.names))
 
@@ -415,6 +418,7 @@ def append_soft_partitions_to_store(append: Appending, sources: SoftSources) -> 
         old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
         writer.write(np.hstack([old, new]))
         start += len(new)
+    writer.write_ids(extended)
     append.check_lock()
     writer.commit(stored.path, extended, [None] * len(extended.names))
 

@@ -345,6 +345,7 @@ class ArrayWriter:
         self._kept_checksums: list[list[int]] = []
         self._next_row = 0
         self._kept_bytes = 0
+        self._ids: dict[str, Any] | None = None
         self._shared = SharedChunks.none(self._array.cdata_shape)
         if kept is not None:
             self._keep(kept, kept_rows, kept_columns)
@@ -362,6 +363,12 @@ class ArrayWriter:
         self._checksums.append(kept + tile_checksums(block, self.chunk_columns))
         self._next_row = stop
 
+    def write_ids(self, header: Header) -> None:
+        """Write the ids of the objects, if they have any."""
+        if header.ids is not None:
+            suffix = f"-{self.generation}"
+            self._ids = write_ids(self.folder, suffix, header.ids, header.n_objects, self.chunk_rows)
+
     def commit(self, place: Place, header: Header, categories: Categories) -> None:
         """Commit this generation as the valid one of the store at ``place``."""
         if self._next_row != header.n_objects:
@@ -377,7 +384,7 @@ class ArrayWriter:
             data = json.dumps(entries).encode()
             (self.folder / categories_name(self.generation)).write(data)
             categories_checksum = zlib.crc32(data)
-        body: dict[str, Any] = {
+        body = {
             "n_objects": header.n_objects,
             "n_partitions": len(header.names),
             "names": header.names,
@@ -392,11 +399,8 @@ class ArrayWriter:
             "categories_checksum": categories_checksum,
             "checksums": self._checksums,
             "n_bytes": self._path.n_bytes() + self._kept_bytes,
-            "ids": None,
+            "ids": self._ids,
         }
-        if header.ids is not None:
-            suffix = f"-{self.generation}"
-            body["ids"] = write_ids(self.folder, suffix, header.ids, header.n_objects, self.chunk_rows)
         if isinstance(self.folder, DiskPlace) or place is self.folder:
             write_manifest(place, KIND, body)
             return
@@ -451,6 +455,7 @@ def write_store(
             for block in rechunk(blocks, header.chunk_rows):
                 writer.write(block)
                 listener.advance(len(block))
+        writer.write_ids(header)
         writer.commit(folder, header, categories)
 
 

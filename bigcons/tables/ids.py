@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidIdsError, InvalidInputError, first_line
+from bigcons.progress import progress
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.tables.codes import unmasked
 
@@ -28,7 +29,7 @@ TEXT = "text"
 NUMBERS = ("int64", "uint64")
 
 BLOCK_ROWS = 65_536
-KEYS_HELD = 1 << 22
+KEYS_HELD = 1 << 20
 """Ids whose keys are compared in memory; those of more go to files."""
 _N_FILES = 256
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -214,6 +215,9 @@ def scan_ids(table: Table, name: str, *, is_index: bool = False) -> TableIds:
     digest, n_objects, source_type = Digest(), 0, ""
     with ExitStack() as stack:
         seen = _Seen(stack)
+        listener = None
+        if table.n_rows is not None:
+            listener = stack.enter_context(progress("check the ids", table.n_rows))
         for raw in _raw_blocks(table):
             block = canonical(raw, name, table.where, first=n_objects, dtype=dtype)
             if dtype is None:
@@ -222,6 +226,8 @@ def scan_ids(table: Table, name: str, *, is_index: bool = False) -> TableIds:
             seen.add(block, name, table, n_objects)
             digest.add(block)
             n_objects += len(block)
+            if listener is not None:
+                listener.advance(len(block))
         suspects = seen.repeated()
     if not n_objects:
         raise InvalidInputError(f"{table.where} has no rows; give at least one object.")

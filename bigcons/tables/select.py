@@ -173,6 +173,15 @@ class SelectedTable(Table):
         """Memory for decoding."""
         return self._table.held_bytes
 
+    @property
+    def index(self) -> Table | None:
+        """That of the table."""
+        return self._table.index
+
+    def id_table(self, position: int) -> Table | None:
+        """Return a column as the text that is in the file, if it has no type."""
+        return self._table.id_table(self._positions[position])
+
     def column_types(self) -> list[pa.DataType] | None:
         """Return the types of the columns."""
         types = self._table.column_types()
