@@ -12,6 +12,7 @@ from bigcons.errors import (
     BigconsError,
     CorruptStoreError,
     EmptyPartitionError,
+    InvalidIdsError,
     InvalidInputError,
     MemoryBudgetError,
     MissingDependencyError,
@@ -19,11 +20,15 @@ from bigcons.errors import (
     StoreExistsError,
     StoreLockedError,
     StoreNotFoundError,
+    UnknownColumnError,
 )
 
 EXAMPLES = [
     InvalidInputError("n=0 is out of range.", parameter="n"),
     EmptyPartitionError("p3"),
+    UnknownColumnError("x.csv", "whoo", ["who", "a"]),
+    UnknownColumnError("x.npy", 7, None, 3),
+    InvalidIdsError("row 3 has no who.", column="who", row=3),
     MemoryBudgetError("too much.", needed=1_500.5, budget=1_000),
     MissingDependencyError("no figures.", extra="plot"),
     *(
