@@ -73,7 +73,7 @@ def _open(path: str) -> Any:
 @click.command()
 @click.argument("consensus", type=PATH)
 @output_option(
-    "File for the labels: .parquet, .csv, .csv.gz, .tsv, .tsv.gz or .npy; or - for CSV to standard output.",
+    "File for the labels: .parquet, .csv, .tsv (or these with .gz) or .npy; or - for CSV to standard output.",
     name="FILE",
     may_stream=True,
 )

@@ -133,9 +133,9 @@ def _npy(file: IO[bytes], n_rows: int, types: Types) -> Iterator[Write]:
 _WRITERS: dict[str, Callable[[IO[bytes], int, Types], AbstractContextManager[Write]]] = {
     ".parquet": _parquet,
     ".csv": _csv,
-    ".csv.gz": _csv_gz,
-    ".tsv": _tsv,
-    ".tsv.gz": _tsv_gz,
     ".npy": _npy,
+    ".tsv": _tsv,
+    ".csv.gz": _csv_gz,
+    ".tsv.gz": _tsv_gz,
 }
 """By how the name of the file ends."""

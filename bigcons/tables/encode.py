@@ -191,6 +191,6 @@ def warn_of_suspects(n_objects: int, names: Sequence[str], n_clusters: np.ndarra
     if 0 < ids.size < len(names):  # unless all columns do
         warn_user(
             f"partition {names[ids[0]]!r} has a different label for every object; "
-            "if these are ids, use it as the id (--id), or drop it (--drop).",
+            "drop the column if it contains ids (--drop), or keep them (--id).",
             SuspiciousLabelsWarning,
         )

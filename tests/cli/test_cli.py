@@ -515,7 +515,7 @@ def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("score consensus.zarr --truth nowhere.npy", "nowhere.npy: No such file"),
+        ("score consensus.zarr --truth nowhere.npy", "nowhere.npy does not exist; check the path"),
         ("plot consensus.zarr -o labels.csv", "labels.csv is a file, but figures need a folder"),
     ],
 )
