@@ -90,11 +90,11 @@ def weigh_labels(
 
 
 @jit
-def compare_partitions(labels, offsets, together, in_first, in_second, in_all):
-    """Count pairs of objects that two partitions join, for all pairs of partitions, (M, M) int64 each.
+def compare_partitions(labels, offsets, others, together, in_first, in_second, in_all):
+    """Count pairs of objects that two partitions join, of each with ``others`` (R,), (M, R) int64 each.
 
-    For ``u < v``, over the objects that both label: pairs that both join, that u joins, that v joins, and all
-    pairs. O(M^2 n_rows) time.
+    Over the objects that both label: pairs that both join, that the first joins, that the other joins, and
+    all pairs. Two of the ``others`` are compared once, the lower first. O(M R n_rows) time.
     """
     n_rows, M = labels.shape
     widest = 0
@@ -102,6 +102,8 @@ def compare_partitions(labels, offsets, together, in_first, in_second, in_all):
         widest = max(widest, offsets[u + 1] - offsets[u])
     ends, order = np.empty(widest + 1, np.int64), np.empty(n_rows, np.int64)
     in_group, in_column = np.zeros(widest, np.int64), np.zeros(widest, np.int64)
+    is_other = np.zeros(M, np.bool_)
+    is_other[others] = True
     for u in range(M):
         width = offsets[u + 1] - offsets[u]
         ends[: width + 1] = 0
@@ -114,7 +116,10 @@ def compare_partitions(labels, offsets, together, in_first, in_second, in_all):
             if labels[i, u] >= 0:
                 order[ends[labels[i, u]]] = i
                 ends[labels[i, u]] += 1
-        for v in range(u + 1, M):
+        for r in range(others.shape[0]):
+            v = others[r]
+            if v == u or (v < u and is_other[u]):
+                continue
             in_column[:] = 0
             start, n_both, n_together, n_first, n_second = 0, 0, 0, 0, 0
             for b in range(width):
@@ -134,5 +139,5 @@ def compare_partitions(labels, offsets, together, in_first, in_second, in_all):
                         in_group[label] = 0
                 n_both += n_group
                 start = ends[b]
-            together[u, v], in_first[u, v], in_second[u, v] = n_together, n_first, n_second
-            in_all[u, v] = n_both * (n_both - 1) // 2
+            together[u, r], in_first[u, r], in_second[u, r] = n_together, n_first, n_second
+            in_all[u, r] = n_both * (n_both - 1) // 2

@@ -15,7 +15,7 @@ from a second pass over the labels of the objects; no pair of objects is visited
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -53,6 +53,8 @@ SEED = 0
 SAMPLE = 2048
 COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
 """Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
+PAIRS_OF_PARTITIONS = 1_000_000
+"""Pairs of partitions to compare: each with all others up to a thousand, else with some of them."""
 N_SPLITS = 4
 """How often the partitions are divided in halves."""
 
@@ -81,7 +83,8 @@ def trust(x: Any, labels: Any, *, temperature: float | None = None, client: obje
     ``adjusted_rand`` with the consensus; ``hit_rate`` and ``false_join_rate``, the shares of the pairs of one
     cluster and of different clusters that it joins; ``weight``, its mutual information with the consensus
     beyond what chance gives, of mean 1, near 0 if it is random; ``redundancy``, its largest adjusted Rand
-    index with another partition, on a sample of the objects, and ``most_alike``, that partition.
+    index with another partition, on a sample of the objects, and ``most_alike``, that partition. From more
+    than 1,000 partitions, others are compared with a million / n_partitions of them only, evenly spaced.
 
     Parameters
     ----------
@@ -267,9 +270,8 @@ class Evidence:
 
     def _partition_table(self) -> pa.Table:
         offsets, names = self._ensemble.offsets, self._ensemble.names
-        tables = np.split(self._table, offsets[1:-1], axis=1)
-        n_labeled = np.array([table.sum() for table in tables])
-        information = np.array([float(mutual_information_of_table(table)) for table in tables])
+        n_labeled = np.add.reduceat(self._table.sum(axis=0), offsets[:-1])
+        information = of_each(mutual_information_of_table, self._table, offsets)
         by_chance = (self._sizes.size - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
         information = np.maximum(information - by_chance, 0.0)
 
@@ -285,8 +287,10 @@ class Evidence:
                 "partition": names,
                 "n_labeled": n_labeled,
                 "n_clusters": np.diff(offsets),
-                "nmi": compared(nmi_of_table, tables),
-                "adjusted_rand": compared(adjusted_rand_of_table, tables),
+                "nmi": np.where(n_labeled > 0, of_each(nmi_of_table, self._table, offsets), np.nan),
+                "adjusted_rand": np.where(
+                    n_labeled > 0, of_each(adjusted_rand_of_table, self._table, offsets), np.nan
+                ),
                 "hit_rate": ratio(hits, in_cluster),
                 "false_join_rate": ratio(joins - hits, pairs_of(n_labeled) - in_cluster),
                 "weight": ratio(information, information.mean(), 0.0),
@@ -296,9 +300,14 @@ class Evidence:
         )
 
 
-def compared(criterion: Criterion, tables: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a criterion of each table, NaN if no object is in it."""
-    return np.array([float(criterion(table)) if table.any() else np.nan for table in tables])
+def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return a criterion of the table (K, width) of each partition, of all of one width together."""
+    widths, found = np.diff(offsets), np.empty(offsets.size - 1)
+    for width in np.unique(widths):
+        alike = np.flatnonzero(widths == width)
+        tables = table[:, offsets[alike, None] + np.arange(width)].transpose(1, 0, 2)
+        found[alike] = criterion(tables)
+    return found
 
 
 def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -374,21 +383,24 @@ def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np
 def most_alike(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest adjusted Rand index of each partition with another (M,), and which that is.
 
+    Of more than a thousand partitions, each is compared with some of the others, evenly spaced.
     NaN and -1 for partitions that share no pair of objects with any other.
     """
     from bigcons.kernels.trust import compare_partitions
 
     M = offsets.size - 1
-    counts = np.zeros((4, M, M), np.int64)
-    step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // M**2))
-    compare_partitions(np.ascontiguousarray(labels[::step]), offsets, *counts)
+    n_others = M if M * M <= PAIRS_OF_PARTITIONS else max(PAIRS_OF_PARTITIONS // M, 2)
+    others = np.arange(n_others) * M // n_others
+    counts = np.zeros((4, M, n_others), np.int64)
+    step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
+    compare_partitions(np.ascontiguousarray(labels[::step]), offsets, others, *counts)
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
     index = np.where(counts[3] > 0, index, -np.inf)
-    index = np.maximum(index, index.T)
-    np.fill_diagonal(index, -np.inf)
+    index[others] = np.maximum(index[others], index[others].T)  # two of the others are compared once
+    index[others, np.arange(n_others)] = -np.inf
     most = index.max(axis=1)
     has_other = np.isfinite(most)
-    return np.where(has_other, most, np.nan), np.where(has_other, index.argmax(axis=1), -1)
+    return np.where(has_other, most, np.nan), np.where(has_other, others[index.argmax(axis=1)], -1)
 
 
 def pairs_of(n: np.ndarray) -> np.ndarray:

@@ -122,12 +122,16 @@ def _resident_at_first() -> int:
 
 
 def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
-    """Return the buffers that reading a stored ensemble leaves in the reading processes."""
+    """Return the buffers that reading a stored ensemble leaves in the reading processes.
+
+    Where rows span several chunks, these are read together, and a thread holds one while it decodes the next.
+    """
     if ensemble.path is None:
         return 0
+    n_at_once = min(-(-ensemble.row_bytes // (MAX_CHUNK_COLUMNS * ensemble.dtype.itemsize)), 2)
     chunk = ensemble.chunk_rows * min(ensemble.row_bytes, MAX_CHUNK_COLUMNS * ensemble.dtype.itemsize)
     n_readers = 1 if engine.shares_memory else engine.n_processes - 1  # the client reads nothing
-    return n_readers * bytes_kept_by_decoding(chunk)
+    return n_readers * n_at_once * bytes_kept_by_decoding(chunk)
 
 
 def block_label_bytes(ensemble: Ensemble) -> int:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
-from bigcons.metrics import adjusted_rand, matching_accuracy, nmi, reliability, trust
+from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
 from bigcons.metrics.confidence import EXTRA, random_halves
 from tests.naive import trust as naive
 from tests.support.strategies import label_matrices
@@ -134,6 +134,24 @@ def test_trust__gives_random_partitions_no_weight(planted):
     assert max(table["redundancy"][:10]) < 0.05
     assert table["redundancy"][20:22] == [1.0, 1.0]
     assert (table["most_alike"][20], table["most_alike"][21]) == ("p21", "p20")
+
+
+def test_trust__compares_many_partitions_with_some_of_the_others(planted, monkeypatch):
+    labels, classes = planted
+    monkeypatch.setattr(confidence, "PAIRS_OF_PARTITIONS", 40 * 8)
+    table = trust(labels, classes).partitions.to_pydict()
+    others = [f"p{u}" for u in range(0, 40, 5)]
+    for u, twin in enumerate(table["most_alike"]):
+        found = {
+            v: adjusted_rand_in_both(labels[:, u], labels[:, int(v[1:])]) for v in others if v != f"p{u}"
+        }
+        assert found[twin] == pytest.approx(max(found.values()))
+        assert table["redundancy"][u] == pytest.approx(found[twin])
+
+
+def adjusted_rand_in_both(a, b):
+    both = (a >= 0) & (b >= 0)
+    return adjusted_rand(a[both], b[both])
 
 
 def test_trust__is_sure_of_right_labels_and_not_of_wrong_ones(planted):
