@@ -1,0 +1,217 @@
+"""How do methods fare away from the usual shape? Time, memory and accuracy beside what one would write.
+
+Each cell is one shape of ensemble, its methods, and peers that scikit-learn gives in a few lines, in a
+process of its own:
+
+- ordinary: a million objects, 100 partitions such as k-means with 2 to 20 clusters gives, 12 classes,
+  complete and half missing; for PCC also its passes, and the labels that a longer solve changes
+- wide: many more partitions than objects, as from bootstraps of a genomics study
+- passes: a pass of calibrated PCC against one of the paper's model, from the same memberships
+
+A cell is a function that yields (name of the ensemble, ensemble, classes, methods), or rows. To add one,
+write it and list it in ``CELLS``. Compare ratios: machines drift.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import describe
+
+from bigcons import Ensemble
+from bigcons.coassociation.factorized import add_sums, agreement_sums
+from bigcons.datasets import planted_ensemble
+from bigcons.methods import METHODS
+from bigcons.methods.pcc.all_pairs import SUBSAMPLE, place_block, update_block
+from bigcons.methods.pcc.calibrated import BLOCK_MODEL, Calibration, solve_calibrated
+from bigcons.metrics import adjusted_rand
+
+Cell = tuple[str, Ensemble, np.ndarray, dict[str, Callable[[Ensemble], Any]]]
+
+
+def method(name: str, n_clusters: int, **parameters: Any) -> Callable[[Ensemble], Any]:
+    """Return a function that fits a method of bigcons."""
+    return lambda ensemble: METHODS[name](n_clusters, random_state=0, **parameters).fit(ensemble)
+
+
+def one_hot_kmeans(ensemble: Ensemble, n_clusters: int) -> np.ndarray:
+    """Return the labels of scikit-learn's k-means on one-hot labels."""
+    from sklearn.cluster import KMeans
+
+    return KMeans(n_clusters, random_state=0).fit_predict(one_hot(ensemble))
+
+
+def scaled_svd(ensemble: Ensemble, n_clusters: int) -> np.ndarray:
+    """Return the labels of k-means in the randomized SVD of scaled one-hot labels."""
+    from sklearn.cluster import KMeans
+    from sklearn.utils.extmath import randomized_svd
+
+    incidence = one_hot(ensemble)
+    n_labels, sizes = incidence.sum(axis=1), incidence.sum(axis=0)
+    incidence.data /= np.sqrt(n_labels[np.repeat(np.arange(len(n_labels)), np.diff(incidence.indptr))])
+    incidence.data /= np.sqrt(sizes[incidence.indices])
+    vectors, values, _ = randomized_svd(incidence, n_clusters, random_state=0)
+    return KMeans(n_clusters, random_state=0).fit_predict(vectors * values)
+
+
+def one_hot(ensemble: Ensemble) -> Any:
+    """Return the labels as a sparse (n_objects, n_base_clusters) float32 matrix of ones."""
+    from scipy.sparse import csr_array
+
+    labels = ensemble.read(0, ensemble.n_objects)
+    seen = labels >= 0
+    columns = (labels + ensemble.offsets[:-1].astype(np.int32))[seen]
+    starts = np.concatenate([[0], np.cumsum(seen.sum(axis=1))]).astype(np.int32)
+    shape = ensemble.n_objects, ensemble.n_base_clusters
+    return csr_array((np.ones(columns.size, np.float32), columns, starts), shape=shape)
+
+
+def equal_classes(
+    n_objects: int, n_partitions: int, n_classes: int, **how: Any
+) -> tuple[Ensemble, np.ndarray]:
+    """Return a planted ensemble of classes of equal size."""
+    shares = [1.0 / n_classes] * n_classes
+    return planted_ensemble(n_objects, n_partitions, shares=shares, **how)
+
+
+def ordinary(*, smallest: bool) -> Iterator[Cell]:
+    """Yield the ensembles of a million objects, with PCC by both models and what one would write."""
+    n, M = (20_000, 20) if smallest else (1_000_000, 100)
+    for missing in (0.0, 0.5):
+        ensemble, classes = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
+        methods: dict[str, Callable[[Ensemble], Any]] = {
+            "PCC": method("pcc", 12),
+            "PCC, longer": method("pcc", 12, tol=1e-7, max_iter=12 if smallest else 200),
+            "PCC, paper": method("pcc", 12, coassociation="paper", max_iter=5 if smallest else None),
+            "mixture": method("mixture", 12),
+            "kcc": method("kcc", 12),
+            "one-hot k-means": partial(one_hot_kmeans, n_clusters=12),
+        }
+        yield f"{n:,} x {M}, {100 * missing:.0f} % missing", ensemble, classes, methods
+
+
+def wide(*, smallest: bool) -> Iterator[Cell]:
+    """Yield ensembles of many more partitions than objects."""
+    for n, M in ((60, 300),) if smallest else ((500, 70_000), (5_000, 20_000)):
+        ensemble, classes = equal_classes(n, M, 5, missing=0.3)
+        methods: dict[str, Callable[[Ensemble], Any]] = {
+            name: method(name, 5) for name in ("pcc", "bce", "mixture", "hbgf", "cspa")
+        }
+        methods["one-hot k-means"] = partial(one_hot_kmeans, n_clusters=5)
+        methods["scaled SVD, k-means"] = partial(scaled_svd, n_clusters=5)
+        yield f"{n:,} x {M:,}", ensemble, classes, methods
+
+
+def passes(*, smallest: bool) -> Iterator[dict[str, Any]]:
+    """Yield the seconds of one thread for a pass of each model, from the memberships of the block model."""
+    n, M = (4_096, 20) if smallest else (131_072, 100)
+    rows = n // 8 if smallest else n // 4
+    for missing in (0.0, 0.5):
+        ensemble, _ = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
+        labels, offsets = ensemble.read(0, n), ensemble.offsets
+        blocks = [slice(start, start + rows) for start in range(0, n, rows)]
+        for n_clusters in (3, 8, 20):
+            sample = np.ascontiguousarray(labels[:: n // SUBSAMPLE])
+            found = solve_calibrated(sample, offsets, n_clusters, 2, 0, Calibration(BLOCK_MODEL, 0.5, False))
+            memberships = np.empty((n, n_clusters), np.float32)
+            estimate = found.sums.scaled(n / len(sample))
+            for block in blocks:
+                place_block(estimate, labels[block], offsets, memberships[block])
+            seconds = {}
+            for model, weights in (("paper", None), ("block", found.sums.weights)):
+                sums = None
+                for block in blocks:
+                    part = agreement_sums(labels[block], offsets, memberships[block], weights)
+                    sums = part if sums is None else add_sums(sums, part)
+                times = []
+                for _ in range(2 if smallest else 4):
+                    began = time.thread_time()
+                    for block in blocks:
+                        update_block(sums, offsets, 0.0, 1.0, labels[block], memberships[block], at_once=True)
+                    times.append(time.thread_time() - began)
+                seconds[model] = min(times)
+            yield {
+                "ensemble": f"{n:,} x {M}, {100 * missing:.0f} % missing",
+                "n_clusters": n_clusters,
+                "paper_ns_per_object": round(seconds["paper"] / n * 1e9),
+                "block_ns_per_object": round(seconds["block"] / n * 1e9),
+                "ratio": round(seconds["block"] / seconds["paper"], 2),
+            }
+
+
+CELLS: dict[str, Callable[..., Iterator[Any]]] = {"ordinary": ordinary, "wide": wide, "passes": passes}
+
+
+def run_cell(cell: str, *, smallest: bool) -> Iterator[dict[str, Any]]:
+    """Yield one row for each method and ensemble of a cell."""
+    for drawn in CELLS[cell](smallest=smallest):
+        if isinstance(drawn, dict):
+            yield {"cell": cell, **drawn}
+            continue
+        name, ensemble, classes, methods = drawn
+        reference = None
+        for what, fit in methods.items():
+            row: dict[str, Any] = {"cell": cell, "ensemble": name, "method": what}
+            began, used = time.perf_counter(), time.process_time()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found = fit(ensemble)
+            except Exception as error:
+                yield {**row, "refused": f"{type(error).__name__}: {error}"[:200]}
+                continue
+            seconds, cpu = time.perf_counter() - began, time.process_time() - used
+            labels = np.asarray(getattr(found, "labels_", found))
+            row |= {
+                "seconds": round(seconds, 2),
+                "cpu_seconds": round(cpu, 2),
+                "adjusted_rand": round(adjusted_rand(classes, labels), 4),
+                "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,  # so far, in order
+            }
+            if hasattr(found, "n_passes_"):
+                row["passes"] = found.n_passes_
+            if what == "PCC":
+                reference = labels
+            elif what == "PCC, longer":
+                row["labels_changed"] = float(np.mean(labels != reference))
+            yield row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
+    parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS))
+    parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
+    parser.add_argument("--here", action="store_true", help="in this process, one cell after another")
+    arguments = parser.parse_args()
+    rows = []
+    for cell in arguments.cells:
+        if arguments.here or arguments.smallest:
+            for row in run_cell(cell, smallest=arguments.smallest):
+                print(json.dumps(row), flush=True)
+                rows.append(row)
+        else:
+            command = [sys.executable, __file__, "--cells", cell, "--here"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                for line in process.stdout or ():
+                    print(line, end="", flush=True)
+                    rows.append(json.loads(line))
+    if arguments.out:
+        arguments.out.write_text(json.dumps({"machine": describe(), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
