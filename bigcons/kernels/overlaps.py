@@ -120,6 +120,35 @@ def list_codes(labels, i, offsets, codes):
 
 
 @jit
+def list_overlaps(labels, offsets, u, members, ends, position, row_ends, columns, values):
+    """List the overlaps of the base clusters of partition ``u`` with themselves and those of later ones.
+
+    labels (rows, M), negative where missing; members (rows,) int64 are the rows by their label in ``u``,
+    those of label ``c`` from ``ends[c]`` to ``ends[c + 1]``; position (B,) int64, all -1. Entries of the row
+    of label ``c`` go from ``row_ends[c]`` to ``row_ends[c + 1]`` of columns int32 and values float64, in no
+    order.
+    """
+    M = labels.shape[1]
+    n = 0
+    for c in range(offsets[u + 1] - offsets[u]):
+        begin = n
+        for p in range(ends[c], ends[c + 1]):
+            i = members[p]
+            for v in range(u, M):
+                if labels[i, v] < 0:
+                    continue
+                b = offsets[v] + labels[i, v]
+                if position[b] < begin:
+                    position[b] = n
+                    columns[n] = b
+                    values[n] = 1.0
+                    n += 1
+                else:
+                    values[position[b]] += 1.0
+        row_ends[c + 1] = n
+
+
+@jit
 def add_products(labels, offsets, weights, table, product):
     """Add ``H^T W H`` of a block times ``table`` to ``product``, (B, width) float64 both; O(rows M width).
 

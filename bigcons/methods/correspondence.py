@@ -13,12 +13,13 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_eigenvectors, one_thread
+from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors, one_thread
 from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,
@@ -31,6 +32,7 @@ from bigcons.overlaps.incidence import (
     shares,
     votes_of,
 )
+from bigcons.overlaps.sparse import sparse_cosines, sparse_overlaps, takes_sparse
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.passes import best_start
@@ -71,19 +73,28 @@ class Correspondence(SoftPredictingClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         name, K = type(self).__name__, self.n_clusters
-        check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=out is None)
+        is_sparse = takes_sparse(ensemble)
+        plan: dict[str, Any] = {"columns": K, "in_memory": out is None}
+        if not is_sparse:
+            check_overlaps_plan(name, ensemble, engine, self.memory, **plan)
         self._weights = Weights.given(self.weights, ensemble.offsets)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
-        overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
+        offsets = ensemble.offsets
         counted: Any = slice(None)
-        times = np.ones(len(overlaps)) if self._weights is None else self._weights.base_clusters
-        is_counted = (times > 0) & (np.diag(overlaps) > 0)
+        overlaps: Any
+        if is_sparse:
+            overlaps = sparse_overlaps(name, ensemble, engine, self.memory, **plan)
+        else:
+            overlaps = fold_overlaps(ensemble, engine)
+        times = np.ones(int(offsets[-1])) if self._weights is None else self._weights.base_clusters
+        is_counted = (times > 0) & (overlaps.diagonal() > 0)
         if not is_counted.all():  # the rest is of the base clusters that count
             counted = np.flatnonzero(is_counted)
-            overlaps, times = overlaps[np.ix_(counted, counted)], times[counted]
+            overlaps = overlaps[counted][:, counted] if is_sparse else overlaps[np.ix_(counted, counted)]
+            times = times[counted]
             n_own = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
             offsets = np.append(0, np.cumsum(n_own[n_own > 0]))
-        similarity = cosines(overlaps, offsets)
+        similarity = sparse_cosines(overlaps) if is_sparse else cosines(overlaps, offsets)
         with one_thread():
             found, objectives = self._group(overlaps, similarity, offsets, times, seed)
             nearest = nearest_groups(similarity, found.groups, K, times)
@@ -116,7 +127,7 @@ class Correspondence(SoftPredictingClusterer):
 
     @abstractmethod
     def _group(
-        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray, seed: int
+        self, overlaps: Any, similarity: Any, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
         """Return the best grouping, and the objectives of all starts; empty without starts.
 
@@ -172,9 +183,9 @@ class Alternating(Correspondence):
         check_int("max_iter", self.max_iter)
 
     def _group(
-        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray, seed: int
+        self, overlaps: Any, similarity: Any, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        sizes = cluster_sizes(overlaps, offsets)
+        sizes = overlaps.diagonal() if issparse(overlaps) else cluster_sizes(overlaps, offsets)
         found = (
             alternate(
                 similarity,
@@ -233,7 +244,9 @@ class CCC(Alternating):
     A reconstruction from the paper's abstract. Partitions are matched in turn by the Hungarian method, each
     against the latest groups of the others. A missing label is in no base cluster and casts no vote. Of soft
     clusterings, the vectors of base clusters and the votes are memberships. Three passes; O(n M^2 + n M K)
-    time and O(B^2 K) a sweep for B base clusters, O(B^2) memory.
+    time and O(B^2 K) a sweep for B base clusters, O(B^2) memory. Of more than 5,000 base clusters only the
+    pairs that overlap are kept, which changes no similarity: a sweep and the memory are then linear in their
+    number.
 
     References
     ----------
@@ -320,7 +333,8 @@ class CCSVD(Correspondence):
     -----
     A reconstruction from the paper's abstract. V and S follow from the eigenvectors of ``H^T H``. Missing
     labels and soft clusterings as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters,
-    O(B^2) memory.
+    O(B^2) memory. Of more than 5,000 base clusters as for `CCC`, by block Krylov iterations that end with
+    residuals of at most 1e-4.
 
     References
     ----------
@@ -355,12 +369,21 @@ class CCSVD(Correspondence):
         check_int("n_init", self.n_init)
 
     def _group(
-        self, overlaps: np.ndarray, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray, seed: int
+        self, overlaps: Any, similarity: Any, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        if (times != 1.0).any():
-            overlaps = overlaps * np.sqrt(times)
-            overlaps *= np.sqrt(times)[:, None]
-        values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
+        root = np.sqrt(times)
+        if issparse(overlaps):
+            found = leading_by_products(
+                lambda table: root[:, None] * (overlaps @ (root[:, None] * table)),
+                len(times),
+                self.n_clusters,
+            )
+            values, vectors = found.values, found.vectors
+        else:
+            if (times != 1.0).any():
+                overlaps = overlaps * root
+                overlaps *= root[:, None]
+            values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
         rows = vectors * np.sqrt(values)
         objectives: list[float] = []
         if self.grouping == "argmax":
@@ -398,7 +421,7 @@ def starting_partitions(offsets: np.ndarray, n_clusters: int, seed: int) -> np.n
 
 
 def first_groups(
-    similarity: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, start: int, n_clusters: int
+    similarity: Any, offsets: np.ndarray, sizes: np.ndarray, start: int, n_clusters: int
 ) -> np.ndarray:
     """Return groups (B,) of one base cluster each: the largest of partition ``start``, -1 elsewhere.
 
@@ -407,7 +430,8 @@ def first_groups(
     own = np.arange(offsets[start], offsets[start + 1])
     chosen = own[np.sort(np.argsort(-sizes[own], kind="stable")[:n_clusters])].tolist()
     while len(chosen) < min(n_clusters, len(sizes)):
-        closeness = similarity[:, chosen].max(axis=1)
+        part = similarity[:, chosen]
+        closeness = (part.toarray() if issparse(part) else part).max(axis=1)
         closeness[own] = np.inf
         closeness[chosen] = np.inf
         chosen.append(int(closeness.argmin()))
@@ -417,7 +441,7 @@ def first_groups(
 
 
 def alternate(
-    similarity: np.ndarray,
+    similarity: Any,
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
@@ -443,7 +467,7 @@ def alternate(
 
 
 def _sweep(
-    similarity: np.ndarray,
+    similarity: Any,
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
@@ -472,7 +496,7 @@ def _sweep(
 
 
 def mean_similarity(
-    similarity: np.ndarray,
+    similarity: Any,
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
@@ -488,7 +512,7 @@ def mean_similarity(
 
 
 def nearest_groups(
-    similarity: np.ndarray, groups: np.ndarray, n_groups: int, times: np.ndarray | None = None
+    similarity: Any, groups: np.ndarray, n_groups: int, times: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the groups (B,), base clusters in none assigned to the one they resemble most."""
     table = one_hot(groups, n_groups, times)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,24 +17,30 @@ from scipy.special import xlogy
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.execution.engine import Engine, fold
-from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import one_thread
+from bigcons.memory import Block, row_blocks
+from bigcons.overlaps.eigenvectors import groups_of, one_thread
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     fold_overlaps,
+    fold_sizes,
     one_hot,
     partition_of_clusters,
     shares,
     votes_of,
 )
+from bigcons.overlaps.sparse import sparse_overlaps, takes_sparse
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
+
+# Divergences of more clusters than this in the reference are measured on so many objects.
+MANY_COLUMNS, SAMPLED_OBJECTS, SAMPLED_AT_ONCE = 64, 4096, 512
 
 # Entropies and divergences are rounded to this many decimals, so that rounding errors do not break ties.
 DECIMALS = 10
@@ -66,7 +73,8 @@ class CumulativeVoting(SoftPredictingClusterer):
         Numbers >= 0 by which each partition counts, as if it occurred that many times;
         0 leaves it out. None: all count the same.
     random_state : int, RandomState, Generator or None, default=None
-        Not used: nothing is random; of partitions of equal entropy the first comes first.
+        Seed of the objects that stand for all where the reference has more than 64 clusters; else not used:
+        of partitions of equal entropy the first comes first.
     memory : str, int or None, default=None
         Memory budget such as "2GB"; a fit that would need more is refused before it starts.
     out : path-like or None, default=None
@@ -96,7 +104,10 @@ class CumulativeVoting(SoftPredictingClusterer):
 
     The divergence of two columns of the mean vote is that of their distributions over the objects, weighted
     by the columns' sums; columns merge by average linkage. Three passes, and one more if clusters are merged:
-    O(n M^2 + B^2 k + n M k + n k^2) time for B base clusters and k in the reference, O(B^2) memory.
+    O(n M^2 + B^2 k + n M k + n k^2) time for B base clusters and k in the reference, O(B^2) memory. Of more
+    than 5,000 base clusters "rcv" and "urcv" count overlaps with the reference alone, in O(B k) memory, and
+    "acv" keeps the pairs that overlap. If the reference has more than 64 clusters, their divergences are
+    approximate: those on 4,096 random objects.
 
     References
     ----------
@@ -128,21 +139,41 @@ class CumulativeVoting(SoftPredictingClusterer):
         check_choice("prior", self.prior, ("sizes", "equal"))
         columns = max(self.n_clusters, int(ensemble.n_clusters.max()))
         held = 8 * ensemble.n_objects * self.n_clusters if out is None else 0
-        check_overlaps_plan(
-            "CumulativeVoting", ensemble, engine, self.memory, columns=columns, in_memory=False, held=held
-        )
-        self._weights = Weights.given(self.weights, ensemble.offsets)
-        survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
-        overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
-        sizes = np.diag(overlaps)
+        name, is_fine, offsets = "CumulativeVoting", takes_sparse(ensemble), ensemble.offsets
+        if not is_fine:
+            plan: dict[str, Any] = {"columns": columns, "in_memory": False, "held": held}
+            check_overlaps_plan(name, ensemble, engine, self.memory, **plan)
+        elif self.variant != "acv":
+            check_reference_plan(name, ensemble, engine, self.memory, held)
+        self._weights = Weights.given(self.weights, offsets)
+        n_sampled = SAMPLED_OBJECTS if ensemble.n_clusters.max() > MANY_COLUMNS else 0
+        survey = take_survey(ensemble, engine, seed, n_sampled, self._partition_weights())
+        overlaps: Any = None
+        if not is_fine:
+            overlaps = fold_overlaps(ensemble, engine)
+            sizes = np.diag(overlaps)
+        elif self.variant == "acv":
+            plan = {"columns": columns, "in_memory": out is None}
+            overlaps = sparse_overlaps(name, ensemble, engine, self.memory, **plan)
+            sizes = overlaps.diagonal()
+        else:
+            sizes = fold_sizes(ensemble, engine, lambda labels: np.ones(len(labels)))
         order = by_decreasing_entropy(sizes, offsets)
         times = np.ones(len(sizes))
         if self._weights is not None:
             order, times = order[self._weights.partitions[order] > 0], self._weights.base_clusters
         self.reference_: int = int(order[0])
-        self.votes_: np.ndarray = cumulative_votes(overlaps, offsets, order, times, self.variant)
+        if self.variant == "acv":
+            self.votes_: np.ndarray = adaptive_votes(overlaps, offsets, order, times)
+        else:
+            own = slice(offsets[self.reference_], offsets[self.reference_ + 1])
+            counts = fold_reference(ensemble, engine, self.reference_) if is_fine else overlaps[:, own]
+            counts = counts * (times > 0)[:, None]
+            self.votes_ = counts if self.variant == "urcv" else row_shares(counts)
+        del overlaps
         votes = times[:, None] * self.votes_
-        merged = self._merge_columns(ensemble, engine, votes)
+        sample = survey.sample if self.votes_.shape[1] > MANY_COLUMNS else None
+        merged = self._merge_columns(ensemble, engine, votes, sample)
         table = votes @ one_hot(merged, self.n_clusters)
         if self.prior == "equal":
             table = column_shares(table, sizes)
@@ -159,13 +190,15 @@ class CumulativeVoting(SoftPredictingClusterer):
         offsets, table = self._recoding.offsets, self._table
         return lambda labels: shares(votes_of(labels, offsets, table)[0])
 
-    def _merge_columns(self, ensemble: Ensemble, engine: Engine, votes: np.ndarray) -> np.ndarray:
+    def _merge_columns(
+        self, ensemble: Ensemble, engine: Engine, votes: np.ndarray, sample: np.ndarray | None
+    ) -> np.ndarray:
         """Return the cluster (k,) int32 of each cluster of the reference; set the cost of merging them."""
         k, heights = self.votes_.shape[1], np.empty(0)
         self.n_passes_: int = 1
         merged = np.arange(k, dtype=np.int32)
         if k > self.n_clusters:
-            merges = agglomerate(fold_divergences(ensemble, engine, votes), "average")
+            merges = agglomerate(fold_divergences(ensemble, engine, votes, sample), "average")
             heights = merges.heights[: k - self.n_clusters]
             merged = cut(merges, k, self.n_clusters)
             self.n_passes_ = 2
@@ -201,22 +234,47 @@ def column_shares(table: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.divide(table, totals, out=np.zeros_like(table), where=totals > 0)
 
 
-def cumulative_votes(
-    overlaps: np.ndarray, offsets: np.ndarray, order: np.ndarray, times: np.ndarray, variant: str
-) -> np.ndarray:
-    """Return the votes (B, k) of base clusters for those of the first partition of ``order``.
+def check_reference_plan(
+    name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None, held: int
+) -> None:
+    """Log the memory of overlaps with one partition only, and refuse a budget that cannot hold it."""
+    k = -(-int(ensemble.n_clusters.max()) // 8) * 8
+    table, rows = 8 * ensemble.n_base_clusters * k, ensemble.chunk_rows
+    sample = 2 * label_bytes(ensemble, SAMPLED_OBJECTS)
+    held += 4 * table + 16 * k * k + sample
+    per_block = table + block_label_bytes(ensemble) + 24 * rows * (k + 1)
+    plan = MemoryPlan(held, per_block, max(table, 12 * rows))
+    plan.check(name, engine, ensemble, memory, f" for votes of {ensemble.n_base_clusters} base clusters")
 
-    ``times`` (B,) are the weights of the base clusters; those of weight 0 do not vote.
-    """
-    if variant == "acv":
-        return adaptive_votes(overlaps, offsets, order, times)
-    counts = overlaps[:, offsets[order[0]] : offsets[order[0] + 1]] * (times > 0)[:, None]
-    return counts if variant == "urcv" else row_shares(counts)
+
+def fold_reference(ensemble: Ensemble, engine: Engine, reference: int) -> np.ndarray:
+    """Return the overlaps (B, k) of base clusters with those of one partition, in one pass over labels."""
+    from bigcons.kernels.cluster_tables import count_assigned
+
+    offsets, k = ensemble.offsets, int(ensemble.n_clusters[reference])
+
+    shape = int(offsets[-1]), -(-k // 8) * 8
+
+    def counts_of(group: list[Block]) -> np.ndarray:
+        counts = np.zeros(shape)
+        for block in group:
+            labels = ensemble.read(block.start, block.stop)
+            own = np.ascontiguousarray(labels[:, reference], np.int32)
+            count_assigned(labels, offsets, own, counts, np.zeros(k))
+        return counts
+
+    groups, total = groups_of(ensemble, shape[0] * shape[1] // 8), np.zeros(shape)
+    with (
+        progress("overlaps with the reference", ensemble.n_objects) as listener,
+        closing(engine.map(counts_of, groups)) as found,
+    ):
+        for group, counts in zip(groups, found, strict=True):
+            total += counts
+            listener.advance(sum(block.n_rows for block in group))
+    return np.ascontiguousarray(total[:, :k])
 
 
-def adaptive_votes(
-    overlaps: np.ndarray, offsets: np.ndarray, order: np.ndarray, times: np.ndarray
-) -> np.ndarray:
+def adaptive_votes(overlaps: Any, offsets: np.ndarray, order: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return the votes (B, k) of base clusters, each partition mapped to the votes of those before it.
 
     The summed votes so far on the objects of a base cluster are those of the base clusters that voted, each
@@ -224,7 +282,7 @@ def adaptive_votes(
     copies of a partition would vote as the first.
     """
     k = int(offsets[order[0] + 1] - offsets[order[0]])
-    votes = np.zeros((len(overlaps), k))
+    votes = np.zeros((overlaps.shape[0], k))
     votes[offsets[order[0]] : offsets[order[0] + 1]] = np.eye(k)
     with one_thread():
         for u in order[1:]:
@@ -233,22 +291,25 @@ def adaptive_votes(
     return votes
 
 
-def fold_divergences(ensemble: Ensemble, engine: Engine, table: np.ndarray) -> np.ndarray:
+def fold_divergences(
+    ensemble: Ensemble, engine: Engine, table: np.ndarray, sample: np.ndarray | None = None
+) -> np.ndarray:
     """Return the Jensen-Shannon divergences of the columns of the mean votes by ``table`` (B, k), in bits.
 
-    Condensed, (k (k - 1) / 2,) float64; one pass, O(n k (M + k)) time.
+    Condensed, (k (k - 1) / 2,) float64; one pass, O(n k (M + k)) time, or over the labels of a ``sample``.
     """
     offsets = ensemble.offsets
 
     def sums_of(block: Block) -> tuple[np.ndarray, np.ndarray]:
-        labels = ensemble.read(block.start, block.stop)
+        rows = slice(block.start, block.stop)
+        labels = ensemble.read(block.start, block.stop) if sample is None else sample[rows]
         memberships = row_shares(votes_of(labels, offsets, table)[0])
         return memberships.sum(axis=0), pair_sums(memberships)
 
     with progress("divergences of clusters", ensemble.n_objects) as listener:
         sizes, joint = fold(
             engine,
-            ensemble.blocks(),
+            ensemble.blocks() if sample is None else row_blocks(len(sample), SAMPLED_AT_ONCE),
             sums_of,
             lambda a, b: (a[0] + b[0], a[1] + b[1]),
             progress=listener,

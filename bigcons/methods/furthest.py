@@ -295,7 +295,9 @@ def _least_similar(rows: np.ndarray, engine: Engine, ties: _Ties) -> tuple[int, 
     found = engine.map(partial(_least_of_tile, rows), tiles)
     with progress("least similar pair", len(tiles), "tiles") as listener, closing(found):
         least = (np.inf, 0, 0)
-        for candidate in found:
+        for (left, _), candidate in zip(tiles, found, strict=True):
+            if least[0] == 0.0 and least[1] <= left.start:
+                break  # no later pair is less similar, or of a lower row
             least = min(least, candidate)
             listener.advance(1)
     return int(order[least[1]]), int(order[least[2]])

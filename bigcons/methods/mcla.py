@@ -14,7 +14,7 @@ from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_eigenvectors, one_thread
+from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors, one_thread
 from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.graph_clusterer import checked_imbalance, refuse_unused
 from bigcons.overlaps.incidence import (
@@ -29,6 +29,7 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.sparse import rows_of_entries, sparse_jaccard, sparse_overlaps, takes_sparse
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -97,7 +98,9 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     object; a missing label is in none. A partition of weight w is in the graph as w copies of each of its
     base clusters, whose similarity to each other is 1; there are no other copies at weights below 1. Of soft
     clusterings the similarity is the extended Jaccard measure ``a.b / (|a|^2 + |b|^2 - a.b)``. Three passes;
-    O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory.
+    O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory. Of more than 5,000 base clusters
+    "spectral" keeps the pairs that overlap only, which changes no similarity, and finds eigenvectors up to
+    residuals of 1e-4; time and memory are then linear in the number of these pairs.
 
     References
     ----------
@@ -141,25 +144,35 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
                 parameter="weights",
             )
         imbalance = checked_imbalance(self.imbalance)
-        check_overlaps_plan(
-            "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None
-        )
+        is_sparse = self.partitioner == "spectral" and takes_sparse(ensemble)
+        plan: dict[str, Any] = {"columns": self.n_clusters, "in_memory": out is None}
+        if not is_sparse:
+            check_overlaps_plan("MCLA", ensemble, engine, self.memory, **plan)
         if ensemble.is_soft and self.union == "observed":
             raise InvalidInputError(
                 "union='observed' does not apply to soft clusterings; leave it at 'all'.", parameter="union"
             )
         self._weights = Weights.given(self.weights, ensemble.offsets)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
-        overlaps = fold_overlaps(ensemble, engine)
-        jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=self.union == "observed")
-        sizes = np.diag(overlaps).copy()
+        observed = self.union == "observed"
+        overlaps: Any
+        if is_sparse:
+            overlaps = sparse_overlaps("MCLA", ensemble, engine, self.memory, **plan)
+            jaccard, sizes = (
+                sparse_jaccard(overlaps, ensemble.offsets, observed=observed),
+                overlaps.diagonal(),
+            )
+        else:
+            overlaps = fold_overlaps(ensemble, engine)
+            jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=observed)
+            sizes = np.diag(overlaps).copy()
         del overlaps
         counted: Any = slice(None)
         times = None if self._weights is None else self._weights.base_clusters
         is_counted = sizes > 0 if times is None else (sizes > 0) & (times > 0)
         if not is_counted.all():
             counted = np.flatnonzero(is_counted)
-            jaccard = jaccard[np.ix_(counted, counted)]
+            jaccard = jaccard[counted][:, counted] if is_sparse else jaccard[np.ix_(counted, counted)]
             times = None if times is None else times[counted]
         if self.partitioner == "metis":
             groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
@@ -216,13 +229,18 @@ def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool
     return weights
 
 
-def repeated(weights: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+def repeated(weights: Any, times: np.ndarray | None) -> Any:
     """Return the weights (B, B) between base clusters that each stand for ``times`` (B,) copies.
 
     Copies of one base cluster are similar to each other, but not to themselves. None: one copy of each.
     """
+    import scipy.sparse
+
     if times is None:
         return weights
+    if scipy.sparse.issparse(weights):
+        scale, copies = scipy.sparse.diags_array(times), times * np.maximum(times - 1.0, 0.0)
+        return (scale @ weights @ scale + scipy.sparse.diags_array(copies)).tocsr()
     weights = weights * times
     weights *= times[:, None]
     np.fill_diagonal(weights, times * np.maximum(times - 1.0, 0.0))
@@ -248,15 +266,20 @@ def cut_by_linkage(weights: np.ndarray, n_groups: int, times: np.ndarray | None 
         return np.asarray(linkage.fit_predict(distances))
 
 
-def cut_by_spectrum(
-    weights: np.ndarray, n_groups: int, seed: int, times: np.ndarray | None = None
-) -> np.ndarray:
+def cut_by_spectrum(weights: Any, n_groups: int, seed: int, times: np.ndarray | None = None) -> np.ndarray:
     """Return the groups (B,) of base clusters, ``times`` copies of each, by the normalized cut.
 
     Eigenvectors, then k-means.
     """
+    import scipy.sparse
+
     weights = repeated(weights, times)
     degrees = np.sqrt(np.maximum(weights.sum(axis=1), SMALLEST_DEGREE))
+    if scipy.sparse.issparse(weights):
+        scale = scipy.sparse.diags_array(1.0 / degrees)
+        lifted = (scale @ weights @ scale + scipy.sparse.eye_array(len(degrees))).tocsr()
+        vectors = leading_by_products(lambda table: lifted @ table, len(degrees), n_groups).vectors
+        return group_rows(vectors, n_groups, KMEANS_STARTS, seed, times)[0]
     normalized = weights / degrees
     normalized /= degrees[:, None]
     normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
@@ -279,9 +302,14 @@ def in_order_of_appearance(groups: np.ndarray) -> np.ndarray:
     return rank[group]
 
 
-def share_within(weights: np.ndarray, groups: np.ndarray) -> float:
+def share_within(weights: Any, groups: np.ndarray) -> float:
     """Return the share of the weight of a graph that lies within groups; 1 if there is no weight."""
+    import scipy.sparse
+
     total = float(weights.sum())
+    if scipy.sparse.issparse(weights):
+        inside = weights.data[groups[rows_of_entries(weights)] == groups[weights.indices]]
+        return float(inside.sum()) / total if total > 0 else 1.0
     return float(weights[groups[:, None] == groups].sum()) / total if total > 0 else 1.0
 
 

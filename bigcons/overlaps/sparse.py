@@ -1,0 +1,261 @@
+"""Overlaps of many base clusters as a sparse matrix: of the pairs that share an object, and of no other.
+
+Fine base clusters overlap with few others, so that the matrix ``H^T H`` (B, B) of a hundred thousand of them
+may fit where the table does not. Objects are listed by the clusters of a partition; what the objects of one
+cluster are in besides is its row. How many pairs there are is estimated beforehand from a few hundred base
+clusters, by which memory is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine, fold
+from bigcons.memory import Block, enough_for, format_size
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, over_zero, partition_of_clusters
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.solving.estimator import logger
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.stores.ensemble import Ensemble
+
+# Base clusters whose overlaps are counted to estimate those of all, and the factor of what is planned for.
+SAMPLED, MARGIN = 256, 1.5
+
+# Labels whose overlaps are listed at a time, and tasks by which the partitions are shared.
+LABELS_AT_ONCE = 32_000_000
+STRIPS = 8
+
+# Bytes of a pair while both triangles are made and scaled: 12 for a stored entry, and copies.
+PAIR_BYTES = 96
+
+# Without memory=, more pairs than take this many bytes are refused.
+MOST_BYTES = 4_000_000_000
+
+
+def takes_sparse(ensemble: Ensemble) -> bool:
+    """Return whether base clusters are so many that their overlaps are kept sparse, whatever the memory."""
+    return not ensemble.is_soft and ensemble.n_base_clusters > MOST_FOR_TABLE
+
+
+def sparse_overlaps(
+    name: str,
+    ensemble: Ensemble,
+    engine: Engine,
+    memory: str | float | None,
+    *,
+    columns: int,
+    in_memory: bool,
+) -> Any:
+    """Return ``H^T H`` (B, B) as a symmetric scipy.sparse.csr_array, exactly; two passes.
+
+    Logs the memory of the method ``name``, whose passes compute ``columns`` values for every object, and
+    refuses a budget that cannot hold it.
+    """
+    n_pairs = estimated_pairs(ensemble, engine)
+    planned = int(MARGIN * n_pairs) + ensemble.n_base_clusters
+    _check_plan(name, ensemble, engine, memory, planned, columns, in_memory=in_memory)
+    upper = fold_sparse(ensemble, engine, name, planned)
+    logger.info(
+        "%d base clusters overlap in %d pairs; %d were expected", len(upper.indptr) - 1, upper.nnz, n_pairs
+    )
+    below = upper.T.tocsr()
+    below.setdiag(0.0)
+    below.eliminate_zeros()
+    overlaps = (upper + below).tocsr()
+    overlaps.sort_indices()
+    return overlaps
+
+
+def estimated_pairs(ensemble: Ensemble, engine: Engine) -> int:
+    """Return about how many pairs of base clusters share an object, by a sample of them; one pass."""
+    offsets, B = ensemble.offsets, ensemble.n_base_clusters
+    draw = generator(0, "overlaps.sparse")
+    sample = np.sort(draw.choice(B, min(SAMPLED, B), replace=False, shuffle=False))
+    number = np.full(B, -1)
+    number[sample] = np.arange(sample.size)
+
+    def marks_of(block: Block) -> np.ndarray:
+        labels = ensemble.read(block.start, block.stop)
+        seen = labels >= 0
+        codes = np.where(seen, labels + offsets[:-1], 0)
+        of_sample = np.where(seen, number[codes], -1)
+        objects, partitions = np.nonzero(of_sample >= 0)
+        marks = np.zeros((sample.size, B), bool)
+        for u in range(labels.shape[1]):
+            known = seen[objects, u]
+            marks[of_sample[objects, partitions][known], codes[objects[known], u]] = True
+        return marks
+
+    with progress("pairs of base clusters", ensemble.n_objects) as listener:
+        marks = fold(engine, ensemble.blocks(), marks_of, np.logical_or, progress=listener)
+    return int(0.5 * marks.sum() / sample.size * B)
+
+
+def _check_plan(
+    name: str,
+    ensemble: Ensemble,
+    engine: Engine,
+    memory: str | float | None,
+    n_pairs: int,
+    columns: int,
+    *,
+    in_memory: bool,
+) -> None:
+    n, rows, B = ensemble.n_objects, ensemble.chunk_rows, ensemble.n_base_clusters
+    at_once = label_bytes(ensemble, min(n, max(rows, LABELS_AT_ONCE // ensemble.n_partitions)))
+    held = PAIR_BYTES * n_pairs + 64 * B * columns + 4 * n + (8 * n * columns if in_memory else 0)
+    listing = 2 * at_once + 12 * LABELS_AT_ONCE // STRIPS + 8 * n
+    plan = MemoryPlan(held, max(listing, block_label_bytes(ensemble) + 24 * rows * (columns + 1)), 12 * rows)
+    if memory is None and PAIR_BYTES * n_pairs > MOST_BYTES:
+        needed = plan.n_bytes(engine, ensemble)
+        raise MemoryBudgetError(
+            f"{name} needs about {format_size(needed)}, most of it for the {n_pairs:,} pairs of base "
+            f"clusters that overlap; pass memory='{enough_for(needed)}' to allow it, or use PCC or HBGF, "
+            "whose memory is linear in the base clusters.",
+            needed=needed,
+        )
+    plan.check(name, engine, ensemble, memory, f" for {n_pairs:,} pairs of base clusters, or use PCC or HBGF")
+
+
+class Strip(NamedTuple):
+    """A task: list the overlaps of the clusters of a range of partitions in some blocks."""
+
+    blocks: tuple[Block, ...]
+    first: int
+    last: int
+
+
+def fold_sparse(ensemble: Ensemble, engine: Engine, name: str, most_pairs: int) -> Any:
+    """Return the upper triangle of ``H^T H`` as a scipy.sparse.csr_array, in one pass.
+
+    Raises MemoryBudgetError if there are more than ``most_pairs``.
+    """
+    import scipy.sparse
+
+    offsets, B = ensemble.offsets, ensemble.n_base_clusters
+    rows = max(LABELS_AT_ONCE // ensemble.n_partitions, 1)
+    groups = [tuple(group) for group in _groups(ensemble.blocks(), rows)]
+    bounds = strips_of(ensemble.n_partitions)
+    strips = [Strip(group, *bound) for group in groups for bound in bounds]
+
+    def overlaps_of(strip: Strip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        parts = [ensemble.read(block.start, block.stop) for block in strip.blocks]
+        return list_strip(np.concatenate(parts), offsets, strip.first, strip.last)
+
+    total, parts = None, []
+    with (
+        progress("overlaps of base clusters", len(strips), "parts") as listener,
+        closing(engine.map(overlaps_of, strips)) as found,
+    ):
+        for strip, part in zip(strips, found, strict=True):
+            parts.append(part)
+            if strip.last == ensemble.n_partitions:  # the last of its group
+                lengths, columns, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+                indptr = np.concatenate([[0], np.cumsum(lengths)])
+                of_group = scipy.sparse.csr_array((values, columns, indptr), (B, B))
+                of_group.sort_indices()
+                total, parts = of_group if total is None else total + of_group, []
+                if total.nnz > most_pairs:
+                    needed = PAIR_BYTES * total.nnz
+                    raise MemoryBudgetError(
+                        f"{name} met {total.nnz:,} pairs of base clusters that overlap, more than the "
+                        f"{most_pairs:,} planned for; use PCC or HBGF.",
+                        needed=needed,
+                        budget=PAIR_BYTES * most_pairs,
+                    )
+            listener.advance(1)
+    return total
+
+
+def _groups(blocks: Sequence[Block], rows: int) -> list[list[Block]]:
+    """Return consecutive blocks in groups of at most ``rows`` rows, or of one block."""
+    groups: list[list[Block]] = []
+    n_rows = 0
+    for block in blocks:
+        if not groups or n_rows + block.n_rows > rows:
+            groups.append([])
+            n_rows = 0
+        groups[-1].append(block)
+        n_rows += block.n_rows
+    return groups
+
+
+def strips_of(n_partitions: int) -> list[tuple[int, int]]:
+    """Return ranges of partitions that have about as many pairs with later ones."""
+    shares = 1.0 - np.sqrt(np.linspace(1.0, 0.0, min(STRIPS, n_partitions) + 1))
+    bounds = np.unique(np.rint(shares * n_partitions).astype(np.int64))
+    return list(pairwise(bounds.tolist()))
+
+
+def list_strip(
+    labels: np.ndarray, offsets: np.ndarray, first: int, last: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the overlaps with themselves and later partitions of the base clusters of some partitions.
+
+    The number of entries of each row, the columns int32 and the numbers of objects float64 of all.
+    """
+    from bigcons.kernels.overlaps import list_overlaps
+
+    lengths, columns, values = [], [], []
+    position = np.full(int(offsets[-1]), -1)
+    for u in range(first, last):
+        k = int(offsets[u + 1] - offsets[u])
+        members = np.argsort(labels[:, u], kind="stable")
+        ends = np.searchsorted(labels[:, u], np.arange(k + 1), sorter=members)
+        n_most = min(len(labels) * (len(offsets) - 1 - u), k * int(offsets[-1] - offsets[u]))
+        of_column, of_value = np.empty(n_most, np.int32), np.empty(n_most)
+        row_ends = np.zeros(k + 1, np.int64)
+        position[:] = -1
+        list_overlaps(labels, offsets, u, members, ends, position, row_ends, of_column, of_value)
+        lengths.append(np.diff(row_ends))
+        columns.append(of_column[: row_ends[-1]].copy())
+        values.append(of_value[: row_ends[-1]].copy())
+    return np.concatenate(lengths), np.concatenate(columns), np.concatenate(values)
+
+
+# What methods make of sparse overlaps
+
+
+def between_partitions(overlaps: Any, entries: np.ndarray) -> Any:
+    """Return sparse overlaps with other ``entries``, without those of base clusters with themselves."""
+    import scipy.sparse
+
+    changed = scipy.sparse.csr_array((entries, overlaps.indices, overlaps.indptr), overlaps.shape, copy=True)
+    changed.setdiag(0.0)
+    changed.eliminate_zeros()
+    return changed
+
+
+def rows_of_entries(matrix: Any) -> np.ndarray:
+    """Return the row (nnz,) of each entry of a csr_array."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def sparse_cosines(overlaps: Any) -> Any:
+    """Return ``|a and b| / sqrt(|a| |b|)`` of base clusters of different partitions, sparse."""
+    lengths = np.sqrt(overlaps.diagonal())
+    entries = overlaps.data / lengths[overlaps.indices] / lengths[rows_of_entries(overlaps)]
+    return between_partitions(overlaps, entries)
+
+
+def sparse_jaccard(overlaps: Any, offsets: np.ndarray, *, observed: bool) -> Any:
+    """Return ``|a and b| / |a or b|`` of base clusters of different partitions, sparse.
+
+    If ``observed``, the union is of the objects that both partitions label.
+    """
+    rows, columns, sizes = rows_of_entries(overlaps), overlaps.indices, overlaps.diagonal()
+    union = sizes[rows] + sizes[columns]
+    if observed:
+        partition = partition_of_clusters(offsets)
+        indicator = np.zeros((len(sizes), len(offsets) - 1))
+        indicator[np.arange(len(sizes)), partition] = 1.0
+        seen = overlaps @ indicator
+        union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
+    return between_partitions(overlaps, overlaps.data / over_zero(union - overlaps.data))

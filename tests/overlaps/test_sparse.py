@@ -1,0 +1,107 @@
+"""Sparse overlaps are those of the table, and methods find the same by both."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from bigcons import Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.methods import CCC, CCSVD, CCU, MCLA, CumulativeVoting, correspondence, cumulative, mcla
+from bigcons.methods.correspondence import cosines
+from bigcons.methods.mcla import jaccard_weights
+from bigcons.metrics import adjusted_rand
+from bigcons.overlaps import sparse
+from bigcons.overlaps.sparse import (
+    estimated_pairs,
+    fold_sparse,
+    sparse_cosines,
+    sparse_jaccard,
+    sparse_overlaps,
+)
+from tests.naive import overlaps as naive
+from tests.support.strategies import label_matrices
+
+SERIAL = SerialEngine()
+
+
+def overlaps_of(ensemble, engine=SERIAL):
+    return sparse_overlaps("MCLA", ensemble, engine, None, columns=3, in_memory=True)
+
+
+@given(label_matrices(max_objects=9))
+@settings(max_examples=30)
+def test_overlaps__are_those_that_plain_counting_finds(labels):
+    ensemble = Ensemble.from_labels(labels)
+    codes = ensemble.read(0, ensemble.n_objects)
+    found, expected = overlaps_of(ensemble), naive.overlaps(codes)
+    np.testing.assert_array_equal(found.toarray(), expected)
+    assert found.has_sorted_indices
+    assert found.nnz == np.count_nonzero(expected)
+    for observed in (False, True):
+        jaccard = sparse_jaccard(found, ensemble.offsets, observed=observed).toarray()
+        np.testing.assert_array_equal(jaccard, jaccard_weights(expected, ensemble.offsets, observed=observed))
+    if (np.diag(expected) > 0).all():
+        np.testing.assert_array_equal(sparse_cosines(found).toarray(), cosines(expected, ensemble.offsets))
+
+
+def test_overlaps__have_the_same_bits_on_any_engine_and_in_any_groups(tmp_path, monkeypatch):
+    ensemble, _ = planted_ensemble(600, 10, n_clusters=(3, 9), missing=0.3, random_state=2)
+    whole = overlaps_of(ensemble)
+    monkeypatch.setattr(sparse, "LABELS_AT_ONCE", 2000)
+    stored = ensemble.save(tmp_path / "e.zarr", chunk_rows=64)
+    for engine in (SERIAL, ThreadsEngine(3)):
+        found = overlaps_of(stored, engine)
+        for part, expected in zip(
+            (found.data, found.indices, found.indptr), (whole.data, whole.indices, whole.indptr), strict=True
+        ):
+            np.testing.assert_array_equal(part, expected)
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(12) % 3], ids=["alike", "weighed"])
+@pytest.mark.parametrize("model", [MCLA(4), MCLA(4, union="observed"), CCC(4), CCU(4), CCSVD(4)], ids=repr)
+def test_methods__find_the_same_from_sparse_overlaps_as_from_the_table(model, weights, monkeypatch):
+    ensemble, _ = planted_ensemble(
+        700, 12, n_clusters=(10, 20), missing=0.3, shares=(0.4, 0.3, 0.2, 0.1), random_state=3
+    )
+    model.set_params(random_state=0, client="serial", weights=weights)
+    by_table = model.fit(ensemble)
+    labels, objective = by_table.labels_, by_table.objective_
+    for module in (mcla, correspondence):
+        monkeypatch.setattr(module, "takes_sparse", lambda *_: True)
+    by_sparse = model.fit(ensemble)
+    assert by_sparse.objective_ == pytest.approx(objective, rel=1e-3)
+    assert adjusted_rand(labels, by_sparse.labels_) > 0.98
+
+
+def test_estimate__is_of_all_pairs_where_all_base_clusters_are_in_the_sample():
+    ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), missing=0.3, random_state=4)
+    n_pairs = np.count_nonzero(overlaps_of(ensemble).toarray()) // 2
+    assert estimated_pairs(ensemble, SERIAL) == n_pairs
+    with pytest.raises(MemoryBudgetError, match="more than the 10 planned") as refused:
+        fold_sparse(ensemble, SERIAL, "MCLA", 10)
+    assert refused.value.needed > refused.value.budget
+
+
+def test_memory__of_pairs_is_refused_with_the_number(monkeypatch):
+    ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), random_state=5)
+    with pytest.raises(MemoryBudgetError, match="pairs of base clusters") as refused:
+        sparse_overlaps("MCLA", ensemble, SERIAL, "1MB", columns=3, in_memory=True)
+    assert refused.value.needed > refused.value.budget
+    monkeypatch.setattr(sparse, "MOST_BYTES", 100)
+    with pytest.raises(MemoryBudgetError, match="PCC or HBGF"):
+        overlaps_of(ensemble)
+
+
+@pytest.mark.parametrize("variant", ["rcv", "acv", "urcv"])
+def test_cumulative_voting__counts_overlaps_with_its_reference_as_the_table_does(variant, monkeypatch):
+    ensemble, _ = planted_ensemble(700, 12, n_clusters=(3, 12), missing=0.3, random_state=6)
+    model = CumulativeVoting(3, variant=variant, weights=np.arange(12) % 3, client="serial")
+    votes, memberships = model.fit(ensemble).votes_, model.memberships_
+    monkeypatch.setattr(cumulative, "takes_sparse", lambda *_: True)
+    np.testing.assert_allclose(model.fit(ensemble).votes_, votes, atol=1e-12)
+    np.testing.assert_allclose(model.memberships_, memberships)
+    monkeypatch.setattr(cumulative, "MANY_COLUMNS", 3)
+    sampled = model.fit(ensemble)  # all objects are in the sample
+    np.testing.assert_allclose(sampled.memberships_, memberships)
