@@ -65,7 +65,7 @@ class Furthest(ConsensusClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects without any label
-    centers_ : (n_clusters_,) int64 the object at the center of each cluster; with a single one, its seed
+    centers_ : ``(n_clusters_,)`` int64, the object at the center of each cluster; with a single one, its seed
     objective_ : disagreements with the partitions
     n_clusters_, n_passes_ : number of clusters found; passes over the labels for the centers
     history_ : the number of clusters and the objective after each center

@@ -140,8 +140,9 @@ class NMF(ChoosingClusterer, SoftPassClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     memberships_ : (n_objects, n_clusters) float32, the rows of Q over their sums
-    objective_ : ``(2 tr(Q'CQ) - tr(Q'CQ Q'Q)) / n``, the share of C that Q explains: ``1 - ||X - QQ'X||^2 /
-        ||X||^2`` where ``XX' = C``, between 0 and 1, higher is better
+    objective_ : float
+        The share of C that Q explains, ``(2 tr(Q'CQ) - tr(Q'CQ Q'Q)) / n``, which is
+        ``1 - ||X - QQ'X||^2 / ||X||^2`` where ``XX' = C``; between 0 and 1, higher is better.
     start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_ : dict
         The objective, ``explained``, which is ``(||C||^2 - ||C - QSQ'||^2) / n^2``, and the share of the

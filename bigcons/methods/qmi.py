@@ -203,8 +203,9 @@ class KCC(QMI):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
-    objective_ : for "uc" the utility as for `QMI`, higher is better; for "uh" the summed distances ``-log
-        f_kj(x_ij)``, lower is better
+    objective_ : float
+        For "uc" the utility as for `QMI`, higher is better; for "uh" the summed distances
+        ``-log f_kj(x_ij)``, lower is better.
     start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
