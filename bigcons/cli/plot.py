@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import PATH, TABLE, overwrite_option, random_state_option
+from bigcons.cli.options import PATH, TABLE, column_names, overwrite_option, random_state_option
 from bigcons.cli.output import emit, reporting
+from bigcons.cli.score import open_features_of
 from bigcons.errors import InvalidInputError, StoreExistsError
 
 
@@ -30,6 +31,10 @@ from bigcons.errors import InvalidInputError, StoreExistsError
     "--features", type=TABLE, metavar="FILE", help="Features, for centroids in the graph of clusters."
 )
 @click.option(
+    "--columns", callback=column_names, metavar="NAME,...", help="Columns of the features.  [default: all]"
+)
+@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns that are no features.")
+@click.option(
     "--glyph",
     type=click.Choice(["profile", "strokes"]),
     help="How a centroid is drawn: its features as a curve, or as the path of a pen x, y, x, y, ....  "
@@ -48,6 +53,8 @@ def plot(
     ensemble: str | None,
     suffix: str,
     features: str | None,
+    columns: list[str] | None,
+    drop: list[str] | None,
     glyph: str | None,
     threshold: float,
     n_objects: int,
@@ -64,6 +71,8 @@ def plot(
     from bigcons.stores.consensus import Consensus
 
     solved = Consensus.open(consensus)
+    if features is None and (columns is not None or drop is not None):
+        raise click.UsageError("--columns and --drop have no effect without --features.")
     if features is None and glyph is not None:
         raise click.UsageError("--glyph has no effect without --features; give both or neither.")
     if features is not None and not solved.has_memberships:
@@ -71,7 +80,8 @@ def plot(
     drawings: dict[str, Callable[[], Any]] = {}
     if solved.has_memberships:
         drawings["memberships"] = partial(plots.memberships, solved, random_state=random_state)
-        drawings["clusters"] = partial(_graph, solved, features, glyph or "profile", threshold)
+        data = None if features is None else open_features_of(solved, features, columns, drop)
+        drawings["clusters"] = partial(_graph, solved, data, glyph or "profile", threshold)
     if solved.history:
         drawings["convergence"] = partial(plots.convergence, solved.history)
     if ensemble is not None:
@@ -101,7 +111,7 @@ def plot(
     emit({"figures": written}, "\n".join(written))
 
 
-def _graph(solved: Any, features: str | None, glyph: str, threshold: float) -> Any:
+def _graph(solved: Any, features: Any, glyph: str, threshold: float) -> Any:
     from bigcons import plots
     from bigcons.metrics import cluster_centroids
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bigcons.stores.consensus import Consensus
+    from bigcons.stores.features import Features
     from bigcons.tables.ids import Ids
 
 
@@ -67,7 +68,6 @@ def score(
     from bigcons import metrics
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
     from bigcons.stores.consensus import Consensus, clusters_in_words, count_clusters
-    from bigcons.stores.features import open_features
 
     if truth is None and ensemble is None and features is None:
         raise click.UsageError(
@@ -93,14 +93,32 @@ def score(
     if ensemble is not None:
         result |= _by_ensemble(solved, ensemble)
     if features is not None:
-        data = open_features(features, columns=columns, drop=drop)
-        if data.n_objects != solved.n_objects:
-            raise InvalidInputError(
-                f"{features} has {data.n_objects} rows but {solved.path} has {solved.n_objects} objects; "
-                "give one row per object, in order."
-            )
+        data = open_features_of(solved, features, columns, drop)
         result["compactness"] = metrics.compactness(data, solved.labels, metric=metric or "euclidean")
     emit(result, facts(with_clusters(result, clusters_in_words(**counted, most=solved.n_clusters))))
+
+
+def open_features_of(
+    solved: Consensus, path: str, columns: list[str] | None, drop: list[str] | None
+) -> Features:
+    """Open the features of the objects of a consensus; their ids, if they have them, must be the same."""
+    from bigcons.stores.features import open_features
+    from bigcons.tables.ids import refuse_other_ids
+    from bigcons.tables.intake import open_table
+
+    known, id = solved.id_column, None
+    if known is not None:
+        names = open_table(path, "features").names or []
+        id = known.facts.name if known.facts.name in names else None
+    data = open_features(path, id=id, columns=columns, drop=drop)
+    if data.n_objects != solved.n_objects:
+        raise InvalidInputError(
+            f"{path} has {data.n_objects} rows but {solved.path} has {solved.n_objects} objects; "
+            "give one row per object, in order."
+        )
+    if known is not None and data.ids is not None and data.ids.facts.digest != known.facts.digest:
+        refuse_other_ids(known.blocks(), data.ids.blocks(), data.ids.facts.name, path)
+    return data
 
 
 def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:

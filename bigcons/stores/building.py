@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ from bigcons.tables.encode import (
     rows_per_read,
     scan_labels,
 )
-from bigcons.tables.ids import Ids, check_distinct_ids, refuse_other_ids
+from bigcons.tables.ids import Ids, check_distinct_ids, refuse_other_ids, rows_of_ids
 from bigcons.tables.select import SelectedTable
 from bigcons.tables.table import Table
 from bigcons.validation import check_int
@@ -114,6 +114,18 @@ class Extended(NamedTuple):
     categories: Categories
     dtype: np.dtype
     encodings: list[Encoding]
+    rows: np.ndarray | None = None
+    """Row of the table ``(n_objects,)`` with the new labels of each object; None if they are in order."""
+
+    def encoded(self, table: Table) -> Iterator[np.ndarray]:
+        """Yield the new labels, in the order of the objects."""
+        blocks = encode_labels(table, self.encodings, self.dtype)
+        if self.rows is None:
+            yield from blocks
+            return
+        labels = np.concatenate([*blocks])
+        for block in row_blocks(len(self.rows), BLOCK_ROWS):
+            yield labels[self.rows[block.start : block.stop]]
 
 
 def _with_objects(header: Header, categories: Categories, table: Table) -> Extended:
@@ -159,10 +171,13 @@ def _with_partitions(
         n_clusters=np.append(header.n_clusters, [len(encoding.values) for encoding in encodings]),
         n_labeled=np.append(header.n_labeled, [encoding.n_labeled for encoding in encodings]),
         provenance=_appended(header, partitions=table.n_columns),
-        ids=_ids_of_the_same(header, table.ids, table.where),
+        ids=header.ids or table.ids,
     )
+    rows = None
+    if header.ids is not None and table.ids is not None:
+        rows = rows_of_ids(header.ids, table.ids, table.where)
     categories = [*categories, *(encoding.categories for encoding in encodings)]
-    return Extended(extended, categories, label_dtype(extended.n_clusters), encodings)
+    return Extended(extended, categories, label_dtype(extended.n_clusters), encodings, rows)
 
 
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
@@ -192,15 +207,6 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
     both = AppendedIds(known, ids)
     check_distinct_ids(both.blocks, known.facts.name, f"the ensemble with {where}")
     return both
-
-
-def _ids_of_the_same(header: Header, ids: Ids | None, where: str) -> Ids | None:
-    """Return the ids of the objects after partitions of them are appended; refuse those of others."""
-    known = header.ids
-    if known is None or ids is None:
-        return known or ids
-    refuse_other_ids(known.blocks(), ids.blocks(), ids.facts.name, where)
-    return known
 
 
 def held(header: Header) -> Header:
@@ -259,7 +265,7 @@ def append_partitions_in_memory(
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return labels, header and categories with the new partitions."""
     extended = _with_partitions(header, categories, table, names)
-    new = np.concatenate([*encode_labels(table, extended.encodings, extended.dtype)])
+    new = np.concatenate([*extended.encoded(table)])
     labels = np.hstack([labels.astype(extended.dtype, copy=False), new])
     return labels, held(extended.header), extended.categories
 
@@ -314,7 +320,7 @@ def append_partitions_to_store(append: Appending, table: Table, names: Sequence[
         kept_columns=kept_columns,
     )
     start = 0
-    for new in rechunk(encode_labels(table, extended.encodings, extended.dtype), header.chunk_rows):
+    for new in rechunk(extended.encoded(table), header.chunk_rows):
         old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
         writer.write(np.hstack([old.astype(extended.dtype, copy=False), new]))
         start += len(new)
@@ -472,6 +478,8 @@ def _with_soft_objects(header: Header, sources: SoftSources) -> Header:
 
 def _with_soft_partitions(header: Header, sources: SoftSources) -> Header:
     check_distinct([*header.names, *sources.names])
+    if header.ids is not None and sources.ids is not None:
+        refuse_other_ids(header.ids.blocks(), sources.ids.blocks(), sources.ids.facts.name, "memberships")
     if sources.n_objects != header.n_objects:
         raise InvalidInputError(
             f"memberships have {sources.n_objects} objects but the ensemble has {header.n_objects}; "
@@ -482,5 +490,5 @@ def _with_soft_partitions(header: Header, sources: SoftSources) -> Header:
         n_clusters=np.append(header.n_clusters, sources.n_clusters),
         n_labeled=np.append(header.n_labeled, sources.count_labeled()),
         provenance=_appended(header, partitions=len(sources.names)),
-        ids=_ids_of_the_same(header, sources.ids, "memberships"),
+        ids=header.ids or sources.ids,
     )

@@ -357,12 +357,13 @@ class Ensemble:
         columns: Columns | None = None,
         drop: Columns | None = None,
     ) -> Ensemble:
-        """Append partitions of the same objects, in the same order; return ``self``.
+        """Append partitions of the same objects; return ``self``.
 
-        With the ids of the objects in the column ``id``, InvalidIdsError is raised at the first row that is
-        of another object; an ensemble without ids takes them from there. ``labels`` is ``(n_objects,
-        n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a list of memberships, one table
-        for each new partition. A stored ensemble must be open with mode "a".
+        With the ids of the objects in the column ``id``, rows may be in any order (up to a gigabyte of ids,
+        and not of soft clusterings), and InvalidIdsError is raised for an object that has none; an ensemble
+        without ids takes them from there. Without, rows are in the order of the objects. ``labels`` is
+        ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a list of
+        memberships, one table for each new partition. A stored ensemble must be open with mode "a".
         """
         if self.is_soft:
             sources = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))

@@ -31,6 +31,7 @@ NUMBERS = ("int64", "uint64")
 BLOCK_ROWS = 65_536
 KEYS_HELD = 1 << 20
 """Ids whose keys are compared in memory; those of more go to files."""
+MOST_MATCHED_BYTES = 1 << 30
 _N_FILES = 256
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MOST_SUSPECTS = 10_000
@@ -264,6 +265,31 @@ def check_distinct_ids(parts: Callable[[], Iterable[Any]], name: str, where: str
         suspects = seen.repeated()
     if len(suspects):
         refuse_repeated(parts(), suspects, name, where)
+
+
+def rows_of_ids(known: Ids, ids: Ids, where: str) -> np.ndarray | None:
+    """Return the row in ``ids``, which has as many rows, of each of the ``known`` ids; None if in order.
+
+    Raises InvalidIdsError for a known id that has no row. Beyond a gigabyte of ids, rows must be in order.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    name = ids.facts.name
+    if known.facts.digest == ids.facts.digest:
+        return None
+    if known.facts.dtype != ids.facts.dtype or known.facts.n_bytes + ids.facts.n_bytes > MOST_MATCHED_BYTES:
+        refuse_other_ids(known.blocks(), ids.blocks(), name, where)
+    wanted, values = known.hold().values, ids.hold().values
+    rows = pc.index_in(wanted, value_set=values)
+    if rows.null_count:
+        first = rows.is_null().index(pa.scalar(True)).as_py()
+        raise InvalidIdsError(
+            f"{where} has no row with {name} {_shown(wanted[first].as_py())}, which is object {first}; give "
+            "a row for each object.",
+            column=name,
+        )
+    return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
 
 
 def refuse_other_ids(blocks: Iterable[Any], others: Iterable[Any], name: str, where: str) -> None:

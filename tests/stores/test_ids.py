@@ -78,11 +78,15 @@ def test_append__keeps_ids_in_step(place, tmp_path):
     ensemble.append_objects(table(rows=slice(100, 150)), id="who")
     assert ensemble.ids.tolist() == NAMES
     more = pa.table({"who": NAMES, "new": LABELS[:, 0]})
-    with pytest.raises(InvalidIdsError, match=r"row 0 .* the order of the objects") as caught:
-        ensemble.append_partitions(more.sort_by("who"), id="who")
-    assert caught.value.row == 0
-    ensemble.append_partitions(more, id="who")
-    assert (ensemble.names[-1], ensemble.ids.tolist()) == ("new", NAMES)
+    other = more.set_column(0, "who", pa.array([*NAMES[:7], "zed", *NAMES[8:]]))
+    with pytest.raises(InvalidIdsError, match=f"no row with who '{NAMES[7]}', which is object 7"):
+        ensemble.append_partitions(other, id="who")
+    with pytest.raises(InvalidIdsError, match=r"row 0 .* has who 0 but the object there is"):
+        ensemble.append_partitions(more.set_column(0, "who", pa.array(range(N_OBJECTS))), id="who")
+    ensemble.append_partitions(more.sort_by("who"), id="who")  # by key
+    ensemble.append_partitions(more.rename_columns(["who", "again"]), id="who")
+    assert (ensemble.names[-2:], ensemble.ids.tolist()) == (["new", "again"], NAMES)
+    assert np.array_equal(np.asarray(ensemble)[:, 4:], LABELS[:, [0, 0]])
     assert np.array_equal(np.asarray(ensemble)[:, :4], LABELS)
     assert ensemble.verify()["ok"]
     with pytest.raises(InvalidIdsError, match="leave out the id"):
