@@ -6,6 +6,8 @@ process of its own:
 - ordinary: a million objects, 100 partitions such as k-means with 2 to 20 clusters gives, 12 classes,
   complete and half missing; for PCC also its passes, and the labels that a longer solve changes
 - wide: many more partitions than objects, as from bootstraps of a genomics study
+- fine: 100,000 objects, 50 partitions of sqrt(n) / 2 to sqrt(n) base clusters (the rule of evidence
+  accumulation), around random objects of 12 Gaussian classes
 - passes: a pass of calibrated PCC against one of the paper's model, from the same memberships
 
 A cell is a function that yields (name of the ensemble, ensemble, classes, methods), or rows. To add one,
@@ -113,6 +115,50 @@ def wide(*, smallest: bool) -> Iterator[Cell]:
         yield f"{n:,} x {M:,}", ensemble, classes, methods
 
 
+def fine_ensemble(n_objects: int, n_partitions: int) -> tuple[Ensemble, np.ndarray]:
+    """Return labels by the nearest of random objects, and the classes of the objects."""
+    draw, root = np.random.default_rng(0), int(n_objects**0.5)
+    centers = 4.0 * draw.normal(size=(12, 16))
+    classes = draw.integers(12, size=n_objects)
+    features = (centers[classes] + draw.normal(size=(n_objects, 16))).astype(np.float32)
+    labels = np.empty((n_objects, n_partitions), np.int16)
+    for u in range(n_partitions):
+        k = int(draw.integers(root // 2, root + 1))
+        seeds = features[draw.choice(n_objects, k, replace=False)]
+        half = 0.5 * (seeds**2).sum(axis=1)
+        for start in range(0, n_objects, 4096):
+            rows = slice(start, start + 4096)
+            labels[rows, u] = (half - features[rows] @ seeds.T).argmin(axis=1)
+    return Ensemble.from_labels(labels), classes
+
+
+def fine(*, smallest: bool) -> Iterator[Cell]:
+    """Yield an ensemble of many base clusters, for methods within 8 GB and the scaled SVD."""
+    n, M = (2_000, 12) if smallest else (100_000, 50)
+    ensemble, classes = fine_ensemble(n, M)
+    names = [
+        "pcc",
+        "hbgf",
+        "cspa",
+        "mcla",
+        "ccc",
+        "ccu",
+        "ccsvd",
+        "cumulative",
+        "kcc",
+        "mixture",
+        "furthest",
+        "bce",
+    ]
+    names = names[:2] if smallest else names
+    methods: dict[str, Callable[[Ensemble], Any]] = {
+        "scaled SVD, k-means": partial(scaled_svd, n_clusters=12),
+        **{name: method(name, 12, memory="8GB") for name in names},
+        "hgpa by laplacian": method("hgpa", 12, memory="8GB", objective="laplacian"),
+    }
+    yield f"{n:,} x {M}, {ensemble.n_base_clusters:,} base clusters", ensemble, classes, methods
+
+
 def passes(*, smallest: bool) -> Iterator[dict[str, Any]]:
     """Yield the seconds of one thread for a pass of each model, from the memberships of the block model."""
     n, M = (4_096, 20) if smallest else (131_072, 100)
@@ -150,7 +196,12 @@ def passes(*, smallest: bool) -> Iterator[dict[str, Any]]:
             }
 
 
-CELLS: dict[str, Callable[..., Iterator[Any]]] = {"ordinary": ordinary, "wide": wide, "passes": passes}
+CELLS: dict[str, Callable[..., Iterator[Any]]] = {
+    "ordinary": ordinary,
+    "wide": wide,
+    "fine": fine,
+    "passes": passes,
+}
 
 
 def run_cell(cell: str, *, smallest: bool) -> Iterator[dict[str, Any]]:
