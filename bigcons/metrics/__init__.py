@@ -14,6 +14,7 @@ _MODULES = {
     "hierarchy": "error_roc error_roc_auc",
     "memberships": "cluster_centroids cluster_overlap jensen_shannon pcc_objective",
     "confidence": "reliability trust",
+    "description": "cluster_profiles partition_agreement",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from bigcons.metrics.clusterings import variation_of_information as variation_of_information
     from bigcons.metrics.confidence import reliability as reliability
     from bigcons.metrics.confidence import trust as trust
+    from bigcons.metrics.description import cluster_profiles as cluster_profiles
+    from bigcons.metrics.description import partition_agreement as partition_agreement
     from bigcons.metrics.ensemble import anmi as anmi
     from bigcons.metrics.ensemble import average_criterion as average_criterion
     from bigcons.metrics.experiments import learning_curve as learning_curve

@@ -208,9 +208,7 @@ class Evidence:
         n = int(self._sizes.sum())
         rates = log_rates(self._table, self._sizes, ensemble.offsets)
         prior = np.log((self._sizes + 1.0) / (n - 1.0 + K)), np.log(self._sizes / (n - 1.0 + K))
-        rows = np.arange(ensemble.n_objects)
-        if rows.size > SAMPLE:
-            rows = np.sort(generator(SEED, "trust.sample").choice(rows.size, SAMPLE, replace=False))
+        rows = sampled_rows(ensemble.n_objects)
         self._sample: np.ndarray = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
         if temperature is None:
             clusters = column.codes_of(rows)
@@ -325,6 +323,13 @@ def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tupl
     return np.ascontiguousarray(rates), np.ascontiguousarray(own)
 
 
+def sampled_rows(n_objects: int) -> np.ndarray:
+    """Return the objects that are sampled, ascending: at most `SAMPLE`."""
+    if n_objects <= SAMPLE:
+        return np.arange(n_objects)
+    return np.sort(generator(SEED, "trust.sample").choice(n_objects, SAMPLE, replace=False))
+
+
 def random_halves(n_partitions: int) -> np.ndarray:
     """Return which partitions are in the first half of each split (N_SPLITS, M), bool."""
     rng = generator(SEED, "trust.halves")
@@ -383,8 +388,20 @@ def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np
 def most_alike(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest adjusted Rand index of each partition with another (M,), and which that is.
 
-    Of more than a thousand partitions, each is compared with some of the others, evenly spaced.
-    NaN and -1 for partitions that share no pair of objects with any other.
+    NaN and -1 for partitions that share no pair of objects with any other they are compared with.
+    """
+    index, others = adjusted_rand_of_partitions(labels, offsets)
+    index = np.where(np.isnan(index), -np.inf, index)
+    most = index.max(axis=1)
+    has_other = np.isfinite(most)
+    return np.where(has_other, most, np.nan), np.where(has_other, others[index.argmax(axis=1)], -1)
+
+
+def adjusted_rand_of_partitions(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the adjusted Rand index of partitions with others (M, n_others), and which these are.
+
+    The others are all or, of more than a thousand partitions, some of them, evenly spaced. NaN where two
+    share no pair of objects, and of a partition with itself.
     """
     from bigcons.kernels.trust import compare_partitions
 
@@ -395,12 +412,10 @@ def most_alike(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
     step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
     compare_partitions(np.ascontiguousarray(labels[::step]), offsets, others, *counts)
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
-    index = np.where(counts[3] > 0, index, -np.inf)
-    index[others] = np.maximum(index[others], index[others].T)  # two of the others are compared once
-    index[others, np.arange(n_others)] = -np.inf
-    most = index.max(axis=1)
-    has_other = np.isfinite(most)
-    return np.where(has_other, most, np.nan), np.where(has_other, others[index.argmax(axis=1)], -1)
+    index = np.where(counts[3] > 0, index, np.nan)
+    index[others] = np.fmax(index[others], index[others].T)  # two of the others are compared once
+    index[others, np.arange(n_others)] = np.nan
+    return index, others
 
 
 def pairs_of(n: np.ndarray) -> np.ndarray:

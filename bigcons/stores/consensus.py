@@ -312,7 +312,9 @@ class Consensus:
             )
         return self._read("memberships", start, stop)
 
-    def _read_trust(self, start: int, stop: int) -> np.ndarray:
+    def read_trust(self, start: int, stop: int) -> np.ndarray:
+        """Return the `trust` of a range of rows: ``(rows,)`` with the fields of its first three arrays."""
+        self._stored_trust()  # raises if there is none
         rows = np.empty(stop - start, TRUST_ROW)
         for name in TRUST:
             rows[name] = self._read(name, start, stop)
@@ -425,7 +427,7 @@ class Consensus:
             n_unlabeled += int(np.count_nonzero(~labeled))
         if self._trust is not None:
             for block, checksum in zip(self.blocks(), self._trust["checksums"], strict=True):
-                if _trust_checksum(self._read_trust(block.start, block.stop)) != checksum:
+                if _trust_checksum(self.read_trust(block.start, block.stop)) != checksum:
                     raise self._corrupt(block.start, block.stop, "differ from their checksum")
         if self.id_column is not None:
             self.id_column.verify()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, SoftEnsembleError
+from bigcons.errors import InvalidInputError, MissingDependencyError, SoftEnsembleError
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.schema import FORMAT_VERSION
@@ -154,6 +154,11 @@ class Ensemble:
     def n_base_clusters(self) -> int:
         """Total number of clusters of all partitions."""
         return int(self._header.n_clusters.sum())
+
+    @property
+    def n_labeled(self) -> np.ndarray:
+        """Number of objects that each partition labels: ``(n_partitions,)`` int64."""
+        return self._header.n_labeled
 
     @property
     def missing_share(self) -> float:
@@ -302,6 +307,104 @@ class Ensemble:
             return self if out is None else self.save(out, overwrite=overwrite)
         provenance = {"made_by": "harden", "source": self.path or "in memory"}
         return ensemble_of(HardenedTable(self), out, provenance=provenance, overwrite=overwrite)
+
+    def select(
+        self, partitions: Sequence[str | int], out: StorePath | None = None, *, overwrite: bool = False
+    ) -> Ensemble:
+        """Return the ensemble of some partitions, given by names or positions, in that order.
+
+        The objects stay, even those that no partition is left to label, and so do clusters. In memory or,
+        with ``out``, in a store there, written block by block.
+        """
+        chosen = [self._position(partition) for partition in partitions]
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InvalidInputError(
+                f"partitions names {len(chosen)} partitions, {len(set(chosen))} of them different; "
+                "give at least one, and each once.",
+                parameter="partitions",
+            )
+        header = self._header._replace(
+            names=[self.names[u] for u in chosen],
+            n_clusters=self.n_clusters[chosen],
+            n_labeled=self.n_labeled[chosen],
+            provenance={"made_by": "select", "source": self.path or "in memory", "from": self.provenance},
+        )
+        columns: Any = chosen
+        dtype = self.dtype
+        if self.is_soft:
+            columns = np.concatenate([np.arange(self.offsets[u], self.offsets[u + 1]) for u in chosen])
+        else:
+            dtype = label_dtype(header.n_clusters)
+        categories = [self.categories[u] for u in chosen]
+        blocks = (self.read(b.start, b.stop)[:, columns].astype(dtype, order="C") for b in self.blocks())
+        if out is not None:
+            write_store(out, blocks, header, categories, dtype, overwrite)
+            return Ensemble.open(out)
+        return Ensemble(np.concatenate(list(blocks)), header, categories)
+
+    def drop(
+        self,
+        partitions: Sequence[str | int] | str | int,
+        out: StorePath | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> Ensemble:
+        """Return the ensemble without some partitions, given by names or positions; as `select`."""
+        given = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
+        dropped = {self._position(partition) for partition in given}
+        if len(dropped) == self.n_partitions:
+            raise InvalidInputError(
+                f"partitions names all {self.n_partitions} partitions; leave at least one.",
+                parameter="partitions",
+            )
+        return self.select(
+            [u for u in range(self.n_partitions) if u not in dropped], out, overwrite=overwrite
+        )
+
+    def _position(self, partition: str | int) -> int:
+        """Return the position of a partition, given by its name or its position."""
+        if isinstance(partition, str):
+            if partition in self._header.names:
+                return self._header.names.index(partition)
+        elif -self.n_partitions <= partition < self.n_partitions:
+            return int(partition) % self.n_partitions
+        raise InvalidInputError(
+            f"there is no partition {partition!r}; give names from {self.names[0]!r} to {self.names[-1]!r}, "
+            f"or positions from 0 to {self.n_partitions - 1}.",
+            parameter="partitions",
+        )
+
+    def to_pandas(self) -> Any:
+        """Return the labels as a pandas data frame of categorical columns of the original values.
+
+        Missing labels are NaN. Of soft clusterings, the memberships, with columns by partition and cluster.
+        Reads all labels; the frame takes as much memory as they do.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingDependencyError(
+                "to_pandas needs pandas, which is not installed; run pip install pandas."
+            ) from error
+        rows = self.read(0, self.n_objects)
+        values = [
+            np.arange(k) if known is None else known
+            for known, k in zip(self.categories, self.n_clusters, strict=True)
+        ]
+        if self.is_soft:
+            pairs = [
+                (name, value)
+                for name, of_partition in zip(self.names, values, strict=True)
+                for value in of_partition
+            ]
+            return pd.DataFrame(
+                rows, columns=pd.MultiIndex.from_tuples(pairs, names=["partition", "cluster"])
+            )
+        columns = {
+            name: pd.Categorical.from_codes(rows[:, u], categories=pd.Index(values[u]))
+            for u, name in enumerate(self.names)
+        }
+        return pd.DataFrame(columns)
 
     def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
         """Store the ensemble at ``path`` and return the stored ensemble.

@@ -1,0 +1,345 @@
+"""Tables for people: what is in each cluster, by features that are read once, and how partitions agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bigcons.errors import InvalidInputError
+from bigcons.memory import parse_size, rows_within
+from bigcons.metrics.clusterings import LabelColumn
+from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
+from bigcons.progress import progress
+from bigcons.stores.ensemble import as_ensemble
+from bigcons.tables.intake import open_table
+from bigcons.tables.table import Table, count_rows
+
+if TYPE_CHECKING:
+    from bigcons.stores.ensemble import Ensemble
+
+MOST_CATEGORIES = 1000
+"""A column of text with more values is left out: it names objects, or is prose."""
+MOST_ROWS = 1 << 16
+"""Rows of a block."""
+
+
+class ClusterProfiles(NamedTuple):
+    """What is in each cluster; see `cluster_profiles`."""
+
+    numbers: pa.Table
+    """One row per cluster and column of numbers."""
+    categories: pa.Table
+    """The most frequent values of each cluster and column of text."""
+    left_out: dict[str, str]
+    """Why columns are in neither, by name."""
+
+
+def cluster_profiles(
+    features: Any,
+    labels: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    n_categories: int = 3,
+    memory: int | str = "1GB",
+) -> ClusterProfiles:
+    """Return what is in each cluster, by columns of any table of its objects.
+
+    The table ``numbers`` has the columns ``cluster``; ``feature``; ``n``, how many objects have a value;
+    ``mean`` and ``std`` of them; ``overall``, the mean of the objects of all clusters; ``lift``, the mean
+    over that, null where a value is negative; and ``difference``, the mean minus that in standard deviations
+    of all objects. The table
+    ``categories`` has ``cluster``, ``feature``, ``category``, its ``share`` of the objects of the cluster
+    that have a value, its share ``overall``, and its ``lift``, one over the other.
+
+    Parameters
+    ----------
+    features
+        Anything `Ensemble.from_labels` takes, with one row per object in their order: numbers, booleans and
+        text, each of which may be missing. Dates and text with more than 1,000 values are left out.
+    labels
+        Labels ``(n_objects,)``, negative for none; a fitted method; or a `Consensus`.
+    columns
+        Names of the columns to describe; by default all.
+    n_categories
+        Values of a column of text to name, of each cluster.
+    memory
+        For reading and counting, besides what the process holds.
+
+    One pass over the features and two over the labels. Memory for a block and, of each cluster, three
+    numbers per column and up to 1,000 counts per column of text. Raises InvalidInputError for names of no
+    columns and another number of rows, MemoryBudgetError if the counts do not fit.
+    """
+    return profile(features, labels, columns, n_categories, memory, np.empty(0, np.int64))[0]
+
+
+def profile(
+    features: Any,
+    labels: Any,
+    columns: Sequence[str] | None,
+    n_categories: int,
+    memory: Any,
+    kept: np.ndarray,
+) -> tuple[ClusterProfiles, list[dict[str, Any]]]:
+    """Return what `cluster_profiles` does, and the values of the objects ``kept``, ascending, by column."""
+    table = open_table(features, "features")
+    column = LabelColumn("labels", getattr(labels, "labels_", getattr(labels, "label_rows", labels)))
+    if table.n_rows not in (None, column.n_objects):
+        raise _other_length(table, table.n_rows or 0, column)
+    names = table.names or [f"f{c}" for c in range(table.n_columns)]
+    positions = _positions(names, columns, table.where)
+    types = table.column_types()
+    n_text = sum(_kind(types[c]) == "text" for c in positions) if types is not None else 0
+    counted = column.n_clusters * (24 * len(positions) + 8 * MOST_CATEGORIES * (n_text + 1))
+    rows_that_fit = rows_within(
+        parse_size(memory), table.row_bytes + 64, fixed=int(table.held_bytes + counted), at_least=256,
+        what=f"counts of {column.n_clusters:,} clusters by {len(positions):,} columns",
+    )  # fmt: skip
+    found = [_Column(names[c], column.n_clusters) for c in positions]
+    values_of_kept: list[dict[str, Any]] = [{} for _ in kept]
+    start = 0
+    with progress("what is in each cluster", column.n_objects) as listener:
+        for rows in table.blocks(min(rows_that_fit, MOST_ROWS), columns=positions):
+            stop = start + count_rows(rows)
+            if stop > column.n_objects:
+                raise _other_length(table, stop, column)
+            codes = column.codes(start, stop)
+            first, last = np.searchsorted(kept, (start, stop))
+            for place, of_column in enumerate(found):
+                values = rows[place] if isinstance(rows, list) else rows[:, positions[place]]
+                of_column.add(values, codes)
+                for number in range(first, last):
+                    values_of_kept[number][of_column.name] = _plain(values[int(kept[number]) - start])
+            listener.advance(stop - start)
+            start = stop
+    if start != column.n_objects:
+        raise _other_length(table, start, column)
+    numbers = [of_column.numbers(column.values) for of_column in found if of_column.kind == "number"]
+    texts = [
+        of_column.categories(column.values, n_categories) for of_column in found if of_column.kind == "text"
+    ]
+    left_out = {of_column.name: of_column.reason for of_column in found if of_column.reason}
+    profiles = ClusterProfiles(_joined(numbers, _NUMBERS), _joined(texts, _CATEGORIES), left_out)
+    return profiles, values_of_kept
+
+
+_NUMBERS = {
+    "cluster": pa.int64(), "feature": pa.string(), "n": pa.int64(), "mean": pa.float64(), "std": pa.float64(),
+    "overall": pa.float64(), "lift": pa.float64(), "difference": pa.float64(),
+}  # fmt: skip
+_CATEGORIES = {
+    "cluster": pa.int64(), "feature": pa.string(), "category": pa.string(), "share": pa.float64(),
+    "overall": pa.float64(), "lift": pa.float64(),
+}  # fmt: skip
+
+
+class _Column:
+    """What is known of one column: sums of numbers or counts of categories, by cluster."""
+
+    def __init__(self, name: str, n_clusters: int) -> None:
+        self.name = name
+        self.kind = ""
+        """"number" or "text"; empty before the first value, and once it is left out."""
+        self.reason = "it has no value"
+        self._n_clusters = n_clusters
+        self._sums = np.zeros((3, n_clusters))
+        """Number of values, their sum and the sum of their squares, less the shift."""
+        self._shift: float | None = None
+        self._has_negative = False
+        self._codes: dict[str, int] = {}
+        self._counts = np.zeros((n_clusters, 8), np.int64)
+
+    def add(self, values: Any, codes: np.ndarray) -> None:
+        """Count a block of values, of objects with these codes of clusters."""
+        if not self.kind and self.reason != "it has no value":
+            return None
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "buif":
+            try:
+                values = _arrow(values)
+            except pa.ArrowException:
+                return self._leave_out("it mixes text and numbers")
+            if values.null_count == len(values):
+                return None
+        kind = "number" if isinstance(values, np.ndarray) else _kind(values.type)
+        if kind not in ("number", "text"):
+            return self._leave_out(f"it has type {values.type}")
+        if self.kind not in ("", kind):
+            return self._leave_out("it mixes text and numbers")
+        self.kind, self.reason = kind, ""
+        (self._add_numbers if kind == "number" else self._add_text)(values, codes)
+        return None
+
+    def _leave_out(self, reason: str) -> None:
+        self.kind, self.reason, self._codes = "", reason, {}
+        self._counts = self._counts[:, :0].copy()
+
+    def _add_numbers(self, values: Any, codes: np.ndarray) -> None:
+        if not isinstance(values, np.ndarray):
+            values = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        numbers = np.ma.filled(values.astype(np.float64), np.nan)
+        counted = np.isfinite(numbers) & (codes >= 0)
+        numbers, codes = numbers[counted], codes[counted]
+        if self._shift is None and numbers.size:
+            self._shift = float(numbers.mean())
+        self._has_negative = self._has_negative or bool((numbers < 0).any())
+        numbers = numbers - (self._shift or 0.0)
+        for row, weights in zip(self._sums, (None, numbers, numbers**2), strict=True):
+            row += np.bincount(codes, weights, self._n_clusters)
+
+    def _add_text(self, values: Any, codes: np.ndarray) -> None:
+        encoded = values.dictionary_encode()
+        texts = encoded.dictionary.cast(pa.string()).to_pylist()
+        numbers = np.array([self._codes.setdefault(text, len(self._codes)) for text in texts], np.int64)
+        if len(self._codes) > MOST_CATEGORIES:
+            return self._leave_out(f"it has more than {MOST_CATEGORIES:,} different texts")
+        width = self._counts.shape[1]
+        if len(self._codes) > width:
+            self._counts = np.pad(self._counts, ((0, 0), (0, max(len(self._codes) - width, width))))
+        positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        counted = (positions >= 0) & (codes >= 0)
+        cells = codes[counted] * self._counts.shape[1] + numbers[positions[counted]]
+        self._counts += np.bincount(cells, minlength=self._counts.size).reshape(self._counts.shape)
+        return None
+
+    def numbers(self, clusters: np.ndarray) -> pa.Table:
+        """Return the rows of the table of numbers."""
+        shift = self._shift or 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            n, sums, squares = self._sums
+            mean, all_n = sums / n, n.sum()
+            overall = sums.sum() / all_n
+            spread = np.sqrt(np.maximum(squares.sum() / all_n - overall**2, 0.0))
+            found = {
+                "cluster": clusters,
+                "feature": [self.name] * len(clusters),
+                "n": n.astype(np.int64),
+                "mean": mean + shift,
+                "std": np.sqrt(np.maximum(squares / n - mean**2, 0.0)),
+                "overall": np.full(len(clusters), overall + shift),
+                "lift": (mean + shift) / (np.nan if self._has_negative else overall + shift),
+                "difference": np.where(spread > 0, (mean - overall) / spread, 0.0 * mean),
+            }
+        return _table(found, _NUMBERS)
+
+    def categories(self, clusters: np.ndarray, most: int) -> pa.Table:
+        """Return the rows of the table of categories: the most frequent ones of each cluster."""
+        counts = self._counts[:, : len(self._codes)]
+        overall = counts.sum(axis=0) / max(counts.sum(), 1)
+        texts, rows = list(self._codes), []
+        for cluster, of_cluster in zip(clusters.tolist(), counts, strict=True):
+            for c in np.argsort(-of_cluster, kind="stable")[:most].tolist():
+                if of_cluster[c]:
+                    share = of_cluster[c] / of_cluster.sum()
+                    rows.append((cluster, self.name, texts[c], share, overall[c], share / overall[c]))
+        columns = zip(*rows, strict=True) if rows else [[]] * len(_CATEGORIES)
+        return _table(dict(zip(_CATEGORIES, map(list, columns), strict=True)), _CATEGORIES)
+
+
+def _table(columns: dict[str, Any], types: dict[str, pa.DataType]) -> pa.Table:
+    return pa.table({name: pa.array(columns[name], kind, from_pandas=True) for name, kind in types.items()})
+
+
+def _joined(tables: list[pa.Table], types: dict[str, pa.DataType]) -> pa.Table:
+    """Return tables one below the other, sorted by cluster."""
+    if not tables:
+        return pa.schema(list(types.items())).empty_table()
+    table = pa.concat_tables(tables)
+    return table.take(np.argsort(table["cluster"].to_numpy(), kind="stable"))
+
+
+def _arrow(values: Any) -> Any:
+    """Return a column as an Arrow array, text decoded."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(object), None)
+    if isinstance(values, np.ndarray):
+        values = pa.array(values, from_pandas=True)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return values
+
+
+def _kind(kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return "number" if any(test(kind) for test in numeric) else ""
+
+
+def _plain(value: Any) -> Any:
+    value = value.as_py() if isinstance(value, pa.Scalar) else value
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _positions(names: list[str], columns: Sequence[str] | None, where: str) -> list[int]:
+    """Return where the columns are, or all."""
+    if columns is None:
+        return list(range(len(names)))
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise InvalidInputError(
+            f"{where} has no column {missing[0]!r}; choose from {', '.join(names[:12])}"
+            f"{', ...' if len(names) > 12 else ''}.",
+            parameter="columns",
+        )
+    return [names.index(name) for name in columns]
+
+
+def _other_length(table: Table, n_rows: int, column: LabelColumn) -> InvalidInputError:
+    return InvalidInputError(
+        f"{table.where} has {n_rows:,} rows or more but there are {column.n_objects:,} labels; "
+        "give one row per object, in their order."
+    )
+
+
+# ---- partitions
+
+
+def partition_agreement(x: Any) -> pa.Table:
+    """Return the partitions of an ensemble and how well they agree with each other.
+
+    The table has the columns ``partition``, its name; ``n_clusters``; ``n_labeled``, its objects with a
+    label; ``coverage``, their share; ``agreement``, its mean adjusted Rand index with the other partitions,
+    near 0 if it is random; ``redundancy``, its largest; and ``most_alike``, the partition that has it.
+    Agreement is of at most 2,048 sampled objects and, of more than a thousand partitions, with some of the
+    others; null where no two partitions label the same.
+
+    ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes. `Ensemble.drop` leaves
+    partitions out.
+    """
+    ensemble = as_ensemble(x)
+    names = ensemble.names
+    index, others = partition_similarity(ensemble)
+    known = ~np.isnan(index)
+    has_other = known.any(axis=1)
+    filled = np.where(known, index, -np.inf)
+    alike = others[filled.argmax(axis=1)].tolist()
+    n_labeled = ensemble.n_labeled
+    found = {
+        "partition": names,
+        "n_clusters": ensemble.n_clusters,
+        "n_labeled": n_labeled,
+        "coverage": n_labeled / ensemble.n_objects,
+        "agreement": np.divide(
+            np.where(known, index, 0.0).sum(axis=1),
+            known.sum(axis=1),
+            out=np.full(len(names), np.nan),
+            where=has_other,
+        ),
+        "redundancy": np.where(has_other, filled.max(axis=1), np.nan),
+        "most_alike": [names[v] if has else None for v, has in zip(alike, has_other, strict=True)],
+    }
+    return pa.table({name: pa.array(values, from_pandas=True) for name, values in found.items()})
+
+
+def partition_similarity(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
+    """Return `adjusted_rand_of_partitions` on sampled objects."""
+    rows = sampled_rows(ensemble.n_objects)
+    labels = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
+    return adjusted_rand_of_partitions(labels, ensemble.offsets)
