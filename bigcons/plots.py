@@ -33,6 +33,7 @@ __all__ = [
     "memberships",
     "n_clusters",
     "overview",
+    "partitions",
     "reliability",
 ]
 
@@ -62,6 +63,36 @@ def coassociation(
     """
     with _figure(4.4, 4.1) as figure:
         _draw_coassociation(figure.subplots(), ensemble, labels, n_objects, random_state)
+    return figure
+
+
+def partitions(ensemble: Any) -> Figure:
+    """Draw how far every two partitions agree, by the adjusted Rand index, with the partitions in VAT order.
+
+    ``ensemble`` is an Ensemble of labels, its path, or a table of labels; agreement is that of at most 2,048
+    sampled objects, see `bigcons.metrics.partition_agreement`. O(n_partitions^2) memory.
+    """
+    from bigcons.metrics.description import partition_similarity
+    from bigcons.metrics.geometry import vat_order
+    from bigcons.stores.ensemble import as_ensemble
+
+    ensemble = as_ensemble(ensemble)
+    index = partition_similarity(ensemble)
+    np.fill_diagonal(index, 1.0)
+    order = vat_order(1 - index)
+    with _figure(5.0, 4.0) as figure:
+        axes = figure.subplots()
+        image = axes.imshow(index[np.ix_(order, order)], cmap=_HEAT, vmin=0, vmax=1, interpolation="nearest")
+        figure.colorbar(image, ax=axes, label="adjusted Rand index", pad=0.02)
+        axes.set_facecolor(_NEVER_SEEN)
+        axes.spines[:].set_visible(True)
+        axes.set_xticks([])
+        step = -(-len(order) // 40)
+        shown = range(0, len(order), step)
+        names = [_shortened(ensemble.names[order[row]]) for row in shown]
+        axes.set_yticks(shown, names, fontsize=9 if len(shown) <= 20 else 6)
+        every = "" if step == 1 else f", every {step}th named"
+        axes.set_xlabel(f"{len(order):,} partitions in VAT order{every}")
     return figure
 
 
@@ -619,6 +650,10 @@ def _sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.nda
         return np.arange(n_total)
     rng = generator(resolve_seed(random_state), "plots.sample")
     return np.sort(rng.choice(n_total, n_objects, replace=False))
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= 16 else f"{name[:15]}…"
 
 
 def _in_percent(share: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,10 +21,14 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import did_you_mean, emit, facts, reporting, table, with_clusters
+from bigcons.cli.output import amount, did_you_mean, emit, facts, reporting, table, with_clusters
 
 if TYPE_CHECKING:
     from bigcons.methods import ConsensusClusterer
+    from bigcons.stores.consensus import Consensus
+
+MOST_CLUSTERS = 8
+"""Clusters that `bigcons solve` lists."""
 
 
 def cluster_count(value: str) -> int | range | str:
@@ -130,10 +135,31 @@ def solve(
     results = {"seconds": time.perf_counter() - began, **fit_results(model)}
     if (choice := getattr(model, "n_clusters_choice_", None)) is not None:
         results["n_clusters_choice"] = repr(choice)
+    solved = Consensus.open(out)
+    shown = facts(with_clusters({"consensus": out, **results}, solved.clusters_in_words()))
+    page = Path(out).with_suffix(".html").name
     emit(
         {"kind": "consensus", "path": out, **results},
-        facts(with_clusters({"consensus": out, **results}, Consensus.open(out).clusters_in_words())),
+        f"{shown}\n\n{_largest(solved)}\nMore: bigcons report {out} -o {page}",
     )
+
+
+def _largest(solved: Consensus) -> str:
+    """Return a table of the largest clusters: their sizes and, if the store has it, their confidence."""
+    sizes = solved.cluster_sizes()
+    rows = [
+        {"cluster": str(k), "objects": f"{size:,}", "share": f"{size / max(sizes.sum(), 1):.1%}"}
+        for k, size in enumerate(sizes.tolist())
+        if size
+    ]
+    columns = ["cluster", "objects", "share"]
+    if solved.has_trust:
+        columns.append("confidence")
+        for row, confidence in zip(rows, solved.trust_tables[0]["confidence"].to_pylist(), strict=True):
+            row["confidence"] = f"{confidence:.3f}"
+    more = len(rows) - MOST_CLUSTERS
+    rest = f"\n... and {amount(more, 'smaller cluster')}" if more > 0 else ""
+    return table(columns, rows[:MOST_CLUSTERS]) + rest
 
 
 def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:

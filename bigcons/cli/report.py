@@ -1,0 +1,67 @@
+"""``bigcons report``: a page that tells what to know of a consensus."""
+
+from __future__ import annotations
+
+import click
+
+from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option, scheduler_option
+from bigcons.cli.output import emit, reporting
+
+
+@click.command()
+@click.argument("consensus", type=PATH)
+@output_option("The page (.html).", name="FILE")
+@click.option("--ensemble", type=PATH, metavar="STORE", help="Its ensemble: how the partitions agree.")
+@click.option(
+    "--features", type=PATH, metavar="TABLE", help="A table of the objects: what is in each cluster."
+)
+@click.option("--columns", metavar="NAME,...", help="The columns of the table to use.  [default: all]")
+@click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
+              help="Least certain objects to list.")  # fmt: skip
+@click.option("--n-clusters", type=click.IntRange(min=1), default=20, show_default=True,
+              help="Clusters, the largest, to tell the contents of.")  # fmt: skip
+@click.option("--pictures/--no-pictures", default=True, help="Draw pictures, if matplotlib is installed.")
+@memory_option
+@scheduler_option
+@overwrite_option
+@reporting
+def report(
+    consensus: str,
+    out: str,
+    ensemble: str | None,
+    features: str | None,
+    columns: str | None,
+    n_objects: int,
+    n_clusters: int,
+    pictures: bool,
+    memory: str,
+    client: str | None,
+    overwrite: bool,
+) -> None:
+    """Write a page that tells what to know of CONSENSUS.
+
+    One HTML file, without network or scripts: the clusters by size with their confidence, the objects least
+    certain, the partitions, the convergence, how it was made and what to mind. With --features, also what is
+    in each cluster: means, and frequent values of text; dates, and text that names objects, are left out.
+    """
+    from bigcons.report import Report
+    from bigcons.storage.commit import refuse_existing_file
+
+    refuse_existing_file(out, overwrite)
+    told = Report(
+        consensus,
+        ensemble=ensemble,
+        features=features,
+        columns=None if columns is None else columns.split(","),
+        n_objects=n_objects,
+        n_clusters=n_clusters,
+        pictures=pictures,
+        memory=memory,
+        client=client,
+    )
+    told.save(out, overwrite=overwrite)
+    minded = "".join(f"\n  {warning}" for warning in told.warnings)
+    emit(
+        {"path": out, "facts": told.facts, "warnings": told.warnings},
+        f"{out}{minded and '. To mind:'}{minded}",
+    )

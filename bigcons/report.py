@@ -1,0 +1,455 @@
+"""Report: a consensus told on one HTML page that needs nothing else, no network and no script.
+
+The numbers are gathered by `Report`, block by block; below it is how they are laid out.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
+from bigcons.execution.engine import open_engine
+from bigcons.memory import enough_for, format_size, parse_size
+from bigcons.methods import METHODS
+from bigcons.metrics.clusterings import LabelColumn
+from bigcons.metrics.confidence import Evidence
+from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
+from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
+from bigcons.storage.commit import new_file
+from bigcons.stores.consensus import Consensus, clusters_in_words, count_clusters, fit_results
+from bigcons.stores.ensemble import as_ensemble
+from bigcons.stores.trust import TRUST_ROW
+from bigcons.validation import check_int
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK_ROWS = 1 << 16
+LEVELS = (0.5, 0.7, 0.9, 0.99)
+"""Confidence is counted between these."""
+USELESS, REPEATED, UNSTABLE = 0.1, 0.99, 0.5
+"""Weight of a partition below which it tells next to nothing, adjusted Rand index from which it repeats
+another one, and stability of a cluster below which half of the partitions would assign other objects."""
+MOSTPARTITIONS, MOST_PASSES, MOST_TRAITS, MOST_VALUES = 200, 60, 8, 6
+
+
+class Report:
+    """What to know of a consensus, as tables and as one HTML page.
+
+    Jupyter shows the page; `save` writes it. Everything is read block by block, in one pass over the labels
+    and one over the features; pictures, if matplotlib is installed, read the memberships again.
+
+    Parameters
+    ----------
+    consensus
+        A `Consensus`, the path of one, or a fitted method.
+    ensemble
+        Its ensemble, or the path of one: adds how the partitions agree with each other, and finds out which
+        labels to trust where the consensus does not say.
+    features
+        Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
+    columns
+        Names of its columns to use; by default all.
+    n_objects : default=20
+        Least certain objects to list.
+    n_clusters : default=20
+        Clusters, the largest, to tell the contents of.
+    pictures : default=True
+        Whether to draw pictures. Without matplotlib there are none.
+    memory : default="1GB"
+        Memory for blocks and counts, besides what the process holds. MemoryBudgetError is raised before
+        anything is read if it does not suffice.
+    client
+        Engine that weighs the labels, where the consensus does not say which to trust.
+
+    Attributes
+    ----------
+    facts : dict
+        Numbers of the whole, by name.
+    warnings : list of str
+        What to mind.
+    clusters : pyarrow.Table
+        The clusters by falling size; the columns of `Trust.clusters` as far as known, and ``share``.
+    least_certain : pyarrow.Table or None
+        The objects of lowest confidence: ``object``, its row; ``cluster``; ``confidence``; and, if known,
+        ``second_label`` and ``second_confidence``.
+    partitions : pyarrow.Table or None
+        The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, as far as known.
+    profiles : ClusterProfiles or None
+        What is in each cluster.
+    """
+
+    def __init__(
+        self,
+        consensus: Any,
+        *,
+        ensemble: Any = None,
+        features: Any = None,
+        columns: Sequence[str] | None = None,
+        n_objects: int = 20,
+        n_clusters: int = 20,
+        pictures: bool = True,
+        memory: int | str = "1GB",
+        client: object = None,
+    ) -> None:
+        check_int("n_objects", n_objects)
+        check_int("n_clusters", n_clusters)
+        if columns is not None and features is None:
+            raise InvalidInputError("columns are those of features; give features, too.", parameter="columns")
+        self._n_profiles = n_clusters
+        self._source = source = _Source.of(consensus)
+        self._ensemble = None if ensemble is None else as_ensemble(ensemble)
+        if self._ensemble is not None and self._ensemble.n_objects != source.n_objects:
+            raise InvalidInputError(
+                f"the ensemble has {self._ensemble.n_objects:,} objects but the consensus "
+                f"{source.n_objects:,}; pass its own.",
+                parameter="ensemble",
+            )
+        rows = min(BLOCK_ROWS, source.n_objects)
+        needed, budget = rows * (48 + 12 * source.n_columns), parse_size(memory)
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"memory={format_size(budget)} cannot hold a block of {rows:,} objects, which needs "
+                f"{format_size(needed)}; raise it to {enough_for(needed)} or more.",
+                needed=needed, budget=budget,
+            )  # fmt: skip
+        told, tables = _read(source, self._ensemble, n_objects, client)
+        self.clusters: pa.Table = _clusters(told, tables)
+        self.least_certain: pa.Table | None = told.least_certain() if told.kind else None
+        self.partitions: pa.Table | None = _partitions(tables, self._ensemble)
+        self.profiles: ClusterProfiles | None = None
+        self._values: dict[int, dict[str, Any]] = {}
+        if features is not None:
+            kept = np.sort(told.rows["object"]) if told.kind else np.empty(0, np.int64)
+            self.profiles, values = profile(features, source.labels, columns, 3, memory, kept)
+            self._values = dict(zip(kept.tolist(), values, strict=True))
+        self._told = told
+        self.facts: dict[str, Any] = _facts(source, told)
+        self.warnings: list[str] = list(_warnings(source, told, self.clusters, self.partitions))
+        self._pictures = _pictures(consensus, source, self._ensemble) if pictures else []
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the page to a file at ``path``.
+
+        Raises StoreExistsError if there is one, unless ``overwrite``.
+        """
+        page = self.html().encode()
+        with new_file(path, overwrite=overwrite) as file:
+            file.write(page)
+
+    def html(self) -> str:
+        """Return the page."""
+        source = self._source
+        return page(
+            Content(
+                source.name, _by(source.method), source.n_objects, self.facts, self.warnings, self.clusters,
+                self._told.levels_in_words(), self.profiles, self._n_profiles, self.least_certain,
+                self._values, self.partitions, source.history, source.parameters, source.provenance,
+                self._pictures,
+            )
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return (
+            f"<Report of {self._source.n_objects:,} objects, {self._source.name}; save(path) writes the page>"
+        )
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe title="Report of a consensus" srcdoc="{html.escape(self.html())}" '
+            'style="width:100%;height:40rem;border:1px solid #ccc" sandbox></iframe>'
+        )
+
+
+# ---- what is read
+
+
+class _Source(NamedTuple):
+    """A consensus, stored or held by a fitted method."""
+
+    name: str
+    method: str
+    n_objects: int
+    n_columns: int
+    """Columns of the memberships; 0 without any."""
+    n_clusters: int
+    """Clusters asked for, including those without objects."""
+    labels: Any
+    memberships: Any
+    trust: Any
+    """A `Trust` or the `Consensus` that has one; None without any."""
+    history: Mapping[str, Any]
+    results: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, consensus: Any) -> _Source:
+        if isinstance(consensus, (str, os.PathLike)):
+            consensus = Consensus.open(consensus)
+        if isinstance(consensus, Consensus):
+            method = str(consensus.parameters.get("method", "Consensus"))
+            n, K, soft = consensus.n_objects, consensus.n_clusters, consensus.has_memberships
+            return cls(
+                consensus.path, method, n, K if soft else 0, K, consensus.label_rows,
+                consensus.membership_rows if soft else None, consensus if consensus.has_trust else None,
+                consensus.history, consensus.results, consensus.parameters, consensus.provenance,
+            )  # fmt: skip
+        if not hasattr(consensus, "labels_"):
+            what = type(consensus).__name__
+            raise InvalidInputError(
+                f"consensus is {what} without labels_; pass a Consensus, its path, or a fitted method.",
+                parameter="consensus",
+            )
+        labels, soft = consensus.labels_, getattr(consensus, "_memberships", None)
+        if isinstance(soft, Consensus):
+            soft = soft.membership_rows
+        K = int(labels.max(initial=0)) + 1 if soft is None else soft.shape[1]
+        return cls(
+            "in memory", type(consensus).__name__, len(labels), 0 if soft is None else K, K, labels, soft,
+            getattr(consensus, "_trust", None), consensus.history_, fit_results(consensus),
+            consensus.get_params(deep=False), {},
+        )  # fmt: skip
+
+    def trust_rows(self, start: int, stop: int) -> np.ndarray:
+        """Return the trust of a range of objects, (rows,) `TRUST_ROW`."""
+        if isinstance(self.trust, Consensus):
+            return self.trust.read_trust(start, stop)
+        rows = np.empty(stop - start, TRUST_ROW)
+        for name in TRUST_ROW.names or ():
+            rows[name] = getattr(self.trust, name)[start:stop]
+        return rows
+
+
+_OBJECT = np.dtype(
+    [("object", np.int64), ("cluster", np.int64), *((n, TRUST_ROW[n]) for n in TRUST_ROW.names or ())]
+)
+
+
+class _Told:
+    """What a pass over the objects tells: sizes, confidence, and the least certain ones."""
+
+    def __init__(self, n_clusters: int, n_objects: int, kind: str) -> None:
+        self.kind = kind
+        """Where the confidence is from: "trust", "memberships", or empty without any."""
+        self.sizes: np.ndarray = np.zeros(n_clusters, np.int64)
+        self.confidence: np.ndarray = np.zeros(n_clusters)
+        """The confidence of the objects of each cluster, summed."""
+        self.levels: np.ndarray = np.zeros(len(LEVELS) + 1, np.int64)
+        self.n_unlabeled = 0
+        self.rows: np.ndarray = np.empty(0, _OBJECT)
+        self._most = n_objects
+
+    def add(self, start: int, labels: np.ndarray, found: np.ndarray | None) -> None:
+        """Add the labels (rows,) of a block and, if known, their confidence."""
+        labeled = np.flatnonzero(labels >= 0)
+        self.n_unlabeled += labels.size - labeled.size
+        self.sizes += np.bincount(labels[labeled], minlength=self.sizes.size)
+        if found is None:
+            return
+        stated = found["confidence"][labeled].astype(np.float64)
+        self.confidence += np.bincount(labels[labeled], stated, self.sizes.size)
+        self.levels += np.bincount(np.searchsorted(LEVELS, stated, side="right"), minlength=self.levels.size)
+        lowest = np.lexsort((labeled, stated))[: self._most]
+        rows = np.empty(lowest.size, _OBJECT)
+        rows["object"], rows["cluster"] = start + labeled[lowest], labels[labeled[lowest]]
+        for name in TRUST_ROW.names or ():
+            rows[name] = found[name][labeled[lowest]]
+        both = np.concatenate([self.rows, rows])
+        self.rows = both[np.lexsort((both["object"], both["confidence"]))[: self._most]]
+
+    def levels_in_words(self) -> list[tuple[str, int]]:
+        """Return how many objects are of each range of confidence, the highest first."""
+        bounds = [f"{a:g} to {b:g}" for a, b in itertools.pairwise(LEVELS)]
+        words = [f"below {LEVELS[0]:g}", *bounds, f"{LEVELS[-1]:g} or more"]
+        return list(zip(words, self.levels.tolist(), strict=True))[::-1] if self.kind else []
+
+    def least_certain(self) -> pa.Table:
+        """Return the table of the least certain objects."""
+        import pyarrow as pa
+
+        names = [n for n in _OBJECT.names or () if self.kind == "trust" or not n.startswith("second")]
+        return pa.table({{"second_labels": "second_label"}.get(n, n): self.rows[n].copy() for n in names})
+
+
+def _read(
+    source: _Source, ensemble: Any, n_objects: int, client: object
+) -> tuple[_Told, tuple[Any, Any] | None]:
+    """Return what a pass over the objects tells, and the tables of clusters and of partitions, if known."""
+    if source.trust is not None or ensemble is None:
+        kind = (
+            "trust" if source.trust is not None else "memberships" if source.memberships is not None else ""
+        )
+        told = _Told(source.n_clusters, n_objects, kind)
+        for start in range(0, source.n_objects, BLOCK_ROWS):
+            stop = min(start + BLOCK_ROWS, source.n_objects)
+            found = source.trust_rows(start, stop) if kind == "trust" else None
+            if kind == "memberships":
+                found = np.zeros(stop - start, TRUST_ROW)
+                found["confidence"] = np.asarray(source.memberships[start:stop]).max(axis=1)
+            told.add(start, source.labels[start:stop], found)
+        if source.trust is None:
+            return told, None
+        stored = isinstance(source.trust, Consensus)
+        return told, source.trust.trust_tables if stored else (source.trust.clusters, source.trust.partitions)
+    told = _Told(source.n_clusters, n_objects, "trust")
+    with open_engine(client) as engine:
+        evidence = Evidence(ensemble, LabelColumn("labels", source.labels), engine)
+        totals = evidence.no_totals()
+        for block, (rows, of_block) in evidence.weigh_blocks(engine, lambda _, rows: rows):
+            told.add(block.start, source.labels[block.start : block.stop], rows)
+            totals += of_block
+        return told, evidence.tables(totals)
+
+
+def _clusters(told: _Told, tables: tuple[Any, Any] | None) -> pa.Table:
+    """Return the table of clusters with objects, by falling size."""
+    import pyarrow as pa
+
+    shown = np.argsort(-told.sizes, kind="stable")
+    shown = shown[told.sizes[shown] > 0]
+    share = told.sizes[shown] / max(told.sizes.sum(), 1)
+    if tables is not None:
+        known = tables[0]
+        places = {cluster: row for row, cluster in enumerate(known["cluster"].to_pylist())}
+        table = known.take([places[k] for k in shown.tolist()])
+        return table.add_column(2, "share", pa.array(share))
+    found = {"cluster": shown, "size": told.sizes[shown], "share": share}
+    if told.kind:
+        found["confidence"] = told.confidence[shown] / told.sizes[shown]
+    return pa.table(found)
+
+
+def _partitions(tables: tuple[Any, Any] | None, ensemble: Any) -> pa.Table | None:
+    """Return the table of partitions, joined from what the consensus knows and what the ensemble does."""
+    known = None if tables is None else tables[1]
+    if ensemble is None:
+        return known
+    agreement = partition_agreement(ensemble)
+    if known is None or known["partition"].to_pylist() != ensemble.names:
+        return agreement
+    for name in ("agreement", "coverage"):
+        known = known.add_column(3, name, agreement[name])
+    return known
+
+
+def _facts(source: _Source, told: _Told) -> dict[str, Any]:
+    """Return the numbers of the whole."""
+    counted = count_clusters(told.sizes)
+    found: dict[str, Any] = {
+        "objects": source.n_objects,
+        "objects without a label": told.n_unlabeled or None,
+        "clusters": clusters_in_words(counted["n_clusters"], None, source.n_clusters),
+    }
+    if told.kind:
+        n_labeled = int(told.sizes.sum())
+        found["mean confidence"] = float(told.confidence.sum() / max(n_labeled, 1))
+    seconds = [s for s in source.history.get("seconds", []) if s is not None]
+    results = {name_of(name): value for name, value in source.results.items() if name not in counted}
+    starts = results.pop(name_of("start_objectives"), None)
+    if starts is not None:
+        results["starts"] = len(starts)
+    return {**found, **results, "seconds in passes": float(sum(seconds)) if seconds else None}
+
+
+def _warnings(source: _Source, told: _Told, clusters: Any, partitions: Any) -> Iterable[str]:
+    """Yield what to mind, one sentence each."""
+    if source.results.get("converged") is False:
+        yield "The solve stopped before its tolerance: raise max_iter, and solve again."
+    if told.n_unlabeled:
+        n = _of(told.n_unlabeled, source.n_objects)
+        yield f"Without a label, as no partition labels them: {n} objects."
+    counted = count_clusters(told.sizes)
+    if (empty := source.n_clusters - counted["n_clusters"]) > 0:
+        yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."
+    if counted["n_tiny_clusters"]:
+        n_tiny, n_found = counted["n_tiny_clusters"], counted["n_clusters"]
+        yield f"Tiny, below a tenth of the mean size: {n_tiny:,} of {n_found:,} clusters."
+    if told.kind and told.levels[0]:
+        n = int(told.sizes.sum())
+        yield f"Of a confidence below {LEVELS[0]:g}: {_of(int(told.levels[0]), n)} objects."
+    if "stability" in clusters.column_names:
+        rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
+        if weak := [k for k, value in rows if value is not None and value < UNSTABLE]:
+            yield f"Half of the partitions would assign other objects to {_some('cluster', weak)}."
+    if partitions is not None:
+        for column, is_poor, words in (
+            ("weight", lambda v: v < USELESS, "Telling next to nothing of the clusters"),
+            (
+                "redundancy",
+                lambda v: v >= REPEATED,
+                f"Repeating another one (adjusted Rand index {REPEATED:g} or more)",
+            ),
+        ):
+            if column in partitions.column_names:
+                rows = zip(partitions["partition"].to_pylist(), partitions[column].to_pylist(), strict=True)
+                if poor := [name for name, value in rows if value is not None and is_poor(value)]:
+                    names = ", ".join(poor[:3]) + (" and others" if len(poor) > 3 else "")
+                    yield f"{words}: {_of(len(poor), len(partitions))} partitions, {names}."
+
+
+def _of(n: int, total: int) -> str:
+    return f"{n:,} ({percent(n / total)}) of {total:,}"
+
+
+def _some(what: str, numbers: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    return f"{what}{'s' if len(numbers) > 1 else ''} {shown}"
+
+
+# ---- pictures
+
+
+def _pictures(consensus: Any, source: _Source, ensemble: Any) -> list[Drawn]:
+    """Return the pictures; none without matplotlib."""
+    from bigcons import plots
+
+    if isinstance(consensus, (str, os.PathLike)):
+        consensus = Consensus.open(consensus)
+    drawn: list[tuple[str, Any, str]] = []
+    try:
+        if source.memberships is not None:
+            drawn.append((CLUSTERS, plots.memberships(consensus), "memberships"))
+            if source.n_clusters > 1:
+                drawn.append((CLUSTERS, plots.cluster_graph(consensus), "graph"))
+        unit = "pass" if "pass" in source.history else "step"
+        if len(source.history.get(unit, ())) > 1 and source.history.get("objective"):
+            drawn.append((CONVERGENCE, plots.convergence(source.history), "convergence"))
+        if ensemble is not None and ensemble.n_partitions > 1:
+            drawn.append((PARTITIONS, plots.partitions(ensemble), "partitions"))
+    except MissingDependencyError:
+        return []
+    return [Drawn(section, WORDS[name], CAPTIONS[name], figure.svg()) for section, figure, name in drawn]
+
+
+WORDS = {
+    "memberships": "Heat map of the memberships: a row for each cluster, named with its number of objects, "
+    "and a column for each sampled object, sorted by cluster. An object is certain where its column is dark "
+    "once.",
+    "graph": "Graph of the clusters, with their shares of the objects. Arrows say which share of a cluster "
+    "also lies in another one.",
+    "convergence": "Curves of the objective and, if measured, the optimality gap against the passes; the "
+    "table below has the numbers.",
+    "partitions": "Heat map of the adjusted Rand index of every two partitions, those that agree next to "
+    "each other; the table below has the means.",
+}
+"""What pictures show, for those who do not see them."""
+
+CAPTIONS = {
+    "memberships": "Memberships of sampled objects, by cluster and confidence.",
+    "graph": "Overlap of the largest clusters.",
+    "convergence": "Objective and gap by pass.",
+    "partitions": "How far every two partitions agree.",
+}
+
+
+def _by(method: str) -> str:
+    """Return the name of a method with the paper it is from, if it is one of the package."""
+    papers = {cls.__name__: cls.info.paper for cls in METHODS.values()}
+    return f"{method} ({papers[method]})" if method in papers else method
