@@ -252,7 +252,7 @@ def _table(caption: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any
     )
     lines = []
     for row in rows:
-        cells = []
+        cells: list[str] = []
         for c in columns:
             value = row.get(c)
             if not cells:

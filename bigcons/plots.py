@@ -104,7 +104,7 @@ def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLik
     clusters without objects are left out. A store is read block by block.
     """
     sample = _sampled_memberships(consensus, n_objects, random_state)
-    n_rows = np.count_nonzero(sample.sizes)
+    n_rows = int(np.count_nonzero(sample.sizes))
     with _figure(6.4, 1.3 + 0.22 * min(max(n_rows, 4), 20)) as figure:
         _draw_memberships(figure.subplots(), sample)
     return figure
@@ -418,8 +418,8 @@ def _draw_memberships(axes: Axes, sample: _Sample) -> None:
     image = axes.imshow(
         values.T, cmap=_HEAT, vmin=0, vmax=1, aspect="auto", interpolation="nearest", origin="upper"
     )
-    for border in np.flatnonzero(np.diff(winners)):
-        axes.axvline(border + 0.5, color=_GUIDE, linewidth=0.6)
+    for last in np.flatnonzero(np.diff(winners)).tolist():
+        axes.axvline(last + 0.5, color=_GUIDE, linewidth=0.6)
     for border in range(1, len(shown)):
         axes.axhline(border - 0.5, color=_GUIDE, linewidth=0.6)
     axes.spines[:].set_visible(True)
@@ -545,7 +545,7 @@ def _glyph_drawing(
     return draw_profile if glyph == "profile" else draw_strokes
 
 
-def _draw_curve(axes: Axes, x: Sequence[float], y: Sequence[float | None], color: str) -> None:
+def _draw_curve(axes: Axes, x: Sequence[float], y: Any, color: str) -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     marker = "o" if len(x) <= 40 else None

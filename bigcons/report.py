@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,10 @@ from bigcons.storage.commit import new_file
 from bigcons.stores.consensus import Consensus, clusters_in_words, count_clusters, fit_results
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.stores.trust import TRUST_ROW
+from bigcons.tables.ids import IdFacts, canonical, refuse_other_ids
+from bigcons.tables.intake import open_table
+from bigcons.tables.select import SelectedTable
+from bigcons.tables.table import Table
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -54,6 +58,7 @@ class Report:
         labels to trust where the consensus does not say.
     features
         Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
+        If the objects have ids and the table their column, they are compared.
     columns
         Names of its columns to use; by default all.
     n_objects : default=20
@@ -77,8 +82,8 @@ class Report:
     clusters : pyarrow.Table
         The clusters by falling size; the columns of `Trust.clusters` as far as known, and ``share``.
     least_certain : pyarrow.Table or None
-        The objects of lowest confidence: ``object``, its row; ``cluster``; ``confidence``; and, if known,
-        ``second_label`` and ``second_confidence``.
+        The objects of lowest confidence: ``object``, its row; its ``id``, if it has one; ``cluster``;
+        ``confidence``; and, if known, ``second_label`` and ``second_confidence``.
     partitions : pyarrow.Table or None
         The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, as far as known.
     profiles : ClusterProfiles or None
@@ -121,13 +126,20 @@ class Report:
             )  # fmt: skip
         told, tables = _read(source, self._ensemble, n_objects, client)
         self.clusters: pa.Table = _clusters(told, tables)
-        self.least_certain: pa.Table | None = told.least_certain() if told.kind else None
+        self.least_certain: pa.Table | None = told.least_certain(source.ids) if told.kind else None
         self.partitions: pa.Table | None = _partitions(tables, self._ensemble)
         self.profiles: ClusterProfiles | None = None
         self._values: dict[int, dict[str, Any]] = {}
         if features is not None:
             kept = np.sort(told.rows["object"]) if told.kind else np.empty(0, np.int64)
-            self.profiles, values = profile(features, source.labels, columns, 3, memory, kept)
+            table = open_table(features, "features")
+            if source.ids is not None and (name := source.ids.facts.name) in (table.names or ()):
+                position = table.names.index(name)  # type: ignore[union-attr]
+                column = table.id_table(position) or SelectedTable(table, [position])
+                found = _ids_in(column, source.ids.facts)
+                refuse_other_ids(source.ids.blocks(), found, name, table.where)
+                columns = columns or [other for other in table.names or () if other != name]
+            self.profiles, values = profile(table, source.labels, columns, 3, memory, kept)
             self._values = dict(zip(kept.tolist(), values, strict=True))
         self._told = told
         self.facts: dict[str, Any] = _facts(source, told)
@@ -188,6 +200,7 @@ class _Source(NamedTuple):
     results: Mapping[str, Any]
     parameters: Mapping[str, Any]
     provenance: Mapping[str, Any]
+    ids: Any
 
     @classmethod
     def of(cls, consensus: Any) -> _Source:
@@ -200,6 +213,7 @@ class _Source(NamedTuple):
                 consensus.path, method, n, K if soft else 0, K, consensus.label_rows,
                 consensus.membership_rows if soft else None, consensus if consensus.has_trust else None,
                 consensus.history, consensus.results, consensus.parameters, consensus.provenance,
+                consensus.id_column,
             )  # fmt: skip
         if not hasattr(consensus, "labels_"):
             what = type(consensus).__name__
@@ -207,14 +221,13 @@ class _Source(NamedTuple):
                 f"consensus is {what} without labels_; pass a Consensus, its path, or a fitted method.",
                 parameter="consensus",
             )
-        labels, soft = consensus.labels_, getattr(consensus, "_memberships", None)
-        if isinstance(soft, Consensus):
-            soft = soft.membership_rows
-        K = int(labels.max(initial=0)) + 1 if soft is None else soft.shape[1]
+        labels, found = consensus.labels_, getattr(consensus, "_memberships", None)
+        rows = found.membership_rows if isinstance(found, Consensus) else found
+        K = int(labels.max(initial=0)) + 1 if rows is None else rows.shape[1]
         return cls(
-            "in memory", type(consensus).__name__, len(labels), 0 if soft is None else K, K, labels, soft,
+            "in memory", type(consensus).__name__, len(labels), 0 if rows is None else K, K, labels, rows,
             getattr(consensus, "_trust", None), consensus.history_, fit_results(consensus),
-            consensus.get_params(deep=False), {},
+            consensus.get_params(deep=False), {}, getattr(consensus, "_ids", None),
         )  # fmt: skip
 
     def trust_rows(self, start: int, stop: int) -> np.ndarray:
@@ -270,12 +283,17 @@ class _Told:
         words = [f"below {LEVELS[0]:g}", *bounds, f"{LEVELS[-1]:g} or more"]
         return list(zip(words, self.levels.tolist(), strict=True))[::-1] if self.kind else []
 
-    def least_certain(self) -> pa.Table:
-        """Return the table of the least certain objects."""
+    def least_certain(self, ids: Any) -> pa.Table:
+        """Return the table of the least certain objects, with their ids, if they have any."""
         import pyarrow as pa
 
         names = [n for n in _OBJECT.names or () if self.kind == "trust" or not n.startswith("second")]
-        return pa.table({{"second_labels": "second_label"}.get(n, n): self.rows[n].copy() for n in names})
+        table = pa.table({{"second_labels": "second_label"}.get(n, n): self.rows[n].copy() for n in names})
+        if ids is None:
+            return table
+        rows = self.rows["object"].tolist()
+        one = ids.read if hasattr(ids, "read") else lambda start, _: ids.values.slice(start, 1)
+        return table.add_column(1, "id", pa.concat_arrays([one(row, row + 1) for row in rows]))
 
 
 def _read(
@@ -306,6 +324,13 @@ def _read(
             told.add(block.start, source.labels[block.start : block.stop], rows)
             totals += of_block
         return told, evidence.tables(totals)
+
+
+def _ids_in(column: Table, facts: IdFacts) -> Iterator[Any]:
+    """Yield the ids in a table of one column, in the form of known ones."""
+    for rows in column.blocks(BLOCK_ROWS):
+        values = rows[0] if isinstance(rows, list) else rows[:, 0]
+        yield canonical(values, facts.name, column.where, dtype=facts.dtype)
 
 
 def _clusters(told: _Told, tables: tuple[Any, Any] | None) -> pa.Table:
@@ -363,8 +388,8 @@ def _warnings(source: _Source, told: _Told, clusters: Any, partitions: Any) -> I
     if source.results.get("converged") is False:
         yield "The solve stopped before its tolerance: raise max_iter, and solve again."
     if told.n_unlabeled:
-        n = _of(told.n_unlabeled, source.n_objects)
-        yield f"Without a label, as no partition labels them: {n} objects."
+        share = _of(told.n_unlabeled, source.n_objects)
+        yield f"Without a label, as no partition labels them: {share} objects."
     counted = count_clusters(told.sizes)
     if (empty := source.n_clusters - counted["n_clusters"]) > 0:
         yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
-from bigcons.cli.options import PATH, memory_option, output_option, overwrite_option, scheduler_option
+from bigcons.cli.options import (
+    PATH,
+    column_names,
+    memory_option,
+    output_option,
+    overwrite_option,
+    scheduler_option,
+)
 from bigcons.cli.output import emit, reporting
 
 
@@ -15,7 +22,12 @@ from bigcons.cli.output import emit, reporting
 @click.option(
     "--features", type=PATH, metavar="TABLE", help="A table of the objects: what is in each cluster."
 )
-@click.option("--columns", metavar="NAME,...", help="The columns of the table to use.  [default: all]")
+@click.option(
+    "--columns",
+    callback=column_names,
+    metavar="NAME,...",
+    help="The columns of the table to use.  [default: all]",
+)
 @click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
               help="Least certain objects to list.")  # fmt: skip
 @click.option("--n-clusters", type=click.IntRange(min=1), default=20, show_default=True,
@@ -30,7 +42,7 @@ def report(
     out: str,
     ensemble: str | None,
     features: str | None,
-    columns: str | None,
+    columns: list[str] | None,
     n_objects: int,
     n_clusters: int,
     pictures: bool,
@@ -52,7 +64,7 @@ def report(
         consensus,
         ensemble=ensemble,
         features=features,
-        columns=None if columns is None else columns.split(","),
+        columns=columns,
         n_objects=n_objects,
         n_clusters=n_clusters,
         pictures=pictures,

@@ -15,6 +15,7 @@ from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
 from bigcons.progress import progress
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.tables.intake import open_table
+from bigcons.tables.select import Selection, choose
 from bigcons.tables.table import Table, count_rows
 
 if TYPE_CHECKING:
@@ -85,11 +86,13 @@ def profile(
 ) -> tuple[ClusterProfiles, list[dict[str, Any]]]:
     """Return what `cluster_profiles` does, and the values of the objects ``kept``, ascending, by column."""
     table = open_table(features, "features")
+    if columns is not None:
+        table = choose(table, Selection(None, None, columns, None))
     column = LabelColumn("labels", getattr(labels, "labels_", getattr(labels, "label_rows", labels)))
     if table.n_rows not in (None, column.n_objects):
         raise _other_length(table, table.n_rows or 0, column)
     names = table.names or [f"f{c}" for c in range(table.n_columns)]
-    positions = _positions(names, columns, table.where)
+    positions = list(range(table.n_columns))
     types = table.column_types()
     n_text = sum(_kind(types[c]) == "text" for c in positions) if types is not None else 0
     counted = column.n_clusters * (24 * len(positions) + 8 * MOST_CATEGORIES * (n_text + 1))
@@ -275,20 +278,6 @@ def _kind(kind: pa.DataType) -> str:
 def _plain(value: Any) -> Any:
     value = value.as_py() if isinstance(value, pa.Scalar) else value
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _positions(names: list[str], columns: Sequence[str] | None, where: str) -> list[int]:
-    """Return where the columns are, or all."""
-    if columns is None:
-        return list(range(len(names)))
-    missing = [name for name in columns if name not in names]
-    if missing:
-        raise InvalidInputError(
-            f"{where} has no column {missing[0]!r}; choose from {', '.join(names[:12])}"
-            f"{', ...' if len(names) > 12 else ''}.",
-            parameter="columns",
-        )
-    return [names.index(name) for name in columns]
 
 
 def _other_length(table: Table, n_rows: int, column: LabelColumn) -> InvalidInputError:

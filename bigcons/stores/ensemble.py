@@ -37,7 +37,7 @@ from bigcons.tables.encode import label_dtype, warn_of_suspects
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import is_list_of_paths, open_table
 from bigcons.tables.memory import HardenedTable
-from bigcons.tables.select import Column, Columns, Selection, choose, select
+from bigcons.tables.select import INDEX, Column, Columns, Selection, choose, select
 from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int
 
@@ -340,7 +340,8 @@ class Ensemble:
         if out is not None:
             write_store(out, blocks, header, categories, dtype, overwrite)
             return Ensemble.open(out)
-        return Ensemble(np.concatenate(list(blocks)), header, categories)
+        ids = None if header.ids is None else header.ids.hold()
+        return Ensemble(np.concatenate(list(blocks)), header._replace(ids=ids), categories)
 
     def drop(
         self,
@@ -377,16 +378,18 @@ class Ensemble:
     def to_pandas(self) -> Any:
         """Return the labels as a pandas data frame of categorical columns of the original values.
 
-        Missing labels are NaN. Of soft clusterings, the memberships, with columns by partition and cluster.
-        Reads all labels; the frame takes as much memory as they do.
+        Missing labels are NaN, and ids the index. Of soft clusterings, the memberships, with columns by
+        partition and cluster. Reads all labels; the frame takes as much memory as they do.
         """
         try:
-            import pandas as pd
+            import pandas as pd  # type: ignore[import-untyped]
         except ImportError as error:
             raise MissingDependencyError(
                 "to_pandas needs pandas, which is not installed; run pip install pandas."
             ) from error
         rows = self.read(0, self.n_objects)
+        name = self.id_name
+        index = None if name is None else pd.Index(self.ids, name=None if name == INDEX else name)
         values = [
             np.arange(k) if known is None else known
             for known, k in zip(self.categories, self.n_clusters, strict=True)
@@ -397,14 +400,12 @@ class Ensemble:
                 for name, of_partition in zip(self.names, values, strict=True)
                 for value in of_partition
             ]
-            return pd.DataFrame(
-                rows, columns=pd.MultiIndex.from_tuples(pairs, names=["partition", "cluster"])
-            )
+            return pd.DataFrame(rows, index, pd.MultiIndex.from_tuples(pairs, names=["partition", "cluster"]))
         columns = {
             name: pd.Categorical.from_codes(rows[:, u], categories=pd.Index(values[u]))
             for u, name in enumerate(self.names)
         }
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, index)
 
     def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
         """Store the ensemble at ``path`` and return the stored ensemble.

@@ -1,0 +1,272 @@
+"""The report: its numbers are those of the data, and its page stands by itself in a browser, wide or not."""
+
+import html
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from bigcons import Consensus, Ensemble, Report
+from bigcons.cli import main
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
+from bigcons.metrics import cluster_profiles, partition_agreement, trust
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """An ensemble, its classes with two left out, a store of them with trust and history, and features."""
+    folder = tmp_path_factory.mktemp("report")
+    ensemble, classes = planted_ensemble(300, 8, random_state=0)
+    classes = classes.astype(np.int32)
+    classes[:2] = -1
+    rng = np.random.default_rng(0)
+    memberships = np.full((300, classes.max() + 2), 0.01, np.float32)
+    memberships[np.arange(300), classes] = 1
+    memberships[:2] = 1
+    memberships /= memberships.sum(axis=1, keepdims=True)
+    store = Consensus.write(
+        folder / "c.zarr", classes, memberships, chunk_rows=64, trust=trust(ensemble, classes),
+        history={"pass": [1, 2, 3, 4], "objective": [9.0, 5.0, 4.5, 4.0], "gap": [1.0, 0.1, 0.01, None],
+                 "seconds": [0.5, 0.25, 0.25, 1.0]},
+        parameters={"method": "PCC", "n_clusters": 7}, results={"converged": False, "objective": 4.0},
+        provenance={"ensemble": "e.zarr", "run": {"labels": "<script>"}},
+    )  # fmt: skip
+    features = pa.table({
+        "spend": np.where(rng.random(300) < 0.2, np.nan, rng.exponential(1 + np.maximum(classes, 0))),
+        "region": rng.choice(["north", "south", None], 300),
+        "<b>": rng.normal(size=300),
+        "name": pa.array([f"n{i}" for i in range(300)]).dictionary_encode(),
+        "day": pa.array(np.arange(300, dtype=np.int32), pa.date32()),
+    })  # fmt: skip
+    return ensemble, classes, store, features
+
+
+def test_report__tells_clusters_by_falling_size_and_the_least_certain_objects(told):
+    _, classes, store, _ = told
+    report = Report(store, pictures=False)
+    sizes, found = np.bincount(classes[classes >= 0]), store.trust
+    assert report.clusters["size"].to_pylist() == sorted(sizes.tolist(), reverse=True)
+    shown = report.clusters["cluster"].to_pylist()
+    assert [sizes[k] for k in shown] == report.clusters["size"].to_pylist()
+    np.testing.assert_allclose(report.clusters["share"], sizes[shown] / 298)
+    order = np.lexsort((np.arange(300), np.where(classes >= 0, found.confidence, np.inf)))[:20]
+    assert report.least_certain["object"].to_pylist() == order.tolist()
+    for name, values in (("cluster", classes), ("second_label", found.second_labels)):
+        assert report.least_certain[name].to_pylist() == values[order].tolist()
+    assert report.facts["mean confidence"] == pytest.approx(found.confidence[2:].mean(dtype=float))
+    assert report.facts["seconds in passes"] == 2.0
+    warned = " ".join(report.warnings)
+    assert "max_iter" in warned
+    assert "2 (0.7%) of 300 objects" in warned
+
+
+def test_report__weighs_labels_by_the_ensemble_where_the_store_has_no_trust(told, tmp_path):
+    ensemble, classes, store, _ = told
+    bare = Consensus.write(tmp_path / "bare.zarr", classes, None)
+    weighed, stored = Report(bare, ensemble=ensemble, pictures=False), Report(store, pictures=False)
+    assert weighed.least_certain.equals(stored.least_certain)
+    assert weighed.clusters.equals(stored.clusters)
+    assert {"weight", "agreement", "coverage"} <= set(weighed.partitions.column_names)
+    assert Report(bare).least_certain is None
+    assert "confidence" not in Report(bare).clusters.column_names
+
+
+def test_profiles__are_those_of_a_data_frame(told):
+    pandas = pytest.importorskip("pandas")
+    _, classes, store, features = told
+    found = cluster_profiles(features, store, n_categories=2)
+    frame = features.to_pandas()[classes >= 0].assign(cluster=classes[classes >= 0])
+    spend = found.numbers.to_pandas().query("feature == 'spend'").set_index("cluster")
+    by_cluster = frame.groupby("cluster")["spend"]
+    np.testing.assert_allclose(spend["mean"], by_cluster.mean())
+    np.testing.assert_allclose(spend["std"], by_cluster.std(ddof=0))
+    np.testing.assert_array_equal(spend["n"], by_cluster.count())
+    np.testing.assert_allclose(spend["lift"], by_cluster.mean() / frame["spend"].mean())
+    np.testing.assert_allclose(
+        spend["difference"], (by_cluster.mean() - frame["spend"].mean()) / frame["spend"].std(ddof=0)
+    )
+    assert found.numbers.to_pandas().query("feature == '<b>'")["lift"].isna().all()  # of negative values
+    shares = pandas.crosstab(frame["cluster"], frame["region"], normalize="index")
+    for row in found.categories.to_pandas().query("feature == 'region'").itertuples():
+        assert row.share == pytest.approx(shares.loc[row.cluster, row.category])
+        assert row.lift == pytest.approx(
+            row.share / frame["region"].value_counts(normalize=True)[row.category]
+        )
+    assert list(found.left_out) == ["day"]
+    blocks = cluster_profiles(features, store, columns=["spend"], memory="1.1MB").numbers
+    np.testing.assert_allclose(blocks.to_pandas()["mean"], spend["mean"])
+
+
+def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fit():
+    labels = np.zeros(1500, int)
+    names = pa.table({"id": [f"c{i}" for i in range(1500)], "x": np.arange(1500.0)})
+    found = cluster_profiles(names, labels)
+    assert list(found.left_out) == ["id"]
+    assert found.numbers["mean"].to_pylist() == [749.5]
+    with pytest.raises(InvalidInputError, match="no column 'y'"):
+        cluster_profiles(names, labels, columns=["y"])
+    with pytest.raises(InvalidInputError, match="1,500 rows"):
+        cluster_profiles(names, labels[:9])
+    with pytest.raises(MemoryBudgetError):
+        cluster_profiles(names, labels, memory="5kB")
+
+
+def test_report__refuses_in_one_line(told, tmp_path):
+    _, _, store, features = told
+    for asked, error in (
+        ({"memory": "2kB"}, MemoryBudgetError),
+        ({"columns": ["spend"]}, InvalidInputError),
+        ({"ensemble": [[0], [1]]}, InvalidInputError),
+        ({"features": features.slice(0, 9)}, InvalidInputError),
+    ):
+        with pytest.raises(error) as refusal:
+            Report(store, pictures=False, **asked)
+        assert "\n" not in str(refusal.value)
+    with pytest.raises(InvalidInputError, match="without labels_"):
+        Report(np.zeros(3))
+    (tmp_path / "r.html").write_text("mine")
+    with pytest.raises(StoreExistsError):
+        Report(store, pictures=False).save(tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text() == "mine"
+
+
+def test_partition_agreement__is_that_of_every_two_partitions():
+    from bigcons.metrics import adjusted_rand
+
+    ensemble, _ = planted_ensemble(200, 5, random_state=1)
+    labels = np.asarray(ensemble)
+    index = np.array([[adjusted_rand(labels[:, u], labels[:, v]) for v in range(5)] for u in range(5)])
+    np.fill_diagonal(index, np.nan)
+    found = partition_agreement(ensemble).to_pydict()
+    np.testing.assert_allclose(found["agreement"], np.nanmean(index, axis=1))
+    np.testing.assert_allclose(found["redundancy"], np.nanmax(index, axis=1))
+    assert found["most_alike"] == [ensemble.names[v] for v in np.nanargmax(index, axis=1)]
+    np.testing.assert_allclose(found["coverage"], (labels >= 0).mean(axis=0))
+
+
+LOOK = """
+<script>
+const pages = [...document.querySelectorAll('iframe')];
+const found = {errors: 0};
+addEventListener('load', () => {
+  for (const frame of pages) {
+    const d = frame.contentDocument, root = d.documentElement;
+    const heads = [...d.querySelectorAll('h1,h2,h3')].map(h => +h.tagName[1]);
+    found[frame.width] = {
+      pictures: [...d.images].filter(i => i.complete && i.naturalWidth > 0 && i.alt).length,
+      broken: [...d.images].filter(i => !i.naturalWidth).length,
+      overflow: root.scrollWidth - root.clientWidth,
+      jumps: heads.filter((h, n) => n && h - heads[n - 1] > 1).length,
+      unscoped: d.querySelectorAll('th:not([scope])').length,
+      small: [...d.querySelectorAll('p,td,th,dd,li')].filter(
+        e => parseFloat(getComputedStyle(e).fontSize) < 12).length,
+    };
+  }
+  document.title = 'seen';
+  const pre = document.createElement('pre');
+  pre.id = 'found'; pre.textContent = JSON.stringify(found);
+  document.body.replaceChildren(pre);
+});
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_page__stands_in_a_browser_wide_and_narrow(told, tmp_path):
+    import json
+
+    ensemble, _, store, features = told
+    ensemble.save(tmp_path / "e.zarr")
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(features, tmp_path / "f.parquet")
+    out = tmp_path / "report.html"
+    result = CliRunner().invoke(
+        main, ["report", store.path, "-o", str(out), "--ensemble", str(tmp_path / "e.zarr"),
+               "--features", str(tmp_path / "f.parquet")],
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    page = out.read_text(encoding="utf-8")
+    assert not re.search(r"https?://", re.sub(r"base64,[^\"]*", "", page))
+    assert "&lt;script&gt;" in page
+    assert "&lt;b&gt;" in page
+    assert "<script" not in page
+    frames = "".join(
+        f'<iframe width={width} height=900 srcdoc="{html.escape(page)}"></iframe>' for width in (1280, 400)
+    )
+    (tmp_path / "look.html").write_text(f"<!DOCTYPE html><body>{frames}{LOOK}", encoding="utf-8")
+    seen = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--no-first-run", "--enable-logging=stderr",
+         f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "look.html").as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in seen.stderr
+    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', seen.stdout)[1]))
+    n_pictures = page.count("<img")
+    assert n_pictures == 4
+    for width in ("1280", "400"):
+        assert found[width] == {
+            "pictures": n_pictures, "broken": 0, "overflow": 0, "jumps": 0, "unscoped": 0, "small": 0
+        }  # fmt: skip
+
+
+def test_report__shows_itself_in_a_notebook(told):
+    shown = Report(told[2], pictures=False)._repr_html_()
+    assert shown.startswith("<iframe title=")
+    assert html.unescape(re.search(r'srcdoc="(.*?)"', shown, re.DOTALL)[1]).startswith("<!DOCTYPE html>")
+
+
+def test_select_and_drop__keep_labels_in_memory_and_stored(tmp_path):
+    ensemble = Ensemble.from_labels([["a", 1, 7], [None, 2, 7], ["b", 1, -1]], names=["x", "y", "z"])
+    stored = ensemble.save(tmp_path / "e.zarr")
+    chosen = ensemble.select(["z", 0])
+    assert chosen.names == ["z", "x"]
+    assert np.asarray(chosen).tolist() == [[0, 0], [0, -1], [-1, 1]]
+    for other in (
+        stored.select(["z", 0]),
+        stored.select([2, "x"], tmp_path / "s.zarr"),
+        stored.drop("y").select([1, 0]),
+    ):
+        assert other.digest() == chosen.digest()
+        assert other.n_labeled.tolist() == [2, 2]
+    with pytest.raises(InvalidInputError, match="no partition 'w'"):
+        ensemble.drop("w")
+    with pytest.raises(InvalidInputError, match="all 3 partitions"):
+        ensemble.drop(["x", "y", "z"])
+    with pytest.raises(InvalidInputError, match="each once"):
+        ensemble.select(["x", 0])
+    frame = ensemble.to_pandas()
+    assert frame["x"].tolist()[::2] == ["a", "b"]
+    assert frame["z"].isna().tolist() == [False, False, True]
+    again = Ensemble.from_labels(frame)
+    assert again.names == ensemble.names
+    assert np.asarray(again).tolist() == np.asarray(ensemble).tolist()
+    soft = Ensemble.from_memberships([np.eye(3, dtype=np.float32), np.full((3, 2), 0.5)])
+    assert np.asarray(soft.select([1])).tolist() == [[0.5, 0.5]] * 3
+    assert soft.to_pandas().columns.names == ["partition", "cluster"]
+
+
+def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_features(tmp_path):
+    ensemble, classes = planted_ensemble(40, 5, random_state=0)
+    labels = np.asarray(ensemble)
+    table = pa.table(
+        {"who": [f"c{i}" for i in range(40)], **{n: labels[:, u] for u, n in enumerate("abcde")}}
+    )
+    known = Ensemble.from_labels(table, id="who")
+    assert known.to_pandas().index.tolist() == table["who"].to_pylist()
+    assert known.drop("a").ids.tolist() == known.save(tmp_path / "e.zarr").drop("a").ids.tolist()
+    stored = Consensus.write(tmp_path / "c.zarr", classes, np.eye(classes.max() + 1)[classes], ids=known)
+    report = Report(stored, features=table, n_objects=3, pictures=False)
+    rows = report.least_certain["object"].to_pylist()
+    assert report.least_certain["id"].to_pylist() == [f"c{row}" for row in rows]
+    assert set(report.profiles.numbers["feature"].to_pylist()) == set("abcde")
+    with pytest.raises(InvalidInputError, match="in the order of the objects"):
+        Report(stored, features=table.take(np.arange(40)[::-1]), pictures=False)
