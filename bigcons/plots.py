@@ -70,14 +70,16 @@ def partitions(ensemble: Any) -> Figure:
     """Draw how far every two partitions agree, by the adjusted Rand index, with the partitions in VAT order.
 
     ``ensemble`` is an Ensemble of labels, its path, or a table of labels; agreement is that of at most 2,048
-    sampled objects, see `bigcons.metrics.partition_agreement`. O(n_partitions^2) memory.
+    sampled objects, see `bigcons.metrics.partition_agreement`. Of more than a thousand partitions, some are
+    drawn, evenly spaced.
     """
     from bigcons.metrics.description import partition_similarity
     from bigcons.metrics.geometry import vat_order
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(ensemble)
-    index = partition_similarity(ensemble)
+    index, others = partition_similarity(ensemble)
+    index = index[others]
     np.fill_diagonal(index, 1.0)
     order = vat_order(1 - index)
     with _figure(5.0, 4.0) as figure:
@@ -89,10 +91,11 @@ def partitions(ensemble: Any) -> Figure:
         axes.set_xticks([])
         step = -(-len(order) // 40)
         shown = range(0, len(order), step)
-        names = [_shortened(ensemble.names[order[row]]) for row in shown]
+        names = [_shortened(ensemble.names[others[order[row]]]) for row in shown]
         axes.set_yticks(shown, names, fontsize=9 if len(shown) <= 20 else 6)
         every = "" if step == 1 else f", every {step}th named"
-        axes.set_xlabel(f"{len(order):,} partitions in VAT order{every}")
+        of_all = "" if len(order) == ensemble.n_partitions else f" of {ensemble.n_partitions:,}"
+        axes.set_xlabel(f"{len(order):,}{of_all} partitions in VAT order{every}")
     return figure
 
 
