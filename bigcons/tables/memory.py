@@ -289,7 +289,7 @@ class ColumnsTable(SlicedTable):
         self, columns: Sequence[Any], n_rows: int, names: list[str] | None = None, ids: Ids | None = None
     ) -> None:
         self._columns = columns
-        self.ids = ids
+        self.ids: Ids | None = ids
         self.names = names
         self.n_rows: int | None = n_rows
         self.n_columns: int = len(columns)
@@ -329,7 +329,7 @@ class EnsembleTable(SlicedTable):
         self.n_columns: int = ensemble.n_partitions
         self.least_rows: int = ensemble.chunk_rows
         self.row_bytes: float = 8.0 * self.n_columns
-        self.ids = ensemble.id_column
+        self.ids: Ids | None = ensemble.id_column
         self._ensemble = ensemble
 
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
@@ -350,7 +350,7 @@ class HardenedTable(Table):
         self.dtype: np.dtype | None = np.dtype(np.int64)
         self.least_rows: int = ensemble.chunk_rows
         self.row_bytes: float = 8.0 * self.n_columns + 2.0 * ensemble.row_bytes
-        self.ids = ensemble.id_column
+        self.ids: Ids | None = ensemble.id_column
         self._ensemble = ensemble
 
     def blocks(

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import zarr
 from click.testing import CliRunner
@@ -92,6 +93,19 @@ def test_ensemble__is_stored_and_read(url, planted):
         np.testing.assert_array_equal(ensemble.read(1000, 3000), planted.read(1000, 3000))
     assert saved.verify() == {"ok": True, "path": url, "n_objects": 5000, "n_chunks": 5}
     assert values_of(saved) == values_of(planted)
+
+
+def test_ensemble__keeps_its_ids_through_appends(url):
+    def rows(first, last):
+        return pa.table({"who": [f"c{row}" for row in range(first, last)], "a": np.arange(first, last) % 3})
+
+    Ensemble.from_labels(rows(0, 100), id="who").save(url, chunk_rows=32)
+    Ensemble.open(url, "a").append_objects(rows(100, 150), id="who")
+    more = rows(0, 150).rename_columns(["who", "b"])
+    Ensemble.open(url, "a").append_partitions(more, id="who")
+    again = Ensemble.open(url)
+    assert again.ids.tolist() == more["who"].to_pylist()
+    assert (again.names, again.verify()["ok"]) == (["a", "b"], True)
 
 
 def test_ensemble__lies_below_its_own_url_only(bucket, url, planted):

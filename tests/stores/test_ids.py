@@ -104,7 +104,7 @@ def test_memberships__keep_ids_that_agree(tmp_path):
 
 
 def test_solve__brings_ids_to_the_export(stored, tmp_path):
-    model = bc.METHODS["kcc"](3, random_state=0, client="serial")
+    model = bc.METHODS["best"](3)
     model.fit(stored, out=tmp_path / "c.zarr")
     consensus = bc.Consensus.open(tmp_path / "c.zarr")
     expected = dict(zip(NAMES, model.labels_.tolist(), strict=True))
@@ -124,12 +124,10 @@ def test_solve__brings_ids_to_the_export(stored, tmp_path):
     assert dict(found) == expected
     consensus.export(tmp_path / "c.npy")
     assert np.array_equal(np.load(tmp_path / "c.npy"), model.labels_)
-    model = bc.METHODS["kcc"](3, random_state=0, client="serial").fit(table(), id="who")
+    model = bc.METHODS["best"](3).fit(table(), id="who")
     assert bc.Consensus.from_estimator(tmp_path / "d.zarr", model).to_arrow() == consensus.to_arrow()
     with pytest.raises(StoreExistsError, match="ids="):  # a result without them is another one
-        bc.METHODS["kcc"](3, random_state=0, client="serial").fit(
-            table(names=NAMES[::-1]), id="who", out=tmp_path / "c.zarr"
-        )
+        bc.METHODS["best"](3).fit(table(names=NAMES[::-1]), id="who", out=tmp_path / "c.zarr")
 
 
 def test_generate__carries_ids_and_goes_by_them(tmp_path):
@@ -155,7 +153,7 @@ def test_generate__carries_ids_and_goes_by_them(tmp_path):
     ),
     chunk_rows=st.integers(1, 9),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_store__gives_back_any_ids(ids, chunk_rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ids")
     values = pa.array(ids) if isinstance(ids[0], str) else np.array(ids)
