@@ -6,6 +6,9 @@ rows, and neither all pairs are compared nor any stored.
 `single_link` finds the spanning tree by Borůvka's algorithm: in each round every component joins the one with
 which it has the most similar pair of rows. Each row keeps its nearest rows, which tell this pair until they
 are all in the row's own component; then it is searched again, outside of it.
+
+`average_link` merges clusters that are each other's nearest, found through the profiles of clusters: how many
+of their objects are in each base cluster. Their mean co-association is that of their profiles.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ logger: logging.Logger = logging.getLogger("bigcons")
 NEIGHBORS = 16
 
 ROWS_PER_TASK = 1 << 12
+
+# Profiles are gathered anew once there are fewer clusters than this share of the pieces. Arbitrary.
+GATHERED_SHARE = 0.8
 
 BYTES_PER_ROW = 300
 """Memory of a row besides its labels, its lists and its neighbors: components, edges and merges."""
@@ -53,6 +59,12 @@ def single_link_bytes(rows: np.ndarray, engine: Engine) -> int:
     counts = np.min_scalar_type(n_partitions).itemsize
     neighbors = NEIGHBORS * (4 + 2 * counts) + n_partitions // 8 + 8
     return rows.nbytes + n * (4 * n_partitions + neighbors + BYTES_PER_ROW + (4 + counts) * engine.n_workers)
+
+
+def average_link_bytes(rows: np.ndarray, engine: Engine, *, pooled: bool) -> int:
+    """Return the memory that `average_link` needs besides ``rows``."""
+    label = rows.itemsize + (48 if pooled else 28)  # lists, or profiles by cluster, by base cluster, gathered
+    return label * rows.size + len(rows) * (BYTES_PER_ROW + 16 * engine.n_workers)
 
 
 def make_lists(rows: np.ndarray) -> Lists:
@@ -165,3 +177,125 @@ def single_link(rows: np.ndarray, normalize: str, engine: Engine) -> Merges:
     forest = Merges(*(np.concatenate(parts) for parts in zip(*kept, strict=True)))
     merges = single_merges(forest, n, apart=1.0)
     return Merges(lists.order[merges.first], lists.order[merges.second], merges.heights)
+
+
+# ---- average link
+
+
+class Profiles:
+    """Clusters of label rows and the number of their objects in each base cluster: see the kernels."""
+
+    def __init__(self, lists: Lists, weights: np.ndarray, *, pooled: bool) -> None:
+        rows, n = lists.rows, len(lists.rows)
+        known = rows >= 0
+        self.points: np.ndarray = np.arange(n)
+        self.sizes: np.ndarray = weights.astype(np.float64)
+        self.labeled: np.ndarray = known * self.sizes[:, None] if pooled else np.empty((0, 0))
+        self._begins = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+        self._clusters = (rows + lists.offsets[:-1].astype(np.int32))[known]
+        self._counts = np.repeat(weights.astype(np.int32), np.diff(self._begins))
+        self._starts = np.zeros_like(lists.starts)
+        self._pieces, self._shares = np.empty((2, len(self._clusters)), np.int32)
+        self.nearest: np.ndarray = np.full(n, -1)
+        self.most: np.ndarray = np.zeros(n)
+        self.stale: np.ndarray = np.ones(n, bool)
+        self.alive: np.ndarray = np.ones(n, bool)
+        self._list()
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters."""
+        return int(np.count_nonzero(self.alive))
+
+    def gather(self) -> None:
+        """Make every cluster a single piece, and number the clusters anew."""
+        from bigcons.kernels.average_link import gather_profiles
+
+        begins = np.zeros(self.n_clusters + 1, np.int64)
+        clusters, counts = np.empty_like(self._clusters), np.empty_like(self._counts)
+        n_entries = gather_profiles(
+            *(self._begins, self._clusters, self._counts, self.alive, self._following),
+            *(len(self._starts) - 1, begins, clusters, counts),
+        )
+        self._begins, self._clusters, self._counts = begins, clusters[:n_entries], counts[:n_entries]
+        number = np.cumsum(self.alive) - 1
+        kept = self.alive
+        self.points, self.sizes = self.points[kept], self.sizes[kept]
+        self.labeled = self.labeled[kept] if len(self.labeled) else self.labeled
+        self.nearest = np.where(self.nearest[kept] >= 0, number[self.nearest[kept]], -1)
+        self.most, self.stale, self.alive = self.most[kept], self.stale[kept], np.ones(len(begins) - 1, bool)
+        self._list()
+
+    def _list(self) -> None:
+        """List the pieces of each base cluster; every cluster is a piece."""
+        from bigcons.kernels.average_link import list_pieces
+
+        self._starts[:] = 0
+        list_pieces(*(self._begins, self._clusters, self._counts, self._starts, self._pieces, self._shares))
+        self._root = np.arange(len(self.points), dtype=np.int32)
+        self._following = np.arange(len(self.points))
+
+    def find_nearest(self, wanted: np.ndarray, engine: Engine) -> None:
+        """Find the clusters most similar to the clusters ``wanted``."""
+        from bigcons.kernels.average_link import nearest_clusters
+
+        def find(block: Block) -> None:
+            nearest_clusters(
+                *(self._begins, self._clusters, self._counts, self._starts, self._pieces, self._shares),
+                *(self._root, self._following, self.sizes, self.labeled),
+                *(wanted[block.start : block.stop], self.nearest, self.most),
+            )
+
+        for _ in engine.map(find, row_blocks(len(wanted), ROWS_PER_TASK)):
+            pass
+        self.stale[wanted] = False
+
+    def merge(self) -> Merges:
+        """Merge every two clusters that are each other's nearest; heights are similarities."""
+        from bigcons.kernels.average_link import merge_reciprocal
+
+        n = len(self.points)
+        first, second, similarity = np.empty(n // 2, np.int64), np.empty(n // 2, np.int64), np.empty(n // 2)
+        n_merges = merge_reciprocal(
+            *(self.nearest, self.most, self.alive, self._root, self._following, self.sizes, self.labeled),
+            *(self.stale, first, second, similarity),
+        )
+        return Merges(first[:n_merges], second[:n_merges], similarity[:n_merges])
+
+
+def average_link(rows: np.ndarray, weights: np.ndarray, engine: Engine, *, pooled: bool) -> Merges:
+    """Return the average-link merges of label rows ``(n_rows, n_partitions)`` of ``weights`` objects each.
+
+    The similarity of two clusters is the mean over their pairs of the share of partitions that join them, or,
+    ``pooled``, the partitions that join a pair, over all pairs, divided by those that label both. Both are
+    exact, and so are the merges: no union is nearer to a third cluster than the nearer of its parts. In each
+    round all pairs of clusters merge that are each other's nearest, and only clusters whose nearest merged
+    are searched again.
+    """
+    engine = engine if engine.shares_memory else ThreadsEngine()
+    lists = make_lists(rows)
+    order, profiles = lists.order, Profiles(lists, weights[lists.order], pooled=pooled)
+    del lists
+    n_seen = 1 if pooled else rows.shape[1]
+    n, heights = len(rows), np.zeros(len(rows))
+    done = [Merges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
+    with progress("average linkage", n - 1, "merges") as listener:
+        while True:
+            profiles.find_nearest(np.flatnonzero(profiles.alive & profiles.stale), engine)
+            merges = profiles.merge()
+            if not len(merges.first):  # after ties: of the most similar pairs, found anew, one is reciprocal
+                most = profiles.most * profiles.alive
+                if not most.any():
+                    break
+                profiles.find_nearest(np.flatnonzero(most == most.max()), engine)
+                merges = profiles.merge()
+            first, second = profiles.points[merges.first], profiles.points[merges.second]
+            rises = np.maximum(heights[first], heights[second])  # by the last bits
+            heights[first] = np.maximum(1.0 - merges.heights / n_seen, rises)
+            done.append(Merges(first, second, heights[first]))
+            listener.advance(len(first))
+            if profiles.n_clusters < GATHERED_SHARE * len(profiles.points):
+                profiles.gather()
+    made = sorted_merges(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
+    merges = single_merges(made, n, apart=1.0)
+    return Merges(order[merges.first], order[merges.second], merges.heights)

@@ -13,7 +13,7 @@ from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances, count_rows, distance
-from bigcons.coassociation.inverted import NEIGHBORS, Neighbors, make_lists, single_link
+from bigcons.coassociation.inverted import NEIGHBORS, Neighbors, average_link, make_lists, single_link
 from bigcons.coassociation.linkage import (
     LINKAGES,
     MONOTONE,
@@ -32,6 +32,7 @@ from bigcons.kernels.neighbors import mark_owners
 from bigcons.methods.evidence import EAC, EACAverage, EACSingle
 from bigcons.metrics import adjusted_rand
 from tests.naive import linkage as naive
+from tests.naive.agreement import counts
 from tests.support.numbering import numbered_by_size
 from tests.support.strategies import label_matrices
 
@@ -170,6 +171,42 @@ def test_nearest_outside__equals_its_naive_twin(missing):
         assert (near.agree[i] / near.seen[i])[: len(found)].tolist() == similarities
         assert similarities == naive.nearest_outside(rows, component.tolist(), i, NEIGHBORS)
         assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("normalize", ["all", "pooled"])
+@pytest.mark.parametrize("gathered", [0.0, 0.8])
+@settings(max_examples=30)
+@given(labels=label_matrices(min_objects=3, max_objects=12))
+def test_average_link__merges_nearest_clusters_of_objects_every_time(normalize, gathered, labels):
+    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=10**9, remedy="")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bigcons.coassociation.inverted.GATHERED_SHARE", gathered)
+        patch.setattr("bigcons.coassociation.inverted.ROWS_PER_TASK", 5)
+        pooled = normalize == "pooled"
+        merges = average_link(rows.labels, rows.weights, ThreadsEngine(2), pooled=pooled)
+    pairs = list(itertools.permutations(range(len(labels)), 2))
+    if pooled:
+        distances = {pair: counts(labels.tolist(), *pair) for pair in pairs}
+    else:
+        distances = {p: float(1 - naive.similarity(labels.tolist(), *p, True)) for p in pairs}
+    groups = [np.flatnonzero(rows.row_of_object == r).tolist() for r in range(len(rows.labels))]
+    joined = zip(merges.first, merges.second, strict=True)
+    steps = naive.replay(distances, groups, joined, "pooled" if pooled else "average")
+    for height, (found, least) in zip(merges.heights, steps, strict=True):
+        assert height == pytest.approx(found)
+        assert height == pytest.approx(least)
+    assert (np.diff(merges.heights) >= 0).all()
+
+
+def test_average_link__of_more_rows_has_the_dendrogram_of_all_distances(monkeypatch):
+    monkeypatch.setattr("bigcons.methods.evidence.EXHAUSTIVE_ROWS", 10)
+    labels = np.random.default_rng(0).integers(0, 6, (300, 40))  # similarities of clusters seldom tie
+    labels[:, :30] = np.where(np.arange(300)[:, None] % 3 == labels[:, :30] % 3, labels[:, :30], 7)
+    model, exact = EACAverage(3).fit(labels), EACAverage(3, weights=np.ones(40)).fit(labels)
+    assert adjusted_rand(model.labels_, exact.labels_) == 1
+    assert model.objective_ == pytest.approx(exact.objective_, rel=0.01)
+    pooled = EACAverage(3, normalize="pooled").fit(labels)
+    np.testing.assert_allclose(pooled.linkage_[:, 2], model.linkage_[:, 2], atol=1e-12)
 
 
 @given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 4))
@@ -428,8 +465,9 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
         EACSingle(4),
         EACSingle(4, neighbors=16, random_state=1),
         EACAverage(4),
+        EACAverage(4, normalize="pooled"),
     ],
-    ids=["ward", "centroid", "single", "neighbors", "average"],
+    ids=["ward", "centroid", "single", "neighbors", "average", "pooled"],
 )
 @pytest.mark.parametrize("exhaustive", [10_000, 0])
 def test_eac__has_the_same_bits_on_any_engine(model, exhaustive, tmp_path, monkeypatch):
@@ -464,6 +502,8 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkey
         (EAC(2, linkage="median"), "linkage='median' is unknown"),
         (EAC(2, linkage="centroid", criterion="lifetime"), "linkage='centroid', whose heights may fall"),
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
+        (EACSingle(2, normalize="pooled"), "normalize='pooled' with linkage='single'"),
+        (EACAverage(2, normalize="pooled", weights=[1] * 4), "normalize='pooled' with weights"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
         (EACSingle(2, lifetime_ties="random"), "lifetime_ties='random' is unknown"),
         (EACSingle(2, lifetime_ties="fewer"), "lifetime_ties='fewer' needs criterion='lifetime'"),

@@ -30,6 +30,9 @@ def labeled_objects(labels):
 def distance_between(distances, a, b, linkage):
     """Return the distance of two clusters, sets of objects, given that of any two objects."""
     values = [distances[i, j] for i in a for j in b]
+    if linkage == "pooled":  # the distances are counts of agreements, and of partitions that label both
+        n_agree, n_seen = (sum(numbers) for numbers in zip(*values, strict=True))
+        return 1 - n_agree / n_seen if n_seen else 1
     if linkage == "centroid":  # as if the distances were those of points in a Euclidean space
         return sqrt(
             mean_square(distances, a, b) - (mean_square(distances, a, a) + mean_square(distances, b, b)) / 2
