@@ -8,6 +8,8 @@ process of its own:
 - wide: many more partitions than objects, as from bootstraps of a genomics study
 - fine: 100,000 objects, 50 partitions of sqrt(n) / 2 to sqrt(n) base clusters (the rule of evidence
   accumulation), around random objects of 12 Gaussian classes
+- evidence: the same for 100,000 and a million objects, by single and average linkage within 4 GB, and how far
+  average linkage of pooled pairs is from that of observed ones with missing labels
 - passes: a pass of calibrated PCC against one of the paper's model, from the same memberships
 
 A cell is a function that yields (name of the ensemble, ensemble, classes, methods), or rows. To add one,
@@ -42,7 +44,7 @@ from bigcons.metrics import adjusted_rand
 Cell = tuple[str, Ensemble, np.ndarray, dict[str, Callable[[Ensemble], Any]]]
 
 
-def method(name: str, n_clusters: int, **parameters: Any) -> Callable[[Ensemble], Any]:
+def method(name: str, n_clusters: int | None, **parameters: Any) -> Callable[[Ensemble], Any]:
     """Return a function that fits a method of bigcons."""
     return lambda ensemble: METHODS[name](n_clusters, random_state=0, **parameters).fit(ensemble)
 
@@ -159,6 +161,35 @@ def fine(*, smallest: bool) -> Iterator[Cell]:
     yield f"{n:,} x {M}, {ensemble.n_base_clusters:,} base clusters", ensemble, classes, methods
 
 
+def evidence(*, smallest: bool) -> Iterator[Cell | dict[str, Any]]:
+    """Yield fine ensembles for evidence accumulation, and what pooling the pairs of clusters changes."""
+    for n in (2_000,) if smallest else (100_000, 1_000_000):
+        ensemble, classes = fine_ensemble(n, 50)
+        methods: dict[str, Callable[[Ensemble], Any]] = {
+            "eac-single": method("eac-single", 12, memory="4GB"),
+            "eac-average": method("eac-average", 12, memory="4GB"),
+            "eac-single, lifetime": method("eac-single", None, memory="4GB", criterion="lifetime"),
+            "scaled SVD, k-means": partial(scaled_svd, n_clusters=12),
+        }
+        yield f"{n:,} x 50, {ensemble.n_base_clusters:,} base clusters", ensemble, classes, methods
+    for missing in (0.2, 0.5, 0.8):
+        n = 500 if smallest else 5_000
+        ensemble, classes = fine_ensemble(n, 50)
+        labels = ensemble.read(0, n)
+        labels[np.random.default_rng(1).random(labels.shape) < missing] = -1
+        observed, pooled = (
+            METHODS["eac-average"](12, normalize=normalize).fit(labels)
+            for normalize in ("observed", "pooled")
+        )
+        heights = [np.sort(model.linkage_[:, 2]) for model in (observed, pooled)]
+        yield {
+            "ensemble": f"{n:,} x 50, {100 * missing:.0f} % missing",
+            "adjusted_rand": [round(adjusted_rand(classes, m.labels_), 4) for m in (observed, pooled)],
+            "agreement": round(adjusted_rand(observed.labels_, pooled.labels_), 4),
+            "mean_difference_of_heights": round(float(np.abs(heights[0] - heights[1]).mean()), 4),
+        }
+
+
 def passes(*, smallest: bool) -> Iterator[dict[str, Any]]:
     """Yield the seconds of one thread for a pass of each model, from the memberships of the block model."""
     n, M = (4_096, 20) if smallest else (131_072, 100)
@@ -200,6 +231,7 @@ CELLS: dict[str, Callable[..., Iterator[Any]]] = {
     "ordinary": ordinary,
     "wide": wide,
     "fine": fine,
+    "evidence": evidence,
     "passes": passes,
 }
 
