@@ -11,7 +11,7 @@ from bigcons import PCC, Ensemble
 from bigcons.coassociation.factorized import Rates, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UndersegmentationWarning
-from bigcons.methods.pcc import calibrated
+from bigcons.methods.pcc import block_model
 from bigcons.methods.pcc.all_pairs import (
     AllPairs,
     apply_change,
@@ -22,18 +22,25 @@ from bigcons.methods.pcc.all_pairs import (
     place_block,
     update_block,
 )
+from bigcons.methods.pcc.block_model import (
+    block_rates,
+    block_start,
+    embedded,
+    linked_clusters,
+    raised,
+    rarity_of,
+    spectral_start,
+)
 from bigcons.methods.pcc.calibrated import (
     MOMENTS_AFTER,
     Calibration,
     PairSums,
-    block_rates,
     by_moments,
     estimated,
     join_rates,
     least_squares,
+    memberships_of,
     pair_sums,
-    rarity_of,
-    spectral_start,
 )
 from bigcons.methods.pcc.choices import BEST_MODEL
 from bigcons.metrics import adjusted_rand
@@ -190,11 +197,11 @@ def test_by_moments__are_mean_joins_within_and_between(problem):
 
 
 def test_block_rates__are_mean_joins_of_any_two_clusters(monkeypatch):
-    monkeypatch.setattr(calibrated, "PRIOR_PAIRS", 0.0)
+    monkeypatch.setattr(block_model, "PRIOR_PAIRS", 0.0)
     labels = planted_ensemble(60, 8, random_state=3)[0].read(0, 60)
-    offsets, Y = np.arange(9) * 10, np.random.default_rng(0).dirichlet(np.ones(3), 60).astype(np.float32)
-    omega, winners = rarity_of(labels, offsets, 0.5), Y.argmax(axis=1)
-    rates = block_rates(labels, offsets, Y, omega, common=True)
+    offsets, winners = np.arange(9) * 10, np.random.default_rng(0).integers(3, size=60)
+    omega = rarity_of(labels, offsets, 0.5)
+    rates = block_rates(labels, offsets, winners, 3, omega, common=True)
     joined = [[[] for _ in range(3)] for _ in range(3)]
     for _, i, j, J in naive.joins(labels, omega, offsets):
         for k, h in ((winners[i], winners[j]), (winners[j], winners[i])):
@@ -202,7 +209,7 @@ def test_block_rates__are_mean_joins_of_any_two_clusters(monkeypatch):
     mean = np.array([[np.mean(of_both) for of_both in row] for row in joined])
     found = rates.a[0] + rates.d[0] * rates.theta
     np.testing.assert_allclose(found, np.maximum(mean, rates.a[0]), rtol=1e-9)
-    own = block_rates(labels, offsets, Y, omega, common=False)
+    own = block_rates(labels, offsets, winners, 3, omega, common=False)
     assert (own.theta >= 0).all()
     assert np.ptp(own.a) > 0
     assert own.w.mean() == pytest.approx(1)
@@ -247,12 +254,66 @@ def test_spectral_start__finds_classes_that_the_labels_show():
     truth = np.repeat([0, 1, 2], [10, 20, 30])
     labels = np.stack([truth, truth // 2, (truth + 1) // 2], axis=1)
     labels[5] = -1
-    Y, distances = spectral_start(labels, np.array([0, 3, 5, 7]), 3, 4, 0)
-    labeled = np.arange(60) != 5
+    found = spectral_start(labels, np.array([0, 3, 5, 7]), 3, 4, 0)
+    Y, labeled = memberships_of(found.of, 3), np.arange(60) != 5
     assert adjusted_rand(truth[labeled], Y[labeled].argmax(axis=1)) == 1
     np.testing.assert_allclose(Y[5], 1 / 3)
     np.testing.assert_allclose(Y.sum(axis=1), 1, atol=1e-6)
-    assert len(distances) == 4
+    assert len(found.distances) == 4
+
+
+@pytest.fixture(scope="module")
+def unequal():
+    """One class of 80 %, cut in pieces by every partition, and four of 5 %: labels, offsets and classes."""
+    rng = np.random.default_rng(4)
+    place = np.concatenate([rng.uniform(0, 10, 640), np.repeat([14.0, 18.0, 22.0, 26.0], 40)])
+    place[640:] += rng.uniform(-0.5, 0.5, 160)
+    labels = np.stack(
+        [np.searchsorted(np.sort(rng.uniform(-1, 27, rng.integers(5, 14))), place) for _ in range(40)], axis=1
+    )
+    return labels, np.arange(41) * 14, np.repeat(np.arange(5), [640, 40, 40, 40, 40])
+
+
+def test_block_start__joins_the_parts_of_a_large_class(unequal):
+    labels, offsets, truth = unequal
+    spectral = spectral_start(labels, offsets, 5, 8, 0)
+    found, is_linked = block_start(labels, offsets, 5, 8, 0, 0.5)
+    assert is_linked
+    assert adjusted_rand(truth, spectral.of) < 0.6
+    assert adjusted_rand(truth, found.of) > 0.95
+
+
+def test_fit__keeps_classes_of_very_unequal_size(unequal):
+    labels, _, truth = unequal
+    labels = np.where(np.random.default_rng(0).random(labels.shape) < 0.2, -1, labels)
+    model = PCC(5, random_state=0).fit(labels)
+    assert adjusted_rand(truth, model.labels_) > 0.95
+    assert (model.predict(labels) == model.labels_).mean() > 0.99
+
+
+def test_block_start__is_spectral_where_classes_are_equal_or_partitions_few(coarse, unequal):
+    ensemble, _ = coarse
+    assert not block_start(ensemble.read(0, 1200), ensemble.offsets, 8, 2, 0, 0.5)[1]
+    labels, offsets, _ = unequal
+    assert not block_start(labels[:, :7], offsets[:8], 5, 2, 0, 0.5)[1]
+    assert not block_start(labels, offsets, 1, 2, 0, 0.5)[1]
+
+
+def test_linked_clusters__leave_unlabeled_objects_out_and_need_groups(unequal):
+    labels, offsets, truth = unequal
+    labels = labels.copy()
+    labels[[0, 700]] = -1
+    found = linked_clusters(embedded(labels, offsets, 10), labels, offsets, 5, 2, 0, 0.5)
+    assert set(np.flatnonzero(found.of < 0)) == {0, 700}
+    assert adjusted_rand(truth[found.of >= 0], found.of[found.of >= 0]) > 0.95
+    assert linked_clusters(embedded(labels[:20], offsets, 10), labels[:20], offsets, 5, 2, 0, 0.5) is None
+
+
+def test_raised__makes_clusters_below_an_equal_share_dearer(unequal):
+    labels, offsets, truth = unequal
+    rates = block_rates(labels, offsets, truth, 5, rarity_of(labels, offsets, 0.5), common=False)
+    factor = np.diag(raised(rates, truth, offsets).theta) / np.diag(rates.theta)
+    np.testing.assert_allclose(factor, [1, 2, 2, 2, 2])
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,8 @@ the memberships minimize
 over the pairs that u labels, where J is 1 for objects in one base cluster b, and ``omega_b`` weighs a join by
 how rare it is. For given rates the sums of `AllPairs` solve it, with gains for weights.
 
-The block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``: how often objects of two clusters are
-joined depends on both, for some clusters are near each other, and some are often split. Its rates are those
-of the spectral start of the subsample. Those of the other models are estimated in turn with the memberships
-of the subsample, from the same start. After that they are fixed.
+Rates are estimated in turn with the memberships of the subsample, from a spectral start; after that they are
+fixed. Those of the block model are of its start: see `block_model`.
 """
 
 from __future__ import annotations
@@ -35,10 +33,17 @@ from bigcons.methods.pcc.all_pairs import (
     apply_change,
     update_block,
 )
+from bigcons.methods.pcc.block_model import (
+    LEAST_RATE,
+    block_rates,
+    block_start,
+    raised,
+    rarity_of,
+    spectral_start,
+    table_of,
+    weights_of,
+)
 from bigcons.methods.pcc.memberships import softened
-from bigcons.overlaps.eigenvectors import leading_eigenvectors
-from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
-from bigcons.seeding import generator
 from bigcons.solving.survey import mean_pair_weight
 
 BLOCK_MODEL, LEAST_SQUARES, MOMENTS = "block-model", "least-squares", "moments"
@@ -53,15 +58,6 @@ WEIGHTS_AFTER = 2
 
 # The calibration has settled when fewer than this share of the objects move.
 FEW_MOVE = 2e-3
-
-# Scales and residual variances are at least this: a partition that joins nobody has no hits.
-LEAST_RATE = 1e-9
-
-# Estimates of theta in turn with the weights of the partitions, which depend on each other little.
-BLOCK_ROUNDS = 2
-
-# Pairs of objects by which theta is drawn to the identity, so that rates of small clusters are not noise.
-PRIOR_PAIRS = 10.0
 
 
 class Calibration(NamedTuple):
@@ -106,12 +102,17 @@ def solve_calibrated(
     calibration: Calibration,
 ) -> Subsample:
     """Estimate rates and memberships of the subsample, then solve it by the rates found."""
-    omega = rarity_of(labels, offsets, calibration.rarity)
-    memberships, objectives = spectral_start(labels, offsets, n_clusters, n_init, seed)
+    omega, asked = rarity_of(labels, offsets, calibration.rarity), (labels, offsets, n_clusters, n_init, seed)
     if calibration.rule == BLOCK_MODEL:
-        rates = block_rates(labels, offsets, memberships, omega, common=calibration.common)
+        start, is_linked = block_start(*asked, calibration.rarity)
+        memberships, objectives = memberships_of(start.of, n_clusters), start.distances
+        common = calibration.common
+        rates = block_rates(labels, offsets, start.of, n_clusters, omega, common=common)
+        rates = raised(rates, start.of, offsets) if is_linked else rates
         found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
         return SubsampleStart(labels, offsets, n_clusters, seed, rates).resume(found, LONG_PASSES, LONG_TOL)
+    start = spectral_start(*asked)
+    memberships, objectives = memberships_of(start.of, n_clusters), start.distances
     rates = estimated(labels, offsets, memberships, omega, calibration, None, 0)
     found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
     seen = np.count_nonzero(labels >= 0, axis=0)
@@ -128,19 +129,11 @@ def solve_calibrated(
     return SubsampleStart(labels, offsets, n_clusters, seed, rates).resume(found, LONG_PASSES, LONG_TOL)
 
 
-def rarity_of(labels: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarray:
-    """Return ``(n_u / n_b)^gamma`` (B,) of the base clusters; empty ones here count as of one object."""
-    sizes = table_of(labels, offsets, np.zeros(len(labels), np.int64), 1)[:, 0]
-    seen = np.repeat(np.add.reduceat(sizes, offsets[:-1]), np.diff(offsets))
-    return np.asarray((seen / np.maximum(sizes, 1.0)) ** gamma)
-
-
-def table_of(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Return how many objects of each base cluster are in each of ``clusters`` (rows,), (B, K) float64."""
-    table = np.zeros((int(offsets[-1]), n_clusters))
-    rows, partitions = np.nonzero(labels >= 0)
-    np.add.at(table, (offsets[partitions] + labels[rows, partitions], clusters[rows]), 1.0)
-    return table
+def memberships_of(clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return softened memberships (rows, K) float32 by clusters (rows,), uniform where these are -1."""
+    crisp = np.full((len(clusters), n_clusters), 1.0 / n_clusters, np.float32)
+    crisp[clusters >= 0] = np.eye(n_clusters, dtype=np.float32)[clusters[clusters >= 0]]
+    return softened(crisp)
 
 
 def estimated(
@@ -237,44 +230,6 @@ def by_moments(
     return a, np.maximum(hits / np.maximum(together, 1.0) - a, LEAST_RATE)
 
 
-def block_rates(
-    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, omega: np.ndarray, *, common: bool
-) -> Rates:
-    """Return the rates of the block model by the mean joins of objects of any two clusters.
-
-    In theta, 1 is the mean join of two objects of one cluster and 0 that of objects of different clusters;
-    pairs of clusters that are joined less often than these count as 0.
-    """
-    K, M = memberships.shape[1], offsets.size - 1
-    table = table_of(labels, offsets, memberships.argmax(axis=1), K)
-    sizes, own = np.add.reduceat(table, offsets[:-1], axis=0), np.arange(K)
-    pairs = np.einsum("uk,ul->ukl", sizes, sizes)  # ordered pairs of objects, each with its clusters
-    pairs[:, own, own] -= sizes
-    joins = np.empty((M, K, K))
-    for u in range(M):
-        part = table[offsets[u] : offsets[u + 1]]
-        weighed = omega[offsets[u] : offsets[u + 1], None] * part
-        joins[u] = np.einsum("bk,bl->kl", weighed, part)
-        joins[u, own, own] -= weighed.sum(axis=0)
-    squares = np.add.reduceat(omega**2 * table.sum(axis=1) * (table.sum(axis=1) - 1.0), offsets[:-1])
-    n, joined = pairs.sum(axis=(1, 2)), joins.sum(axis=(1, 2))
-    together, hits = pairs[:, own, own].sum(axis=1), joins[:, own, own].sum(axis=1)
-    w = np.ones(M)
-    parts = [np.full(M, part.sum()) if common else part for part in (n, joined, together, hits)]
-    a = (parts[1] - parts[3]) / np.maximum(parts[0] - parts[2], 1.0)
-    d = np.maximum(parts[3] / np.maximum(parts[2], 1.0) - a, LEAST_RATE)
-    for _ in range(BLOCK_ROUNDS):
-        weight, prior = w * d * d, PRIOR_PAIRS * float((w * d * d).sum())
-        excess = np.einsum("u,ukl->kl", w * d, joins) - np.einsum("u,ukl->kl", w * d * a, pairs)
-        theta = (excess + prior * np.eye(K)) / (np.einsum("u,ukl->kl", weight, pairs) + prior)
-        theta = np.maximum(0.5 * (theta + theta.T), 0.0)
-        if not common:
-            fit = a[:, None, None] + d[:, None, None] * theta
-            fitted = np.einsum("ukl,ukl->u", fit, fit * pairs - 2.0 * joins)
-            w = weights_of(squares + fitted, n)
-    return Rates.of(a, d, w, omega, offsets, theta)
-
-
 def join_rates(sums: AgreementSums, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return how often each partition joins objects of one cluster, and of different ones, (M,) each.
 
@@ -290,46 +245,3 @@ def join_rates(sums: AgreementSums, offsets: np.ndarray) -> tuple[np.ndarray, np
     pairs, joined = seen * seen - seen, np.add.reduceat(sizes * sizes, offsets[:-1]) - seen
     apart = np.maximum(pairs - together, 1.0)
     return hits / np.maximum(together, 1.0), np.maximum(joined - hits, 0.0) / apart
-
-
-def weights_of(residual: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return the inverse mean residuals (M,) of partitions, of mean 1, by their sums over ``n`` pairs."""
-    w = 1.0 / np.maximum(residual / np.maximum(n, 1.0), LEAST_RATE)
-    w[n == 0.0] = w[n > 0.0].mean() if (n > 0.0).any() else 1.0
-    return np.asarray(w / w.mean())
-
-
-def spectral_start(
-    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int
-) -> tuple[np.ndarray, list[float]]:
-    """Return memberships (rows, K) float32 by the spectral embedding of the labels, and k-means' distances.
-
-    The embedding is that of correspondence analysis: the singular vectors of the scaled incidence matrix,
-    from the smaller of its two products with itself, times the singular values, and each object by the root
-    of its number of labels, by which it counts. Random starts do worse: the calibrated objective has many
-    more local optima than that of the paper.
-    """
-    import scipy.sparse
-
-    rows, partitions = np.nonzero(labels >= 0)
-    columns = offsets[partitions] + labels[rows, partitions]
-    n_labels, sizes = (
-        np.bincount(rows, minlength=len(labels)),
-        np.bincount(columns, minlength=int(offsets[-1])),
-    )
-    values = 1.0 / np.sqrt(n_labels[rows] * sizes[columns])
-    incidence = scipy.sparse.csr_array((values, (rows, columns)), shape=(len(labels), int(offsets[-1])))
-    if incidence.shape[0] <= incidence.shape[1]:
-        values, vectors = leading_eigenvectors((incidence @ incidence.T).toarray(), n_clusters)
-        vectors = vectors * np.sqrt(values)
-    else:
-        _, vectors = leading_eigenvectors((incidence.T @ incidence).toarray(), n_clusters)
-        vectors = incidence @ vectors  # of these lengths already
-    labeled = n_labels > 0
-    embedded = vectors[labeled] * np.sqrt(n_labels.sum() / n_labels[labeled, None])
-    draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
-    n_groups = min(n_clusters, n_distinct_rows(embedded))
-    model, distances = best_kmeans(embedded, n_groups, n_init, draw, n_labels[labeled].astype(np.float64))
-    crisp = np.full((len(labels), n_clusters), 1.0 / n_clusters, np.float32)
-    crisp[labeled] = np.eye(n_clusters, dtype=np.float32)[model.labels_]
-    return softened(crisp), distances

@@ -24,6 +24,7 @@ from bigcons.errors import (
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, SUBSAMPLE, entropy_weights
+from bigcons.methods.pcc.block_model import start_bytes
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
@@ -378,9 +379,8 @@ def plan_memory(
     if solver == BLOCKED and (isinstance(pairs, Real) or pairs == "dense"):
         held += PAIR_BYTES * n_pair_ends(pairs, n) // 2
     held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
-    if calibrates:  # the spectral start: the incidence matrix of the subsample, its square, and eigenvectors
-        rows_used = min(n, SUBSAMPLE)
-        held += 32 * rows_used * M + 24 * min(rows_used, B) ** 2
+    if calibrates:
+        held += start_bytes(min(n, SUBSAMPLE), M, B, K)
         statistics += 8 * M * (K + 8)
     return MemoryPlan(
         held=held,

@@ -1,0 +1,341 @@
+"""The block model of the co-association: its rates by given clusters, and the clusters it starts from.
+
+The block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``: how often objects of two clusters are
+joined depends on both, for some clusters are near each other, and some are often split. Its rates are those
+of the clusters it starts from.
+
+There are two starts, both from the spectral embedding of the labels. The *spectral* one is k-means. It fails
+on classes of very unequal size: partitions divide a large class differently, the embedding shows its parts
+rather than small classes, and k-means divides it further. The *linked* one makes many small groups and joins
+them by single link, which follows a large class from part to part, but also joins classes that overlap. Of
+the two, the start is the one that halves of the partitions agree on more: a large class is divided here or
+there by chance, and overlapping classes are joined by chance.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.factorized import Rates
+from bigcons.execution.engine import stop_if_cancelled
+from bigcons.metrics import adjusted_rand
+from bigcons.overlaps.eigenvectors import leading_eigenvectors
+from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
+from bigcons.seeding import generator
+
+logger: logging.Logger = logging.getLogger("bigcons")
+
+# Scales and residual variances are at least this: a partition that joins nobody has no hits.
+LEAST_RATE = 1e-9
+
+# Estimates of theta in turn with the weights of the partitions, which depend on each other little.
+BLOCK_ROUNDS = 2
+
+# Pairs of objects by which theta is drawn to the identity, so that rates of small clusters are not noise.
+PRIOR_PAIRS = 10.0
+
+# Small groups that are joined: at least this many, three for each cluster, and no more than a quarter of the
+# objects.
+GROUPS, GROUPS_PER_CLUSTER, OBJECTS_PER_GROUP = 48, 3, 4
+
+# Columns of the embedding for each cluster: the first show parts of large classes before small classes.
+COLUMNS_PER_CLUSTER = 2
+
+# Largest number of clusters for which groups are joined, which takes time by its third power.
+MOST_LINKED = 64
+
+# Fewest partitions that are halved, and how often they are.
+FEWEST_HALVED, HALVINGS = 8, 4
+
+# Adjusted Rand index of the two starts from which on it hardly matters which one is taken.
+ALIKE = 0.98
+
+# Starts of k-means for groups and for halves, enough for a comparison.
+GROUP_STARTS, HALF_STARTS = 2, (3, 1)
+
+# By how much the linked start must agree better, as adjusted Rand index; and how far it may be behind after
+# two halvings for others to be tried.
+MARGIN, HOPELESS = 0.03, -0.15
+
+# Clusters are not taken to be smaller than this share.
+LEAST_SHARE = 1e-3
+
+
+def rarity_of(labels: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarray:
+    """Return ``(n_u / n_b)^gamma`` (B,) of the base clusters; empty ones here count as of one object."""
+    sizes = table_of(labels, offsets, np.zeros(len(labels), np.int64), 1)[:, 0]
+    seen = np.repeat(np.add.reduceat(sizes, offsets[:-1]), np.diff(offsets))
+    return np.asarray((seen / np.maximum(sizes, 1.0)) ** gamma)
+
+
+def table_of(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return how many objects of each base cluster are in each of ``clusters`` (rows,), (B, K) float64."""
+    rows, partitions = np.nonzero(labels >= 0)
+    cells = (offsets[partitions] + labels[rows, partitions]) * n_clusters + clusters[rows]
+    size = int(offsets[-1]) * n_clusters
+    return np.bincount(cells, minlength=size).reshape(-1, n_clusters).astype(np.float64)
+
+
+def weights_of(residual: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return the inverse mean residuals (M,) of partitions, of mean 1, by their sums over ``n`` pairs."""
+    w = 1.0 / np.maximum(residual / np.maximum(n, 1.0), LEAST_RATE)
+    w[n == 0.0] = w[n > 0.0].mean() if (n > 0.0).any() else 1.0
+    return np.asarray(w / w.mean())
+
+
+def block_rates(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    clusters: np.ndarray,
+    n_clusters: int,
+    omega: np.ndarray,
+    *,
+    common: bool,
+) -> Rates:
+    """Return the rates of the block model by the mean joins of objects of any two clusters.
+
+    In theta, 1 is the mean join of two objects of one cluster and 0 that of objects of different clusters;
+    pairs of clusters that are joined less often than these count as 0. ``clusters`` (rows,): int64.
+    """
+    K, M, own = n_clusters, offsets.size - 1, np.arange(n_clusters)
+    table = table_of(labels, offsets, clusters, K)
+
+    def by_partition(values: np.ndarray) -> np.ndarray:
+        return np.asarray(np.add.reduceat(values, offsets[:-1]))
+
+    # of ordered pairs of objects: how many, joined, in one cluster, and both
+    sizes, of_base = np.add.reduceat(table, offsets[:-1], axis=0), table.sum(axis=1)
+    n, joined = sizes.sum(axis=1) * (sizes.sum(axis=1) - 1.0), by_partition(omega * of_base * (of_base - 1.0))
+    together = (sizes * (sizes - 1.0)).sum(axis=1)
+    hits = by_partition(omega * (table * (table - 1.0)).sum(axis=1))
+    squares = by_partition(omega**2 * of_base * (of_base - 1.0))
+    w = np.ones(M)
+    parts = [np.full(M, part.sum()) if common else part for part in (n, joined, together, hits)]
+    a = (parts[1] - parts[3]) / np.maximum(parts[0] - parts[2], 1.0)
+    d = np.maximum(parts[3] / np.maximum(parts[2], 1.0) - a, LEAST_RATE)
+
+    def pairs_of(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return the sum (K, K) over rows, by weights, of their ordered pairs of objects of two clusters."""
+        weighed = weights[:, None] * rows
+        found = np.einsum("bk,bl->kl", weighed, rows)
+        found[own, own] -= weighed.sum(axis=0)
+        return np.asarray(found)
+
+    def means_of(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return the sum (rows,) of ``values`` (K, K) over the ordered pairs of objects of each row."""
+        return np.einsum("bk,bk->b", np.einsum("bk,kl->bl", rows, values), rows) - np.einsum(
+            "bk,k->b", rows, np.diag(values)
+        )
+
+    for _ in range(BLOCK_ROUNDS):
+        weight, prior = w * d * d, PRIOR_PAIRS * float((w * d * d).sum())
+        excess = pairs_of(table, np.repeat(w * d, np.diff(offsets)) * omega) - pairs_of(sizes, w * d * a)
+        theta = (excess + prior * np.eye(K)) / (pairs_of(sizes, weight) + prior)
+        theta = np.maximum(0.5 * (theta + theta.T), 0.0)
+        if not common:
+            expected = 2.0 * a * means_of(sizes, theta) + d * means_of(sizes, theta**2)
+            fitted = a * a * n + d * expected
+            fitted -= 2.0 * (a * joined + d * by_partition(omega * means_of(table, theta)))
+            w = weights_of(squares + fitted, n)
+    return Rates.of(a, d, w, omega, offsets, theta)
+
+
+# The starts
+
+
+class Clusters(NamedTuple):
+    """A clustering of the subsample to start from."""
+
+    of: np.ndarray
+    """(rows,) int64 the cluster of each object, -1 without any label."""
+    distances: list[float]
+    """Squared distances of every start of k-means in the spectral embedding."""
+
+
+class Embedded(NamedTuple):
+    """The labeled objects of the subsample in the spectral embedding of their labels."""
+
+    rows: np.ndarray
+    """(labeled rows, columns)."""
+    n_labels: np.ndarray
+    """Of each, by which it counts."""
+    labeled: np.ndarray
+    """(rows,) bool: which objects these are."""
+
+    def kmeans(self, n_columns: int, n_groups: int, n_init: int, draw: int) -> Clusters:
+        """Return at most ``n_groups`` clusters by the first columns."""
+        rows = np.ascontiguousarray(self.rows[:, :n_columns])
+        weights = self.n_labels.astype(np.float64)
+        model, distances = best_kmeans(rows, min(n_groups, n_distinct_rows(rows)), n_init, draw, weights)
+        found = np.full(self.labeled.size, -1, np.int64)
+        found[self.labeled] = model.labels_
+        return Clusters(found, distances)
+
+
+def embedded(labels: np.ndarray, offsets: np.ndarray, n_columns: int) -> Embedded:
+    """Return the embedding of correspondence analysis, of at most ``n_columns`` columns.
+
+    These are the singular vectors of the scaled incidence matrix, from the smaller of its two products with
+    itself, times the singular values, and each object by the root of its number of labels.
+    """
+    import scipy.sparse
+
+    rows, partitions = np.nonzero(labels >= 0)
+    columns = offsets[partitions] + labels[rows, partitions]
+    n_labels, sizes = (
+        np.bincount(rows, minlength=len(labels)),
+        np.bincount(columns, minlength=int(offsets[-1])),
+    )
+    values = 1.0 / np.sqrt(n_labels[rows] * sizes[columns])
+    incidence = scipy.sparse.csr_array((values, (rows, columns)), shape=(len(labels), int(offsets[-1])))
+    if incidence.shape[0] <= incidence.shape[1]:
+        values, vectors = leading_eigenvectors((incidence @ incidence.T).toarray(), n_columns)
+        vectors = vectors * np.sqrt(values)
+    else:
+        _, vectors = leading_eigenvectors((incidence.T @ incidence).toarray(), n_columns)
+        vectors = incidence @ vectors  # of these lengths already
+    labeled = n_labels > 0
+    scaled = vectors[labeled] * np.sqrt(n_labels.sum() / n_labels[labeled, None])
+    return Embedded(scaled, n_labels[labeled], labeled)
+
+
+def spectral_start(
+    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int
+) -> Clusters:
+    """Return clusters of the subsample by k-means of its spectral embedding.
+
+    Random starts do worse: the calibrated objective has many more local optima than that of the paper.
+    """
+    draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
+    return embedded(labels, offsets, n_clusters).kmeans(n_clusters, n_clusters, n_init, draw)
+
+
+def block_start(
+    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int, gamma: float
+) -> tuple[Clusters, bool]:
+    """Return the start of the block model by the subsample, and whether it is the linked one.
+
+    Time of up to nine embeddings, with k-means of each from four starts, besides ``n_init`` starts of k-means.
+    """
+    M = offsets.size - 1
+    draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
+    found = embedded(labels, offsets, COLUMNS_PER_CLUSTER * n_clusters)
+    spectral = found.kmeans(n_clusters, n_clusters, n_init, draw)
+    if not 1 < n_clusters <= MOST_LINKED or M < FEWEST_HALVED:
+        return spectral, False
+    linked = linked_clusters(found, labels, offsets, n_clusters, GROUP_STARTS, draw, gamma)
+    if linked is None:
+        return spectral, False
+    if agreement(spectral.of, linked.of) >= ALIKE:
+        return spectral, False
+    ahead: list[float] = []
+    for number in range(HALVINGS):
+        stop_if_cancelled()
+        order = generator(seed, "pcc.calibrated.halves", number).permutation(M)
+        halves = (np.sort(order[: M // 2]), np.sort(order[M // 2 :]))
+        found_by = [both_starts(labels, offsets, half, n_clusters, draw, gamma) for half in halves]
+        of_spectral = agreement_of_three(spectral.of, *(pair[0] for pair in found_by))
+        of_linked = agreement_of_three(linked.of, *(pair[1] for pair in found_by))
+        ahead.append(of_linked - of_spectral)
+        if number > 0 and np.mean(ahead) < HOPELESS:
+            break
+    is_linked = bool(np.mean(ahead) > MARGIN)
+    logger.info(
+        "%s start: halves of the partitions agree on the linked one by %.3f more",
+        *("linked" if is_linked else "spectral", np.mean(ahead)),
+    )
+    return (linked._replace(distances=spectral.distances) if is_linked else spectral), is_linked
+
+
+def agreement_of_three(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+    """Return the mean agreement of any two of three clusterings (rows,)."""
+    return (agreement(a, b) + agreement(a, c) + agreement(b, c)) / 3.0
+
+
+def both_starts(
+    labels: np.ndarray, offsets: np.ndarray, half: np.ndarray, n_clusters: int, draw: int, gamma: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the clusters (rows,) of both starts by the partitions ``half``, -1 for objects without their labels."""
+    of_half = np.ascontiguousarray(labels[:, half])
+    if not (of_half >= 0).any():
+        return (np.full(len(labels), -1, np.int64),) * 2
+    own = np.concatenate([[0], np.cumsum(np.diff(offsets)[half])])
+    found = embedded(of_half, own, COLUMNS_PER_CLUSTER * n_clusters)
+    spectral = found.kmeans(n_clusters, n_clusters, HALF_STARTS[0], draw).of
+    linked = linked_clusters(found, of_half, own, n_clusters, HALF_STARTS[1], draw, gamma)
+    return spectral, spectral if linked is None else linked.of
+
+
+def agreement(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the adjusted Rand index of two clusterings (rows,) of the objects that both have, -1 missing."""
+    both = (a >= 0) & (b >= 0)
+    return float(adjusted_rand(a[both], b[both])) if both.sum() > 1 else 0.0
+
+
+def linked_clusters(
+    found: Embedded,
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    draw: int,
+    gamma: float,
+) -> Clusters | None:
+    """Return clusters of small groups that are joined by single link; None of too few objects.
+
+    Two groups are as near as their objects are joined more often than those of different groups, relative to
+    objects of one group: theta of the block model of the groups, over the roots of its diagonal.
+    """
+    from scipy.cluster.hierarchy import cut_tree, linkage
+    from scipy.spatial.distance import squareform
+
+    n_groups = n_groups_of(n_clusters, len(found.rows))
+    if n_groups <= n_clusters:
+        return None
+    groups = found.kmeans(found.rows.shape[1], n_groups, n_init, draw)
+    n_groups = int(groups.of.max()) + 1
+    if n_groups <= n_clusters:
+        return None
+    omega = rarity_of(labels, offsets, gamma)
+    theta = block_rates(labels, offsets, groups.of, n_groups, omega, common=False).theta
+    if theta is None:
+        raise TypeError("the block model has no theta.")
+    scale = np.sqrt(np.maximum(np.diag(theta), LEAST_RATE))
+    near = theta / scale[:, None] / scale
+    merges = linkage(squareform(near.max() - near, checks=False), "single")
+    cluster_of = cut_tree(merges, n_clusters=n_clusters)[:, 0].astype(np.int64)
+    return Clusters(np.where(groups.of >= 0, cluster_of[groups.of], -1), groups.distances)
+
+
+def n_groups_of(n_clusters: int, n_objects: int) -> int:
+    """Return the number of groups that are joined to ``n_clusters``."""
+    return min(max(GROUPS, GROUPS_PER_CLUSTER * n_clusters), n_objects // OBJECTS_PER_GROUP)
+
+
+def start_bytes(n_rows: int, n_partitions: int, n_base_clusters: int, n_clusters: int) -> int:
+    """Return the memory of the start by ``n_rows`` objects.
+
+    These are the incidence matrix, its square, eigenvectors, the embedding, and tables of the groups.
+    """
+    square = min(n_rows, n_base_clusters)
+    embedding = 3 * COLUMNS_PER_CLUSTER * n_clusters * n_rows
+    groups = n_groups_of(n_clusters, n_rows) if n_clusters <= MOST_LINKED else n_clusters
+    return 32 * n_rows * n_partitions + 24 * square**2 + 8 * embedding + 32 * n_base_clusters * groups
+
+
+def raised(rates: Rates, clusters: np.ndarray, offsets: np.ndarray) -> Rates:
+    """Return the rates with theta of each cluster smaller than an equal share raised by the root of how much.
+
+    The objects of a large class are joined with few of its others. To one at its edge a cluster of few
+    objects, which costs little, would fit better than its own, if not for this.
+    """
+    if rates.theta is None:
+        raise TypeError("only rates of the block model are raised.")
+    K, own = len(rates.theta), np.arange(len(rates.theta))
+    shares = np.bincount(clusters[clusters >= 0], minlength=K) / max(np.count_nonzero(clusters >= 0), 1)
+    theta = rates.theta.copy()
+    theta[own, own] *= np.sqrt(np.maximum(1.0 / (K * np.maximum(shares, LEAST_SHARE)), 1.0))
+    return Rates.of(rates.a, rates.d, rates.w, rates.omega, offsets, theta)
