@@ -218,7 +218,7 @@ def block_start(
 ) -> tuple[Clusters, bool]:
     """Return the start of the block model by the subsample, and whether it is the linked one.
 
-    Time of up to nine embeddings, with k-means of each from four starts, besides ``n_init`` starts of k-means.
+    Takes up to nine embeddings, with four starts of k-means each, besides ``n_init`` of the first.
     """
     M = offsets.size - 1
     draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
@@ -258,7 +258,7 @@ def agreement_of_three(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
 def both_starts(
     labels: np.ndarray, offsets: np.ndarray, half: np.ndarray, n_clusters: int, draw: int, gamma: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the clusters (rows,) of both starts by the partitions ``half``, -1 for objects without their labels."""
+    """Return the clusters (rows,) of both starts by the partitions ``half``, -1 where they are missing."""
     of_half = np.ascontiguousarray(labels[:, half])
     if not (of_half >= 0).any():
         return (np.full(len(labels), -1, np.int64),) * 2
@@ -335,7 +335,8 @@ def raised(rates: Rates, clusters: np.ndarray, offsets: np.ndarray) -> Rates:
     if rates.theta is None:
         raise TypeError("only rates of the block model are raised.")
     K, own = len(rates.theta), np.arange(len(rates.theta))
-    shares = np.bincount(clusters[clusters >= 0], minlength=K) / max(np.count_nonzero(clusters >= 0), 1)
+    sizes = np.bincount(clusters[clusters >= 0], minlength=K)
+    shares = sizes / max(int(sizes.sum()), 1)
     theta = rates.theta.copy()
     theta[own, own] *= np.sqrt(np.maximum(1.0 / (K * np.maximum(shares, LEAST_SHARE)), 1.0))
     return Rates.of(rates.a, rates.d, rates.w, rates.omega, offsets, theta)
