@@ -260,7 +260,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     each object that moves in the block model. Rates are of the subsample, as is the rarity of base clusters.
 
     Which is better? On 117 ensembles of 60 partitions, of 13 data sets that defaults are chosen on (see
-    benchmarks/accuracy.py), with the true number of clusters, the mean adjusted Rand index was .582 with
+    benchmarks/accuracy.py), with the true number of clusters, the mean adjusted Rand index was .584 with
     "block-model", .556 with "moments" and .514 with "paper"; HBGF had .577. "block-model" suits a number of
     clusters that is known. "moments" with rarity=1 suits one that is too large: given two or three times the
     classes, it found their number in nine of ten ensembles of k-means partitions of well-separated classes,
@@ -276,6 +276,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     of random halves of the partitions reproduce better, by .03 in their adjusted Rand index. From the linked
     start the affinity of a cluster to itself is raised by the root of how much smaller than an equal share it
     is; else objects at the edge of the large class, joined with few of its others, would fit small clusters.
+    On 54 planted ensembles with one class of 60 to 90 %, or classes each 1.5 to 2.5 times the size of the next,
+    the mean adjusted Rand index rose from .70 to .90; on 18 of classes of equal size, and on the 117 above, it
+    changed by less than .004. The log tells which start was taken.
 
     On listed pairs the subsample, or memberships given as
     ``init``, is where objects start, and rates are those of the listed pairs given this start; other starts
