@@ -276,9 +276,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     of random halves of the partitions reproduce better, by .03 in their adjusted Rand index. From the linked
     start the affinity of a cluster to itself is raised by the root of how much smaller than an equal share it
     is; else objects at the edge of the large class, joined with few of its others, would fit small clusters.
-    On 54 planted ensembles with one class of 60 to 90 %, or classes each 1.5 to 2.5 times the size of the next,
-    the mean adjusted Rand index rose from .70 to .90; on 18 of classes of equal size, and on the 117 above, it
-    changed by less than .004. The log tells which start was taken.
+    On 54 planted ensembles with one class of 60 to 90 %, or classes each 1.5 to 2.5 times the size of the
+    next, the mean adjusted Rand index rose from .70 to .90; on 18 of classes of equal size, and on the 117
+    above, it changed by less than .004. The log tells which start was taken.
 
     On listed pairs the subsample, or memberships given as
     ``init``, is where objects start, and rates are those of the listed pairs given this start; other starts
