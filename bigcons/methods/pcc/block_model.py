@@ -47,8 +47,8 @@ COLUMNS_PER_CLUSTER = 2
 # Largest number of clusters for which groups are joined, which takes time by its third power.
 MOST_LINKED = 64
 
-# Fewest partitions that are halved, how often they are, and most that a half has: with more it takes longer to
-# tell the same.
+# Fewest partitions that are halved, how often they are, and most that a half has: more take longer to tell
+# the same.
 FEWEST_HALVED, HALVINGS, MOST_IN_HALF = 8, 4, 256
 
 # Adjusted Rand index of the two starts from which on it hardly matters which one is taken.
