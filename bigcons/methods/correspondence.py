@@ -455,9 +455,10 @@ def alternate(
     If none of ``max_iter`` sweeps settles (a sweep need not raise the objective), the best one is kept.
     """
     sweeps = [groups]
+    strips = [similarity[first:last] for first, last in pairwise(offsets)]
     for _ in range(max_iter):
         groups = groups.copy()
-        _sweep(similarity, offsets, groups, n_groups, times, one_to_one=one_to_one)
+        _sweep(strips, offsets, groups, n_groups, times, one_to_one=one_to_one)
         if (groups == sweeps[-1]).all():
             return Grouping(groups, mean_similarity(similarity, offsets, groups, n_groups, times))
         sweeps.append(groups)
@@ -467,7 +468,7 @@ def alternate(
 
 
 def _sweep(
-    similarity: Any,
+    strips: list[Any],
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
@@ -475,16 +476,19 @@ def _sweep(
     *,
     one_to_one: bool,
 ) -> None:
-    """Regroup the base clusters of one partition after another, ``groups`` in place; O(B^2 K)."""
+    """Regroup the base clusters of one partition after another, ``groups`` in place; O(B^2 K).
+
+    ``strips`` are the rows of the similarities by partition.
+    """
     from scipy.optimize import linear_sum_assignment
 
     table = one_hot(groups, n_groups, times)
     sizes = table.sum(axis=0)  # updated with the groups, which is cheaper than recomputing both
-    for first, last in pairwise(offsets):
+    for strip, (first, last) in zip(strips, pairwise(offsets), strict=True):
         own = slice(first, last)
         sizes -= table[own].sum(axis=0)
         table[own] = 0.0
-        resemblance = similarity[own] @ table / over_zero(sizes)
+        resemblance = strip @ table / over_zero(sizes)
         if one_to_one:
             cluster, group = linear_sum_assignment(resemblance, maximize=True)
             groups[own] = -1
