@@ -12,6 +12,15 @@ settings.register_profile(
 settings.load_profile("bigcons")
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the solves of all methods, which compile most kernels, and go on with files of slow tests.
+
+    So no process is left with one of these at the end.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: 0 if item.path.parent.name == "solving" else 1 if item.path in slow else 2)
+
+
 @pytest.fixture
 def as_small_process(monkeypatch):
     """Count this process, grown by all tests before, like that of a user who has just begun."""

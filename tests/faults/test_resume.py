@@ -101,9 +101,11 @@ def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, 
     if "pairs" in asked:
         is_stored = isinstance(asked["pairs"], str)
         n_blocks = len(PairTable.open(asked["pairs"]).blocks()) if is_stored else blocked.N_BLOCKS
-    # in the middle of the start and of every pass, and when these are committed
-    moments = {f"in {p}": ("block", p * n_blocks + 3) for p in range(n_passes + 1)}
-    moments |= {f"after {p}": ("snapshot", p + 1) for p in range(n_passes + 1)}
+    # in the middle of the start and of every pass, and when these are committed; of the other solves, which
+    # commit in the same way, in the middle of the last pass, and after the start and the last one
+    first = 0 if solve == SOLVES[0] else n_passes
+    moments = {f"in {p}": ("block", p * n_blocks + 3) for p in range(first, n_passes + 1)}
+    moments |= {f"after {p}": ("snapshot", p + 1) for p in {0, *range(first, n_passes + 1)}}
     kill_at(moments, asked, ensemble, tmp_path)
     for name in moments:
         out = tmp_path / name / "consensus.zarr"

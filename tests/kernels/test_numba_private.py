@@ -171,8 +171,13 @@ def run(tmp_path: Path, prelude: str = "", **environment: str) -> dict:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    return run(tmp_path_factory.mktemp("jit"))
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("jit")
+
+
+@pytest.fixture(scope="module")
+def whole(cache: Path) -> dict:
+    return run(cache)
 
 
 def test_jit__says_nothing_when_numba_is_as_expected(whole: dict) -> None:
@@ -191,9 +196,8 @@ def test_jit__without_a_private_part_kernels_give_the_same_and_one_warning_names
     assert {part: found[part] for part in rests_on} == rests_on
 
 
-def test_jit__environment_chooses_plain_vectors_which_have_entries_of_their_own(whole, tmp_path) -> None:
-    run(tmp_path)
-    found = [run(tmp_path, BIGCONS_JIT_VECTORS="0") for _ in range(2)]
+def test_jit__environment_chooses_plain_vectors_which_have_entries_of_their_own(whole, cache) -> None:
+    found = [run(cache, BIGCONS_JIT_VECTORS="0") for _ in range(2)]
     for result in found:
         np.testing.assert_allclose(result["results"], whole["results"], rtol=1e-12, atol=1e-12)
         assert not result["vectors"]

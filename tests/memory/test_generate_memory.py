@@ -16,7 +16,10 @@ from pyarrow import csv, parquet
 from bigcons import generate
 from bigcons.memory import parse_size, row_blocks
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc"),
+    pytest.mark.slow,
+]
 
 N_OBJECTS, N_FEATURES = 1_000_000, 40  # 160 MB as float32
 

@@ -32,11 +32,15 @@ def ensembles(tmp_path_factory):
     return {"ensemble": str(folder / "e.zarr"), "small": str(folder / "small.zarr")}
 
 
-@pytest.mark.parametrize("engine", ["serial", "cluster"])
+# With the other engine each, PCC is in `test_solve_memory`.
 @pytest.mark.parametrize(
-    ("method", "parameters"),
-    [("pcc", {}), ("pcc", {"divergence": "kl", "n_prototypes": 4}), ("mixture", {})],
-    ids=["pcc-l2", "pcc-kl", "mixture"],
+    ("method", "parameters", "engine"),
+    [
+        ("pcc", {}, "cluster"),
+        ("pcc", {"divergence": "kl", "n_prototypes": 4}, "serial"),
+        ("mixture", {}, "serial"),
+    ],
+    ids=["pcc-l2-cluster", "pcc-kl-serial", "mixture-serial"],
 )
 def test_fit__adds_no_more_than_its_plan_says(ensembles, tmp_path, engine, method, parameters):
     asked = {"n_clusters": K, **parameters}

@@ -73,7 +73,6 @@ def sources(tmp_path_factory):
 @pytest.mark.parametrize(
     ("how", "source"),
     [
-        ("path", "l.npy"),
         ("path", "f.npy"),
         ("memmap", "l.npy"),
         ("path", "l.zarr"),

@@ -37,8 +37,12 @@ def test_data__do_not_fit_into_what_is_set_aside_for_compiling():
     assert N_OBJECTS * (N_PARTITIONS + 8 * K) > COMPILER_BYTES
 
 
-@pytest.mark.parametrize("engine", ["threads", "cluster"])
-@pytest.mark.parametrize("parameters", [{}, {"divergence": "kl", "n_prototypes": 4}], ids=["l2", "kl"])
+# With the other engine each, they are in `test_growth_memory`.
+@pytest.mark.parametrize(
+    ("parameters", "engine"),
+    [({}, "threads"), ({"divergence": "kl", "n_prototypes": 4}, "cluster")],
+    ids=["l2-threads", "kl-cluster"],
+)
 def test_fit__keeps_the_promise_of_the_smallest_budget(ensemble, tmp_path, engine, parameters):
     asked = {"n_clusters": K, **parameters}
     peak, budget = solve(tmp_path, method="pcc", engine=engine, ensemble=ensemble, parameters=asked)

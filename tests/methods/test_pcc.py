@@ -96,7 +96,7 @@ def test_fit__of_kl_reports_the_objective_of_what_it_returns():
 
 
 @pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     labels=label_matrices(min_objects=2, max_objects=12),
     n_clusters=st.integers(1, 4),
@@ -354,9 +354,11 @@ def test_fit__of_kl_agrees_with_l2_on_the_labels():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
-def test_fit__recovers_simulated_soft_partitions(pairs, divergence):
+def test_fit__recovers_simulated_soft_partitions(pairs, divergence, monkeypatch):
+    # whom to trust among a thousand partitions takes as long as to solve, and is not asked here
+    monkeypatch.setattr("bigcons.methods.pcc.estimator.can_weigh", lambda *_: False)
     scores = []
-    for seed in range(10):
+    for seed in range(10 if pairs == "all" else 3):
         labels, truth = simulated_soft_partitions(random_state=seed)
         model = quiet(PCC(8, pairs=pairs, divergence=divergence, n_init=1, random_state=seed), labels)
         assert model.n_clusters_ == 4
