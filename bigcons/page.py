@@ -336,7 +336,7 @@ a{color:var(--accent)}:focus-visible{outline:3px solid #c05600;outline-offset:2p
 .skip{position:absolute;left:-999rem}.skip:focus{left:1rem;top:.5rem;background:#fff;padding:.5rem}
 nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;margin:.75rem 0 0;padding:0}
 main:focus{outline:none}
-.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(11rem,1fr));gap:.75rem;margin:0 0 1rem}
+.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));gap:.75rem;margin:0 0 1rem}
 .facts div{border-left:4px solid var(--accent);padding:.15rem .75rem}
 dt{color:var(--soft);font-size:.875rem}dd{margin:0;font-weight:600;overflow-wrap:anywhere}
 .mind{background:#fff6e5;border:1px solid #e3b341;border-radius:4px;max-width:60rem;
@@ -347,7 +347,7 @@ caption{text-align:left;font-weight:600;padding:.25rem 0 .4rem}
 caption span{display:inline-block;position:sticky;left:0;max-width:calc(100vw - 3rem)}
 th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
 thead th{border-bottom:2px solid var(--soft);vertical-align:bottom}
-th.n,td.n{text-align:right}tbody th{font-weight:600}
+th.n,td.n{text-align:right}td.n{white-space:nowrap}tbody th{font-weight:600}
 td:not(.n){overflow-wrap:anywhere}
 .bar{background:linear-gradient(to right,var(--bar) var(--w),transparent var(--w));min-width:5rem}
 .figures,.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(30rem,100%),1fr));gap:1rem 2rem;

@@ -274,7 +274,7 @@ def test_cluster_graph__refuses_in_one_line(asked, message):
 
 
 def test_plots__completion_shows_the_figures_alone():
-    figures = "cluster_graph coassociation convergence memberships n_clusters overview reliability"
+    figures = "cluster_graph coassociation convergence memberships n_clusters overview partitions reliability"
     assert dir(plots) == figures.split()
 
 
