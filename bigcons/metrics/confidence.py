@@ -354,8 +354,12 @@ def independent_share(
         return 1.0
     base = np.where(seen, labels + offsets[:-1], 0)
     totals = np.zeros((K, K))
-    for u in range(labels.shape[1]):
-        np.add.at(totals, clusters[seen[:, u]], log_rates[base[seen[:, u], u]])
+    for first in range(0, labels.shape[1], 16):  # as contingency tables, of a few partitions at a time
+        tile = slice(first, first + 16)
+        start, stop = offsets[first], offsets[min(first + 16, labels.shape[1])]
+        cells = (clusters[:, None] * (stop - start) + base[:, tile] - start)[seen[:, tile]]
+        counts = np.bincount(cells, minlength=K * (stop - start)).reshape(K, -1)
+        totals += np.einsum("kb,bl->kl", counts.astype(np.float64), log_rates[start:stop])
     np.fill_diagonal(totals, -np.inf)
     evidence = own_log_rates - np.take(
         log_rates, totals.round(6).argmax(axis=1), axis=1
