@@ -414,7 +414,7 @@ def adjusted_rand_of_partitions(labels: np.ndarray, offsets: np.ndarray) -> tupl
     others = np.arange(n_others) * M // n_others
     counts = np.zeros((4, M, n_others), np.int64)
     step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
-    compare_partitions(np.ascontiguousarray(labels[::step]), offsets, others, *counts)
+    compare_partitions(np.asfortranarray(labels[::step]), offsets, others, *counts)
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
     index = np.where(counts[3] > 0, index, np.nan)
     index[others] = np.fmax(index[others], index[others].T)  # two of the others are compared once
