@@ -43,7 +43,7 @@ from bigcons.methods.pcc.calibrated import (
     pair_sums,
 )
 from bigcons.methods.pcc.choices import BEST_MODEL
-from bigcons.metrics import adjusted_rand
+from bigcons.metrics import adjusted_rand, matching_accuracy
 from tests.naive import calibrated as naive
 from tests.support.strategies import label_matrices
 
@@ -407,3 +407,12 @@ def test_fit__is_resumed_with_the_same_bits(coarse, tmp_path, monkeypatch):
 def test_fit__refuses_what_it_cannot_calibrate(asked, message):
     with pytest.raises(InvalidInputError, match=message):
         PCC(2, **asked).fit(np.arange(12).reshape(6, 2) % 3)
+
+
+def test_fit__starts_from_some_of_many_partitions(monkeypatch):
+    monkeypatch.setattr(block_model, "MOST_PARTITIONS", 30)
+    ensemble, classes = planted_ensemble(300, 100, shares=(0.4, 0.3, 0.3), missing=0.5, random_state=1)
+    some, offsets = block_model.some_partitions(ensemble.read(0, 300), ensemble.offsets)
+    assert some.shape == (300, 30)
+    assert (some < np.diff(offsets)).all()
+    assert matching_accuracy(classes, PCC(3, random_state=0).fit(ensemble).labels_) > 0.95

@@ -51,6 +51,9 @@ MOST_LINKED = 64
 # the same.
 FEWEST_HALVED, HALVINGS, MOST_IN_HALF = 8, 4, 256
 
+# Most partitions from which a start is made: more take longer to show the same clusters.
+MOST_PARTITIONS = 2048
+
 # Adjusted Rand index of the two starts from which on it hardly matters which one is taken.
 ALIKE = 0.98
 
@@ -176,6 +179,16 @@ class Embedded(NamedTuple):
         return Clusters(found, distances)
 
 
+def some_partitions(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels of at most `MOST_PARTITIONS`, evenly spaced, and where their base clusters begin."""
+    M = offsets.size - 1
+    if M <= MOST_PARTITIONS:
+        return labels, offsets
+    chosen = np.arange(MOST_PARTITIONS) * M // MOST_PARTITIONS
+    own = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])])
+    return np.ascontiguousarray(labels[:, chosen]), own
+
+
 def embedded(labels: np.ndarray, offsets: np.ndarray, n_columns: int) -> Embedded:
     """Return the embedding of correspondence analysis, of at most ``n_columns`` columns.
 
@@ -210,6 +223,7 @@ def spectral_start(
 
     Random starts do worse: the calibrated objective has many more local optima than that of the paper.
     """
+    labels, offsets = some_partitions(labels, offsets)
     draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
     return embedded(labels, offsets, n_clusters).kmeans(n_clusters, n_clusters, n_init, draw)
 
@@ -221,6 +235,7 @@ def block_start(
 
     Takes up to nine embeddings, with four starts of k-means each, besides ``n_init`` of the first.
     """
+    labels, offsets = some_partitions(labels, offsets)
     M = offsets.size - 1
     draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
     found = embedded(labels, offsets, COLUMNS_PER_CLUSTER * n_clusters)
@@ -324,6 +339,7 @@ def start_bytes(n_rows: int, n_partitions: int, n_base_clusters: int, n_clusters
     square = min(n_rows, n_base_clusters)
     embedding = 3 * COLUMNS_PER_CLUSTER * n_clusters * n_rows
     groups = n_groups_of(n_clusters, n_rows) if n_clusters <= MOST_LINKED else n_clusters
+    n_partitions = min(n_partitions, MOST_PARTITIONS)
     return 32 * n_rows * n_partitions + 24 * square**2 + 8 * embedding + 32 * n_base_clusters * groups
 
 
