@@ -76,9 +76,10 @@ def progress(what: str, total: int, unit: str = "rows") -> Iterator[Progress]:
 
 
 def note(state: str) -> None:
-    """Say what the innermost task of the caller, or else of this process, is at."""
-    for task in _tasks():
-        task.states.append(state)
+    """Say what the innermost task of the caller, or else of this process, is at; `COMPILING` is of all."""
+    for task in list(_begun) if state == COMPILING else _tasks():
+        if state != COMPILING:
+            task.states.append(state)
         task.listener.note(state)
 
 
@@ -116,6 +117,7 @@ class ProgressBar:
         self.file = file
         self.after = after
         self._on_screen: _Bar | None = None
+        self._is_compiling = False
         self._tokens: list[Token[Callable[[], Progress]]] = []
 
     def __enter__(self) -> ProgressBar:
@@ -137,12 +139,13 @@ class _Bar(Progress):
 
     def __init__(self, owner: ProgressBar) -> None:
         self._owner = owner
+        owner._is_compiling = False
         self._drawing = threading.Lock()
 
     def start(self, what: str, total: int, unit: str) -> None:
         self._label = f"{what} ({total:,} {unit})" if total else what
         self._total, self._done, self._drawn = total, 0, 0
-        self._state, self._is_compiling = "", False
+        self._state = ""
         self._timed_from: tuple[float, int] | None = None
         """When the first units were done, after any compilation, and how many these were."""
         self._show_at = time.monotonic() + self._owner.after
@@ -153,9 +156,9 @@ class _Bar(Progress):
 
     def advance(self, n: int) -> None:
         self._done += n
-        if self._timed_from is None or self._is_compiling:
+        if self._timed_from is None or self._owner._is_compiling:
             self._timed_from = time.monotonic(), self._done
-        self._is_compiling = False
+        self._owner._is_compiling = False
         if time.monotonic() >= self._next or self._done >= self._total:
             self._draw()
 
@@ -164,7 +167,7 @@ class _Bar(Progress):
 
     def note(self, state: str) -> None:
         if state == COMPILING:
-            self._is_compiling = True
+            self._owner._is_compiling = True
         else:
             self._state = state
         self._draw()
@@ -184,16 +187,17 @@ class _Bar(Progress):
             if self._owner._on_screen is not self:
                 return
             self._next = now + _REDRAW_SECONDS
-            share = min(self._done / self._total, 1.0) if self._total else 0.0
-            bar = "#" * int(share * _BAR_WIDTH)
-            state = COMPILING if self._is_compiling else self._state
-            parts = [f"{self._label}  [{bar:-<{_BAR_WIDTH}}] {share:4.0%}", self._time_left(now), state]
+            parts = [self._label, COMPILING if self._owner._is_compiling else self._state]
+            if self._total:
+                share = min(self._done / self._total, 1.0)
+                bar = "#" * int(share * _BAR_WIDTH)
+                parts[1:1] = [f"[{bar:-<{_BAR_WIDTH}}] {share:4.0%}", self._time_left(now)]
             line = "  ".join(part for part in parts if part)[: shutil.get_terminal_size().columns - 1]
             self._write(f"\r{line:{self._drawn}}")
             self._drawn = len(line)
 
     def _time_left(self, now: float) -> str:
-        if self._timed_from is None or self._is_compiling:
+        if self._timed_from is None or self._owner._is_compiling:
             return ""
         began, done = self._timed_from
         if self._done <= done or now - began < 1.0:

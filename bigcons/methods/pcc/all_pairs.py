@@ -94,7 +94,8 @@ class AllPairs:
     def start(self, run: Run) -> tuple[AgreementSums, list[float]]:
         """Write the first memberships and return their sums; from a subsample, by solving it first."""
         ensemble, K, init, estimate, objectives = run.data, self.n_clusters, run.init, None, []
-        weights, solved = self._counted(run)
+        with progress("start from a sample", 0):
+            weights, solved = self._counted(run)
         if not isinstance(init, str):
             init = checked_start(init, ensemble.n_objects, K)
         elif init == "subsample":
