@@ -1,10 +1,10 @@
 """Is the stated confidence of a label the probability that it is right? Reliability on planted classes.
 
 On data with known classes, labels of confidence .8 should be right eight times in ten. Compared are the
-largest memberships of PCC by each of its models of the co-association, and the confidence of
-`bigcons.metrics.trust` in the same labels: with its temperature, and with temperature 1 ("naive Bayes"), as
-if partitions were independent. Reported is the expected calibration error in 15 bins; a label is right if its
-cluster is matched with the object's class.
+largest memberships of PCC by each of its models of the co-association, the confidence of `PCC.trust_`,
+which in the block model is the membership and else naive Bayes with a temperature, and naive Bayes with
+temperature 1, as if partitions were independent. Reported is the expected calibration error in 15 bins; a
+label is right if its cluster is matched with the object's class.
 
 Ensembles: planted labels whose errors are independent, and k-means and other partitions of Gaussian classes
 of several overlaps, of the kinds of `accuracy.py`. The number of clusters is that of the classes. Where the

@@ -104,15 +104,25 @@ def numbers_of(labels: np.ndarray, seed: int) -> dict[str, int]:
     return numbers
 
 
-def row_of(labels: np.ndarray, classes: np.ndarray, seed: int) -> dict[str, Any]:
-    """Return the number of clusters by every rule on one ensemble, and the ARI of HBGF with each."""
+def row_of(
+    labels: np.ndarray, classes: np.ndarray, seed: int, before: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the number of clusters by every rule on one ensemble, and the ARI of HBGF with each.
+
+    ``before``: a row of which only the number of `choose_n_clusters` is found again.
+    """
     seen = (labels >= 0).any(axis=1)
     labels, classes = labels[seen], np.unique(classes[seen], return_inverse=True)[1]
-    numbers = numbers_of(labels, seed)
+    if before is None:
+        numbers = numbers_of(labels, seed)
+    else:
+        auto = choose_n_clusters(labels, random_state=seed, client="serial").n_clusters
+        numbers = {**before["numbers"], "auto": auto}
     n_classes, ensemble = int(classes.max()) + 1, Ensemble.from_labels(labels)
     told = {name: min(k, 100) for name, k in {**numbers, "classes": n_classes}.items()}
-    scores = {}
-    for k in set(told.values()):
+    scores = {} if before is None else {min(before["numbers"].get(name, n_classes), 100): value
+                                        for name, value in before["ari"].items()}  # fmt: skip
+    for k in set(told.values()) - set(scores):
         model = HBGF(k, random_state=seed, client="serial").fit(ensemble)
         scores[k] = round(float(adjusted_rand(classes, model.labels_)), 4)
     ari = {name: scores[k] for name, k in told.items()}
@@ -160,8 +170,9 @@ def parts_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     parts = {"planted": [row for row in rows if has(row)]}
     for words in ("equal", "unequal", "complete", "half"):
         parts[f"planted, {words}"] = [row for row in rows if has(row, words)]
-    parts["planted, up to 15 classes"] = [row for row in rows if has(row) and row["n_classes"] <= 15]
-    parts["planted, 20 to 30 classes"] = [row for row in rows if has(row) and row["n_classes"] > 15]
+    for least, most in ((3, 10), (11, 20), (21, 30)):
+        part = [row for row in rows if has(row) and least <= row["n_classes"] <= most]
+        parts[f"planted, {least} to {most} classes"] = part
     for name, data in (("choosing half", CHOOSING), ("reporting half", REPORTING)):
         parts[name] = [row for row in rows if row["ensemble"].split("/")[0] in data]
     return {name: summary(part) for name, part in parts.items() if part}
@@ -186,6 +197,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["halves-20"], choices=KINDS, metavar="KIND")
     parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles of the data sets")
     parser.add_argument("--out", type=Path, help="JSON lines, one an ensemble; results/choosing_k.jsonl")
+    parser.add_argument("--again", action="store_true", help="find the numbers of `auto` again in all rows")
     arguments = parser.parse_args()
     if arguments.data is None:
         arguments.data = [*PLANTED, *(REAL if os.environ.get("BIGCONS_DATA") else ["iris", "digits"])]
@@ -194,14 +206,21 @@ def main() -> None:
         arguments.classes, arguments.seeds, arguments.data, out = [3], 1, [], None
     warnings.simplefilter("ignore")
     rows = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
-    done = {row["ensemble"] for row in rows}
+    done = {row["ensemble"]: at for at, row in enumerate(rows)}
     for name, make in ensembles_of(arguments):
+        if name in done and arguments.again:
+            before = rows[done[name]]
+            rows[done[name]] = {"ensemble": name, **row_of(*make(), 0, before)}
+            told = f"{before['numbers']['auto']} -> {rows[done[name]]['numbers']['auto']}"
+            print(f"{name}: {before['n_classes']} classes, {told}", flush=True)
         if name in done or (arguments.smallest and rows):
             continue
         rows.append({"ensemble": name, **row_of(*make(), 0)})
         if out:
             with out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
+    if out and arguments.again:
+        out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     parts = parts_of(rows)
     show(parts)
     if out and arguments.out is None:

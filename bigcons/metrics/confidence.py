@@ -37,7 +37,7 @@ from bigcons.metrics.clusterings import (
 from bigcons.metrics.ensemble import table_with_partitions
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.stores.consensus import ConsensusWriter
+from bigcons.stores.consensus import ConsensusWriter, StoredRows
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
 from bigcons.validation import check_int, check_number
@@ -64,14 +64,23 @@ EXTRA = 1.0
 Use = TypeVar("Use")
 
 
-def trust(x: Any, labels: Any, *, temperature: float | None = None, client: object = None) -> Trust:
+def trust(
+    x: Any,
+    labels: Any,
+    *,
+    memberships: Any = None,
+    temperature: float | None = None,
+    client: object = None,
+) -> Trust:
     """Return which labels of a consensus to trust, and tables of its clusters and of the partitions.
 
-    The confidence of an object is the probability of its label by naive Bayes on its base labels, from the
-    shares of base clusters in the clusters of the other objects, tempered because partitions of the same data
-    repeat each other. It holds as far as the ensemble can tell. Where clusters are not the classes one looks
-    for, or all partitions err together, as k-means of overlapping classes does, no label shows it, and the
-    confidence is too high by about the share of such objects.
+    The confidence of an object is its membership in its cluster where memberships are probabilities, as of
+    `PCC` by the block model. Else it is the probability of its label by naive Bayes on its base labels, from
+    the shares of base clusters in the clusters of the other objects, tempered because partitions of the same
+    data repeat each other. Either holds as far as the ensemble can tell. Where clusters are not the classes
+    one looks for, or all partitions err together, as k-means of overlapping classes does, no label shows it,
+    and naive Bayes is too confident by about the share of such objects, memberships by less; these are too
+    doubtful where partitions err independently.
 
     The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
@@ -92,6 +101,10 @@ def trust(x: Any, labels: Any, *, temperature: float | None = None, client: obje
         An ensemble of labels, or anything `Ensemble.from_labels` takes.
     labels
         Labels ``(n_objects,)``, whole numbers, negative for none; a fitted method; or a `Consensus`.
+    memberships : array-like of shape (n_objects, n_clusters) or None, default=None
+        Probabilities of the clusters that labels 0, 1, ... number, which are then the confidence. None: those
+        of a fitted `PCC` by the block model, which are closer to the truth, without ``temperature``; else
+        naive Bayes.
     temperature
         By what the evidence of the labels is multiplied, from 0 to 1; 1 takes the partitions for independent.
         None: the share of them that would be as uncertain if independent, by the spread of the evidence in a
@@ -103,8 +116,12 @@ def trust(x: Any, labels: Any, *, temperature: float | None = None, client: obje
     objects are sampled. Raises InvalidInputError if the lengths differ or no object has a label.
     """
     ensemble, column = as_ensemble(x), LabelColumn("labels", _labels_of(labels))
+    if memberships is None and temperature is None and getattr(labels, "_states_probabilities", False):
+        memberships = labels.memberships_
+    if memberships is not None:
+        memberships = _checked(memberships, column)
     with open_engine(client) as engine:
-        evidence = Evidence(ensemble, column, engine, temperature)
+        evidence = Evidence(ensemble, column, engine, temperature, memberships)
         columns = {name: np.empty(ensemble.n_objects, TRUST_ROW[name]) for name in TRUST_ROW.names or ()}
         totals = evidence.no_totals()
         for block, (rows, of_block) in evidence.weigh_blocks(engine, lambda _, rows: rows):
@@ -115,10 +132,13 @@ def trust(x: Any, labels: Any, *, temperature: float | None = None, client: obje
     return Trust(confidence, second, second_confidence, *evidence.tables(totals), evidence.temperature)
 
 
-def write_trust(ensemble: Ensemble, writer: ConsensusWriter, engine: Engine) -> None:
-    """Write which labels to trust to a consensus whose labels have been written, block by block in tasks."""
+def write_trust(
+    ensemble: Ensemble, writer: ConsensusWriter, engine: Engine, *, by_memberships: bool = False
+) -> None:
+    """Write which labels to trust to a consensus whose rows have been written, block by block in tasks."""
     rows = writer.rows
-    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine)
+    memberships = rows.membership_rows if by_memberships else None
+    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine, None, memberships)
     rows.add_trust()
     totals = evidence.no_totals()
     for _, (written, of_block) in evidence.weigh_blocks(engine, lambda b, r: rows.write_trust(b.start, r)):
@@ -130,6 +150,18 @@ def write_trust(ensemble: Ensemble, writer: ConsensusWriter, engine: Engine) -> 
 def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
     """Return whether the table of clusters and base clusters is small enough."""
     return 8 * n_clusters * ensemble.n_base_clusters <= MAX_TABLE_BYTES
+
+
+def _checked(memberships: Any, column: LabelColumn) -> Any:
+    """Return memberships that can be sliced; refuse those of other objects, or of fewer clusters."""
+    memberships = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
+    shape = memberships.shape
+    if len(shape) != 2 or shape[0] != column.n_objects or shape[1] <= column.values.max():
+        raise InvalidInputError(
+            f"memberships has shape {shape}; pass ({column.n_objects}, n_clusters), with more clusters than "
+            f"the largest label, {column.values.max()}."
+        )
+    return memberships
 
 
 def _labels_of(labels: Any) -> Any:
@@ -155,8 +187,10 @@ class Weighing:
     temperature: float
     halves: np.ndarray
     """(N_SPLITS, M) bool: the partitions of the first half of each split."""
+    stored: StoredRows | None
+    """Memberships that workers read, if there are any."""
 
-    def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, block: Block, memberships: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows of a block (rows,) `TRUST_ROW`, and totals of the clusters (., K).
 
         The totals are the summed confidence, and how many objects each half of the partitions knows, assigns
@@ -176,12 +210,26 @@ class Weighing:
                 *(self.log_rates, self.own_log_rates, self.log_prior, self.own_log_prior),
                 *(self.temperature, self.halves, shares[rows], second[rows], other_shares[rows], *counts),
             )
+        if self.stored is not None:
+            memberships = self.stored[block.start : block.stop]
+        if memberships is not None:
+            shares, second, other_shares = two_largest(memberships[:, self.column.values], clusters)
         found = np.empty(block.n_rows, TRUST_ROW)
         found["confidence"], found["second_confidence"] = shares, other_shares
         found["second_labels"] = np.where(second >= 0, self.column.values[second], -1)
         labeled = clusters >= 0
         summed = np.bincount(clusters[labeled], shares[labeled], K)
         return found, np.concatenate([summed[None], counts.reshape(-1, K)])
+
+
+def two_largest(stated: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the memberships (rows, K) of ``clusters``, and the other cluster of the largest and that."""
+    rows, labeled = np.arange(len(stated)), clusters >= 0
+    others = np.array(stated, np.float64)
+    shares = np.where(labeled, others[rows, clusters], 0.0)
+    others[rows, clusters] = -1.0
+    second = np.where(labeled & (stated.shape[1] > 1), others.argmax(axis=1), -1)
+    return shares, second, np.where(second >= 0, others.max(axis=1), 0.0)
 
 
 class Evidence:
@@ -191,7 +239,12 @@ class Evidence:
     """
 
     def __init__(
-        self, ensemble: Ensemble, column: LabelColumn, engine: Engine, temperature: float | None = None
+        self,
+        ensemble: Ensemble,
+        column: LabelColumn,
+        engine: Engine,
+        temperature: float | None = None,
+        memberships: Any = None,
     ) -> None:
         if temperature is not None:
             check_number("temperature", temperature, at_least=0, at_most=1)
@@ -215,20 +268,28 @@ class Evidence:
             temperature = independent_share(self._sample, clusters, ensemble.offsets, self._table, *rates)
         self.temperature: float = float(temperature)
         halves = random_halves(ensemble.n_partitions)
-        self._weighing = Weighing(ensemble, column, *rates, *prior, self.temperature, halves)
+        stored = memberships if isinstance(memberships, StoredRows) else None
+        self._memberships: Any = None if stored else memberships
+        self._weighing = Weighing(ensemble, column, *rates, *prior, self.temperature, halves, stored)
 
     def weigh_blocks(
         self, engine: Engine, use: Callable[[Block, np.ndarray], Use]
     ) -> Iterator[tuple[Block, tuple[Use, np.ndarray]]]:
         """Yield every block with ``use(block, rows)``, part of its task, and the totals of its clusters."""
-        weigh, blocks = self._weighing, self._ensemble.blocks()
+        weigh, blocks, memberships = self._weighing, self._ensemble.blocks(), self._memberships
 
-        def task(block: Block) -> tuple[Use, np.ndarray]:
-            rows, totals = weigh(block)
+        def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray]:
+            block = part[0]
+            rows, totals = weigh(*part)
             return use(block, rows), totals
 
+        parts = (
+            (block, None if memberships is None else np.asarray(memberships[block.start : block.stop]))
+            for block in blocks
+        )
+
         with (
-            closing(engine.map(task, blocks)) as done,
+            closing(engine.map(task, parts)) as done,
             progress("confidence", self._ensemble.n_objects) as listener,
         ):
             for block, found in zip(blocks, done, strict=True):

@@ -73,10 +73,13 @@ class MergePath(NamedTuple):
         return np.where(numbers == 1, np.nan, values)
 
 
-def merge(incidence: Any, offsets: np.ndarray, counts: np.ndarray, clusters: np.ndarray) -> MergePath:
+def merge(
+    incidence: Any, offsets: np.ndarray, counts: np.ndarray, clusters: np.ndarray, enough: float = 1.0
+) -> MergePath:
     """Merge clusters (rows,) of objects by their incidence matrix H (rows, B).
 
-    ``counts`` (M,): the weights of the partitions. O(B K^2) time, and O(M K^2) memory.
+    ``counts`` (M,): the weights of the partitions. Nothing is merged if the first clusters are as distinct as
+    ``enough``. O(B K^2) time.
     """
     offsets, incidence = _without(offsets, incidence, counts == 0)
     counts = counts[counts > 0]
@@ -88,6 +91,8 @@ def merge(incidence: Any, offsets: np.ndarray, counts: np.ndarray, clusters: np.
         numbers.append(n)
         found.append(pairs.distinctness[at, other])
         members.append(clusters)
+        if found[0] > enough:
+            break
         clusters = np.where(clusters == other, at, clusters - (clusters > other))
         table[:, at] += table[:, other]
         table = np.delete(table, other, axis=1)

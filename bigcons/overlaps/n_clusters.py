@@ -26,6 +26,7 @@ from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import leading_eigenvectors, one_thread
 from bigcons.overlaps.incidence import one_hot
+from bigcons.overlaps.merging import LEAST_BLUR as LEAST_MERGED_BLUR
 from bigcons.overlaps.merging import bytes_to_merge, merge
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
@@ -53,6 +54,13 @@ DISTINCTNESS_COUNTS, MORE_CLUSTERS = 2.0, 1.5
 # A recommendation is clear from this score on: of these, 43 of 44 were right on the ensembles by which the
 # rule was chosen, of those below less than half.
 CLEAR = 2.5
+
+# Clusters asked for are merged to a smaller number if that scores more than theirs by this, and of no larger
+# number are all clusters as distinct as that; only where at least so many objects of the sample are in each.
+KEEPS, AT_MOST_BEYOND, LEAST_TO_MERGE = 0.1, 0.6, 8
+
+# They are kept at once if as distinct as this, because no smaller number can then score more.
+SURELY_DISTINCT = 1.0 - float(np.sqrt(LEAST_MERGED_BLUR * np.exp(KEEPS)))
 
 # Lloyd iterations after the pivoted start, which is close to their end.
 LLOYD = 30
@@ -410,6 +418,42 @@ def _padded(values: np.ndarray, n_values: int) -> np.ndarray:
 def _over_root(values: np.ndarray) -> np.ndarray:
     """Return ``values^(-1/2)``, 0 where there is nothing."""
     return np.divide(1.0, np.sqrt(values), out=np.zeros(values.shape), where=values > 0)
+
+
+def distinct_clusters(labels: np.ndarray, offsets: np.ndarray, most: int) -> int:
+    """Return how many clusters the labels (rows, M) of a sample tell apart, ``most`` if in doubt.
+
+    A smaller number has to stand out more than ``most`` itself by `KEEPS`, and no larger one may be distinct;
+    both if as many clusters are merged, and if more are, because a cut into ``most`` may divide a cluster and
+    join two others.
+    """
+    labels, found = labels[(labels >= 0).any(axis=1)], most
+    if not 2 < most <= len(labels) // LEAST_TO_MERGE:
+        return most
+    numbers, n_more = np.arange(2, most + 1), int(MORE_CLUSTERS * most)
+    with one_thread():
+        incidence = incidence_of(labels, offsets)
+        _, vectors = spectrum(normalized(incidence, np.ones(incidence.shape[1])), n_more)
+        for n_start in (most, n_more):
+            clusters, _ = cut_spectrum(vectors, n_start)
+            path = merge(incidence, offsets, np.ones(offsets.size - 1), clusters, SURELY_DISTINCT)
+            scores, beyond = path.scores(numbers), path.distinctness_of(np.arange(2, n_start + 2))
+            beyond = np.maximum.accumulate(beyond[::-1])[::-1][1:]
+            scores[:-1][beyond[: most - 2] >= AT_MOST_BEYOND] = -np.inf
+            scores[-1] += KEEPS
+            found = int(numbers[scores.argmax()])
+            if found == most:
+                break
+    return found
+
+
+def bytes_to_tell_apart(n_rows: int, n_partitions: int, n_base_clusters: int, n_clusters: int) -> int:
+    """Return the bytes that `distinct_clusters` holds."""
+    if n_clusters > n_rows // LEAST_TO_MERGE:
+        return 0
+    n_more = int(MORE_CLUSTERS * n_clusters)
+    spectrum = 32 * n_rows * n_partitions + 24 * min(n_rows, n_base_clusters) ** 2
+    return spectrum + bytes_to_merge(n_partitions, n_more) + 8 * n_more * (8 * n_base_clusters + 3 * n_rows)
 
 
 class ChoosingClusterer(ConsensusClusterer):

@@ -257,7 +257,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             self.labels_, self._memberships = results.hold()
             self._note(results)
             if trust is not None:
-                self._trust = confidence.trust(ensemble, self.labels_, client=trust)
+                stated = self._memberships if self._states_probabilities else None
+                self._trust = confidence.trust(ensemble, self.labels_, memberships=stated, client=trust)
             self._warn_of_surplus(results.sizes)
             return results.extras
         with Consensus.create(
@@ -272,7 +273,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             labels = results.write(writer)
             self._note(results)
             if trust is not None:
-                confidence.write_trust(ensemble, writer, trust)
+                confidence.write_trust(ensemble, writer, trust, by_memberships=self._states_probabilities)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -318,6 +319,11 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _remedy_of_surplus(self, n_large: int) -> str:
         """Return what to do if only ``n_large`` clusters have a fair share of the objects."""
         return f"n_clusters={n_large} may be enough"
+
+    @property
+    def _states_probabilities(self) -> bool:
+        """Whether memberships, once fitted, are the probabilities of clusters, by which to trust labels."""
+        return False
 
     @property
     def memberships_(self) -> Any:

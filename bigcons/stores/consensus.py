@@ -571,6 +571,15 @@ class ConsensusRows:
         """The labels, read when sliced, once all have been written."""
         return StoredRows(self.read_labels, (self.n_objects,))
 
+    def read_memberships(self, start: int, stop: int) -> np.ndarray:
+        """Return the memberships of rows that have been written, ``(rows, n_clusters)`` float32."""
+        return np.asarray(self._arrays["memberships"][start:stop])
+
+    @property
+    def membership_rows(self) -> StoredRows:
+        """The memberships, read when sliced, once all have been written."""
+        return StoredRows(self.read_memberships, (self.n_objects, self.n_clusters))
+
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
         """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""
         self._check(start, labels, memberships)

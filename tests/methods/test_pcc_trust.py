@@ -7,6 +7,7 @@ import pytest
 
 from bigcons import PCC, Consensus, Ensemble, LabelKMeans
 from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError
 from bigcons.metrics import matching_accuracy, reliability, trust
 
 pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.DissentWarning")  # as is planted
@@ -63,6 +64,32 @@ def test_trust__is_calibrated_where_memberships_are_not(planted, calibrated):
     by_trust = reliability(planted[1], calibrated, calibrated.trust_.confidence)
     by_memberships = reliability(planted[1], calibrated, calibrated.memberships_.max(axis=1))
     assert by_trust.error < 0.03 < by_memberships.error
+
+
+def test_trust__of_the_block_model_is_by_its_memberships(planted, tmp_path):
+    asked = {"n_clusters": 4, "n_init": 2, "random_state": 0, "client": "serial"}
+    model = PCC(**asked).fit(planted[0])
+    memberships, labels = model.memberships_, model.labels_
+    rows, found = np.arange(1600), model.trust_
+    np.testing.assert_array_equal(found.confidence, memberships[rows, labels])
+    others = np.where(np.arange(4) == labels[:, None], -1.0, memberships)
+    np.testing.assert_array_equal(found.second_labels, others.argmax(axis=1))
+    np.testing.assert_array_equal(found.second_confidence, others.max(axis=1).astype(np.float32))
+    assert found.clusters["confidence"][0].as_py() == pytest.approx(found.confidence[labels == 0].mean())
+    stored = PCC(**asked).fit(planted[0], out=tmp_path / "c.zarr")
+    assert same(stored.trust_, found)
+    assert same(trust(planted[0], stored), found)
+    assert same(trust(planted[0], model), found)
+    assert same(trust(planted[0], labels, memberships=memberships.tolist()), found)
+    by_labels = trust(planted[0], labels)
+    assert same(trust(planted[0], model, temperature=by_labels.temperature), by_labels)
+    assert not same(by_labels, found)
+
+
+@pytest.mark.parametrize("shape", [(1600,), (1600, 3), (1599, 4)])
+def test_trust__refuses_memberships_of_other_objects_or_clusters(planted, model, shape):
+    with pytest.raises(InvalidInputError, match="memberships has shape"):
+        trust(planted[0], model, memberships=np.ones(shape))
 
 
 def test_random_partitions__neither_have_weight_nor_tell_calibrated_pcc_anything(calibrated):

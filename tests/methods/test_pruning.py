@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,7 @@ import bigcons
 from bigcons import Consensus, Ensemble
 from bigcons.coassociation.factorized import Weights, agreement_sums, select_clusters
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SurplusClustersWarning
 from bigcons.methods.pcc.pruning import ALLOWED_RISE, PrunedPairs, remove_block
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.support.strategies import label_matrices
@@ -198,3 +199,45 @@ def test_fit__by_weights_numbers_what_they_count():
 def test_fit__refuses_what_it_cannot_prune(asked, message):
     with pytest.raises(InvalidInputError, match=message):
         PCC(2, **asked).fit(Ensemble.from_labels(np.arange(12).reshape(6, 2) % 3))
+
+
+# Merging, by prune="auto"
+
+
+@pytest.fixture(scope="module")
+def halves():
+    """Partitions of 2 to 7 clusters of halves of the objects, which merge six classes or cut them."""
+    rng = np.random.default_rng(5)
+    truth = rng.choice(6, 600, p=[0.3, 0.22, 0.18, 0.14, 0.1, 0.06])
+    place = rng.normal(size=(600, 4))
+    labels = np.empty((600, 40), int)
+    for u in range(40):
+        labels[:, u] = rng.permutation(6)[truth] % int(rng.integers(2, 7))
+        cut = rng.integers(6)
+        labels[(truth == cut) & (place @ rng.normal(size=4) > 0), u] = 6
+    labels[rng.random(labels.shape) < 0.5] = -1
+    return labels, truth
+
+
+def test_auto__merges_what_the_labels_do_not_tell_apart_and_says_so(halves):
+    labels, truth = halves
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right = bigcons.PCC(6, n_init=2, prune="auto", random_state=0).fit(labels)
+    with pytest.warns(SurplusClustersWarning, match=r"tell 6 of n_clusters=15 clusters apart"):
+        merged = bigcons.PCC(15, n_init=2, prune="auto", random_state=0).fit(labels)
+    assert right.n_clusters_ == merged.n_clusters_ == 6
+    assert adjusted_rand(truth, merged.labels_) > 0.99
+    np.testing.assert_array_equal(merged.labels_, right.labels_)
+    np.testing.assert_array_equal(merged.memberships_, right.memberships_)
+    np.testing.assert_array_equal(merged.predict(labels), right.predict(labels))
+    assert merged.n_clusters == 15
+    kept = bigcons.PCC(15, n_init=2, random_state=0).fit(labels)
+    assert kept.memberships_.shape[1] == 15
+    assert kept.n_clusters_ > 6
+
+
+def test_auto__refuses_given_memberships(halves):
+    start = np.random.default_rng(0).dirichlet(np.ones(9), 600)
+    with pytest.raises(InvalidInputError, match="prune='auto' with init= as memberships"):
+        PCC(9, init=start, prune="auto", random_state=0).fit(halves[0])

@@ -29,6 +29,7 @@ from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, 
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
+from bigcons.overlaps.n_clusters import bytes_to_tell_apart
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
 from bigcons.storage.interface import Place
@@ -76,6 +77,10 @@ class Choices(NamedTuple):
     """Of the partitions, or the rule to compute them; None if all are one."""
     calibration: Calibration | None = None
     """None for the co-association of the paper."""
+    least_share: float | None = None
+    """Of the objects, below which clusters are pruned."""
+    merges: bool = False
+    """Whether clusters that the labels do not tell apart are merged."""
 
 
 def choose_solver(
@@ -266,16 +271,27 @@ def choose_calibration(
     return Calibration(coassociation, rarity, common)
 
 
-def check_prune(prune: Any, solver: str, pairs: Any, divergence: Divergence) -> None:
-    """Check the share below which clusters are pruned; refuse one if the solver does not prune."""
-    if prune is None:
-        return
+def choose_prune(
+    asked: Any, init: Init, solver: str, pairs: Any, divergence: Divergence
+) -> tuple[float | None, bool]:
+    """Return the share below which clusters are removed, if any, and whether indistinct ones are merged.
+
+    Refuse either if the solver does not prune, and merging if memberships are given.
+    """
+    if asked is None:
+        return None, False
     if solver != ALL:
         raise InvalidInputError(
             f"prune with pairs={pairs!r}, divergence={divergence.label!r}; "
             "it requires pairs='all' and divergence='l2'."
         )
-    check_number("prune", prune, at_least=0.0, at_most=1.0)
+    if not (isinstance(asked, str) and asked == "auto"):
+        return check_number("prune", asked, at_least=0.0, at_most=1.0), False
+    if not isinstance(init, str):
+        raise InvalidInputError(
+            "prune='auto' with init= as memberships, whose clusters are given; use a share, or leave one out."
+        )
+    return None, True
 
 
 # Pairs
@@ -358,6 +374,7 @@ def plan_memory(
     in_memory: bool,
     prunes: bool = False,
     calibrates: bool = False,
+    merges: bool = False,
 ) -> MemoryPlan:
     """Return the memory plan of a solve; ``in_memory``: whether memberships are held rather than stored.
 
@@ -382,6 +399,8 @@ def plan_memory(
     if calibrates:
         held += start_bytes(min(n, SUBSAMPLE), M, B, K)
         statistics += 8 * M * (K + 8)
+    if merges:
+        held += bytes_to_tell_apart(min(n, SUBSAMPLE), M, B, K)
     return MemoryPlan(
         held=held,
         # including the memberships before and after
@@ -404,6 +423,7 @@ def check_memory(
     """Log the memory plan of the solve; raise MemoryBudgetError if it exceeds the budget."""
     solver, G = choices.solver, choices.n_prototypes
     how = {"in_memory": in_memory, "prunes": prunes, "calibrates": choices.calibration is not None}
+    how["merges"] = choices.merges
     plan = plan_memory(ensemble, engine, solver, G, n_clusters, pairs, **how)
     is_dense = isinstance(pairs, str) and pairs == "dense"
     if memory is None and is_dense:

@@ -13,7 +13,13 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Rates, Weights
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.errors import ConvergenceWarning, InvalidInputError, SoftEnsembleError, warn_user
+from bigcons.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    SoftEnsembleError,
+    SurplusClustersWarning,
+    warn_user,
+)
 from bigcons.execution.engine import Engine
 from bigcons.memory import parse_size
 from bigcons.methods.pcc.all_pairs import (
@@ -25,7 +31,7 @@ from bigcons.methods.pcc.all_pairs import (
     extension_of,
 )
 from bigcons.methods.pcc.blocked import solve_blocked
-from bigcons.methods.pcc.calibrated import MOMENTS, Calibration, join_rates, solve_calibrated
+from bigcons.methods.pcc.calibrated import BLOCK_MODEL, MOMENTS, Calibration, join_rates, solve_calibrated
 from bigcons.methods.pcc.calibrated_pairs import calibrated, unit_of
 from bigcons.methods.pcc.choices import (
     ALL,
@@ -38,11 +44,11 @@ from bigcons.methods.pcc.choices import (
     Choices,
     asks_for_heap,
     check_memory,
-    check_prune,
     choose_calibration,
     choose_init,
     choose_n_init,
     choose_n_prototypes,
+    choose_prune,
     choose_solver,
     choose_weights,
     keeps_labels,
@@ -74,7 +80,7 @@ from bigcons.methods.pcc.placing import (
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.pruning import PrunedPairs, settled
 from bigcons.metrics.confidence import can_weigh
-from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.n_clusters import ChoosingClusterer, distinct_clusters
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
@@ -106,9 +112,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        Maximum number of clusters. Superfluous clusters can end up empty, but in noisy ensembles often keep
-        some objects: with 8 clusters for 3 planted classes, the extra ones had 3 to 60 objects each. See
-        ``prune``. "auto": by `bigcons.choose_n_clusters`.
+        Maximum number of clusters. Calibrated models mostly use all. In the model of the paper superfluous
+        clusters can end up empty, but in noisy ensembles often keep some objects: with 8 clusters for 3
+        planted classes, the extra ones had 3 to 60 objects each. See ``prune``. "auto": by
+        `bigcons.choose_n_clusters`.
     divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
         Bregman divergence ``d``. Over all pairs "l2" is solved exactly and the others by prototypes.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
@@ -152,12 +159,15 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
         entropy of the labels of each partition. "information": its mutual information with an unweighted
         consensus. Both are estimated on the subsample and have mean 1. See Notes.
-    prune : float or None, default=None
-        For pairs="all" and "l2": no cluster wins less than this share of the objects. Smaller clusters are
-        removed where that raises the objective by at most 1e-4 of its magnitude. Others carry the noise in
-        the labels: many objects have a part in them, and without them the fit is far worse. Such clusters
-        remain in ``memberships_``, as its last columns, but the objects they would win get their best
-        membership among the other clusters. 0 removes empty clusters; None does neither.
+    prune : float, "auto" or None, default=None
+        What becomes of surplus clusters, for pairs="all" and "l2". A share: no cluster wins less than this
+        share of the objects. Smaller clusters are removed where that raises the objective by at most 1e-4 of
+        its magnitude. Others carry the noise in the labels: many objects have a part in them, and without
+        them the fit is far worse. Such clusters remain in ``memberships_``, as its last columns, but the
+        objects they would win get their best membership among the other clusters. 0 removes empty clusters.
+        "auto": the solve starts with fewer clusters, and a SurplusClustersWarning says so, if the labels of
+        2,048 objects do not tell ``n_clusters`` apart and clearly do a smaller number. See Notes. None: all
+        clusters are kept.
     coassociation : {"auto", "paper", "block-model", "moments", "least-squares"}, default="auto"
         Model of the co-association. "paper": partitions join objects ``i`` and ``j`` with probability
         ``y_i.y_j``. The others calibrate it: partition ``u`` joins them with probability ``a_u + d_u
@@ -192,7 +202,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     coassociation_ : the model that was solved, such as "block-model"
-    memberships_ : (n_objects, n_clusters) float32, rows sum to 1
+    memberships_ : (n_objects, n_clusters) float32, rows sum to 1; of the clusters left if some were merged
     objective_ : the objective. For pairs="all" without its constant, which for "l2" is
         ``sum c_ij^2 / N_ij``; for a calibrated model without what it is where all ``y_i.y_j`` are zero. With
         prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
@@ -214,8 +224,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         clusters are joined, 1 being the mean of objects of one cluster and 0 that of different ones
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: for every object the ``confidence`` that its label is right,
-        and the second most probable cluster; tables of ``clusters`` and ``partitions``. See
-        `bigcons.metrics.trust`. Not of soft clusterings
+        and the second most probable cluster; tables of ``clusters`` and ``partitions``. In the block model
+        by its memberships, else by naive Bayes: see `bigcons.metrics.trust`. Not of soft clusterings
     n_passes_ : number of passes; for the heap, of stretches of steps
     converged_ : whether ``gap_ <= tol``. Fewer prototypes than objects do not reach the default ``tol``
     history_ : one list per quantity, with one entry per pass
@@ -261,12 +271,19 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
 
     Which is better? On 117 ensembles of 60 partitions, of 13 data sets that defaults are chosen on (see
     benchmarks/accuracy.py), with the true number of clusters, the mean adjusted Rand index was .584 with
-    "block-model", .556 with "moments" and .514 with "paper"; HBGF had .577. "block-model" suits a number of
-    clusters that is known. "moments" with rarity=1 suits one that is too large: given two or three times the
-    classes, it found their number in nine of ten ensembles of k-means partitions of well-separated classes,
-    where the others use all clusters. "paper" is for comparison with published results. With noise that
-    is independent between partitions, as on the planted ensembles above, "paper" with weights="entropy" is
-    slightly better than "block-model" (.994 with none missing, .970 with half of the labels).
+    "block-model", .556 with "moments" and .514 with "paper"; HBGF had .577. "paper" is for comparison with
+    published results. With noise that is independent between partitions, as on the planted ensembles above,
+    "paper" with weights="entropy" is slightly better than "block-model" (.994 with none missing, .970 with
+    half of the labels).
+
+    Surplus clusters are merged by prune="auto". A partition tells two distinct clusters apart cleanly or
+    joins them, while each cuts a single cluster in a place of its own. The clusters of a spectral cut of
+    the subsample are merged one by one, the least distinct two first. A smaller number is taken if it
+    stands out by how distinct its clusters are and no larger number has distinct ones. On 55 ensembles of
+    100 k-means partitions (2 to 20 clusters) of 3 to 28 separated Gaussian classes, drawn after the rule
+    was chosen, it found their number in 54 given twice as many clusters, in 53 given three times as many,
+    and kept it in 54 given the number itself. But it can merge small classes: of six, one of 80 % of the
+    objects, five were left.
 
     Classes of very unequal size defeat k-means of the embedding, and most methods: every partition cuts the
     large class elsewhere, its parts take the leading columns, and small classes none. The block model
@@ -311,7 +328,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         init: Init = "auto",
         n_prototypes: int | str = "auto",
         weights: Any = None,
-        prune: float | None = None,
+        prune: float | str | None = None,
         coassociation: str = "auto",
         rarity: float | None = None,
         common_rates: bool | str = "auto",
@@ -341,19 +358,28 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         choices = self._choose(ensemble, engine)
         in_memory = out is None and engine.shares_memory
-        held = {"in_memory": in_memory, "prunes": self.prune is not None}
+        least_share = choices.least_share
+        held = {"in_memory": in_memory, "prunes": least_share is not None}
         check_memory(ensemble, engine, choices, self.n_clusters, self.pairs, self.memory, **held)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
-        self._is_coarse = False
+        self._is_coarse, n_clusters = False, self.n_clusters
+        if choices.merges:
+            n_clusters = distinct_clusters(survey.sample, ensemble.offsets, n_clusters)
+        if n_clusters < self.n_clusters:
+            warn_user(
+                f"the labels tell {n_clusters} of n_clusters={self.n_clusters} clusters apart, to which the "
+                "others were merged; leave out prune='auto' to keep all.",
+                SurplusClustersWarning,
+            )
         if not ensemble.is_soft and choices.calibration is None:
             warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
             self._is_coarse = warn_of_coarse_labels(ensemble, self.n_clusters, choices.weights)
             if choices.weights != INFORMATION:
                 counted = ", or count them less by weights='information'" if choices.solver == ALL else ""
                 warn_of_dissent(survey, ensemble, given, f"leave them out{counted}")
-        with open_workspace(out, engine, self.n_clusters) as workspace:
+        with open_workspace(out, engine, n_clusters) as workspace:
             passes = DEFAULT_PASSES if self.max_iter in (None, PAPER) else int(self.max_iter)
             run = Run(labels, engine, seed, passes, self.tol, survey.sample)
             run.n_init, run.init = choices.n_init, choices.init
@@ -362,12 +388,12 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             if choices.calibration is not None:
                 solve = partial(solve_calibrated, calibration=choices.calibration)
             if choices.solver == ALL:
-                asked = self.n_clusters, survey.n_seen, choices.weights, solve
-                least_won = (self.prune or 0.0) * (ensemble.n_objects - survey.unlabeled.size)
-                method = AllPairs(*asked) if self.prune is None else PrunedPairs(*asked, least_won)
+                asked = n_clusters, survey.n_seen, choices.weights, solve
+                least_won = (least_share or 0.0) * (ensemble.n_objects - survey.unlabeled.size)
+                method = AllPairs(*asked) if least_share is None else PrunedPairs(*asked, least_won)
                 at = run_passes(run, method)
                 solution = solution_at(run, at, sums=at.state)
-                if self.prune is not None:
+                if least_share is not None:
                     solution = settled(run, solution, least_won)
             elif choices.solver == PROTOTYPES:
                 divergence = resolve_divergence(self.divergence)
@@ -395,8 +421,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             # rows held in memory need no workers
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             by = engine if share else None
-            width = None if self.prune is None or solution.sums is None else solution.sums.n_clusters
-            trust = None if ensemble.is_soft or not can_weigh(ensemble, width or self.n_clusters) else engine
+            width = n_clusters if solution.sums is None else solution.sums.n_clusters
+            trust = None if ensemble.is_soft or not can_weigh(ensemble, width) else engine
             self._publish(ensemble, solution.read, survey.unlabeled, out, by, width, trust)
             if solution.sums is not None and (theta := solution.sums.theta) is not None:
                 self.affinities_: np.ndarray = theta[np.ix_(self._order, self._order)]
@@ -515,12 +541,12 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         n_prototypes = choose_n_prototypes(self.n_prototypes, solver, *size, pairs, divergence)
         if solver == PROTOTYPES and n_prototypes >= ensemble.n_objects:
             solver = PAIRWISE
-        check_prune(self.prune, solver, pairs, divergence)
+        prune = choose_prune(self.prune, init, solver, pairs, divergence)
         weights = choose_weights(self.weights, ensemble.offsets, solver, pairs, divergence)
         if not isinstance(init, str):
             given = checked_start(init, ensemble.n_objects, self.n_clusters)
             init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else init
-        return Choices(solver, init, n_init, n_prototypes, weights, calibration)
+        return Choices(solver, init, n_init, n_prototypes, weights, calibration, *prune)
 
     def _needs_labels(self, ensemble: Ensemble) -> bool:
         """Return whether objects cannot be placed: by prototypes, there is no form for memberships."""
@@ -564,12 +590,17 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             a, d = solution.calibrated.a, solution.calibrated.d
             self.hit_rates_, self.false_join_rates_ = np.full(n_partitions, a + d), np.full(n_partitions, a)
 
+    @property
+    def _states_probabilities(self) -> bool:
+        """Whether memberships are the probabilities of clusters, as they are in the block model."""
+        return getattr(self, "coassociation_", None) == BLOCK_MODEL
+
     def _expects_surplus(self) -> bool:
         return self.prune is not None or self.coassociation_ == MOMENTS or self._is_coarse
 
     def _remedy_of_surplus(self, n_large: int) -> str:
         prunes = isinstance(self.pairs, str) and self.pairs == ALL and self.divergence == "l2"
-        return super()._remedy_of_surplus(n_large) + (", or prune=0.01" if prunes else "")
+        return super()._remedy_of_surplus(n_large) + (", or prune='auto' or prune=0.01" if prunes else "")
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._placing is None:
