@@ -256,9 +256,12 @@ class EAC(ConsensusClusterer):
             needed = held + single_link_bytes(rows.labels, engine)
             self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
             return single_link(rows.labels, self.normalize, engine)
-        pooled, remedy = self.normalize == "pooled", "use eac-single or pcc"
-        if self.linkage == "average" and weights is None and (pooled or len(rows.labels) > EXHAUSTIVE_ROWS):
-            if self.normalize != "observed" or rows.labels.min() >= 0:
+        remedy = "use eac-single or pcc"
+        if self.linkage == "average" and weights is None:
+            is_complete = bool(rows.labels.min() >= 0)
+            pooled = self.normalize == "pooled" and not is_complete
+            many = len(rows.labels) > EXHAUSTIVE_ROWS
+            if self.normalize == "pooled" or (many and (is_complete or self.normalize == "all")):
                 needed = held + average_link_bytes(rows.labels, engine, pooled=pooled)
                 self._refuse_above(budget, needed, len(rows.labels), "profiles", remedy)
                 return average_link(rows.labels, rows.weights, engine, pooled=pooled)
