@@ -233,6 +233,6 @@ def first_line(error: Exception) -> str:
 def warn_user(message: str, category: type[Warning]) -> None:
     """Issue a warning that points at the first caller outside bigcons."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == "bigcons":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "bigcons":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
