@@ -111,8 +111,8 @@ def _told_clusters(report: Content) -> str:
     words = ""
     if "stability" in names:
         words = (
-            "<p>Confidence: the probability that a label is right if the partitions err independently, which "
-            "is too high where they share their errors. Stability: how alike the clusters are that random "
+            "<p>Confidence: the probability that a label is right, as far as the partitions can tell: it is "
+            "too high where they share their errors. Stability: how alike the clusters are that random "
             "halves of the partitions assign (Jaccard). Tightness: how much more often its objects are "
             "joined than those of different clusters are; separation: than with those of the nearest "
             "cluster.</p>"
