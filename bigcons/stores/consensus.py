@@ -88,7 +88,7 @@ class Consensus:
                 check_int(name, body[name]) for name in ("n_objects", "n_clusters", "chunk_rows")
             )
             for name in ("history", "parameters", "results", "provenance"):
-                dict(body[name])
+                _require_mapping(name, body[name])
             trust = body.get("trust")
             for checksums in (body["checksums"], *([] if trust is None else [trust["checksums"]])):
                 if len(checksums) != math.ceil(n_objects / chunk_rows):
@@ -98,7 +98,9 @@ class Consensus:
                 ids = StoredIds(data, "", body["ids"], n_objects, chunk_rows)
             if trust is not None:
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
-                cluster_table(trust["clusters"])
+                numbers = cluster_table(trust["clusters"])["cluster"].to_pylist()
+                if not all(number is not None and 0 <= number < body["n_clusters"] for number in numbers):
+                    raise ValueError("the numbers of clusters")
                 partition_table(trust["partitions"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CorruptStoreError(
@@ -737,6 +739,11 @@ def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -
     if n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words
+
+
+def _require_mapping(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is no object")
 
 
 def _specs(memberships: bool, trust: bool) -> dict[str, ArraySpec]:

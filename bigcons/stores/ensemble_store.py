@@ -108,6 +108,7 @@ class StoredRows:
             self.checksums: np.ndarray = np.array(body["checksums"], np.int64)
             self.n_bytes: int = int(body["n_bytes"])
             self._categories_checksum = body["categories_checksum"]
+            metadata_checksum = body["metadata_checksum"]
             n, m, chunk_rows = self.header.n_objects, len(self.header.names), self.header.chunk_rows
             _require(body["n_partitions"] == m, "the number of names")
             n_columns = self.header.n_columns
@@ -138,7 +139,7 @@ class StoredRows:
             raise CorruptStoreError(
                 f"{file} does not have the shape and type in the manifest; {_RESTORE}", path=file
             )
-        if zlib.crc32((file / METADATA).read()) != body["metadata_checksum"]:
+        if zlib.crc32((file / METADATA).read()) != metadata_checksum:
             raise CorruptStoreError(f"{file} has damaged metadata (wrong checksum); {_RESTORE}", path=file)
 
     def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:

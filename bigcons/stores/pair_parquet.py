@@ -191,7 +191,10 @@ class ParquetPairs(PairList):
             for g in range(metadata.num_row_groups):
                 group = metadata.row_group(g)
                 columns = [group.column(c) for c in range(group.num_columns)]
-                statistics = next(c.statistics for c in columns if c.path_in_schema == name)
+                try:
+                    statistics = next(c.statistics for c in columns if c.path_in_schema == name)
+                except (ValueError, StopIteration):  # a damaged footer: reading tells
+                    return None
                 if group.num_rows and (statistics is None or not statistics.has_min_max):
                     return None
                 if group.num_rows:

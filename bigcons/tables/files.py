@@ -277,7 +277,8 @@ def _check_member(path: Path, name: str) -> None:
             while member.read(_BLOCK_BYTES):
                 pass
     except Exception:  # of the archive or of any of its codecs
-        raise InvalidInputError(f"{path}[{name}] is damaged; write the file again.") from None
+        shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+        raise InvalidInputError(f"{path}[{shown}] is damaged; write the file again.") from None
 
 
 class CsvTable(PartedTable):
