@@ -43,6 +43,7 @@ def test_readme__shell_lines_run(some_files, as_small_process):
         assert result.exit_code == 0, f"{line}\n{result.output}"
 
 
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")  # ten clusters of three classes
 def test_readme__python_lines_run(some_files, as_small_process):
     labels, truth = some_files
     names = {"labels": labels, "truth": truth, "np": np}

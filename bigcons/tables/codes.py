@@ -256,10 +256,6 @@ def _signed(raw: np.ndarray, name: str) -> np.ndarray:
 def _to_arrow(raw: np.ndarray, name: str) -> Any:
     import pyarrow as pa
 
-    if raw.dtype.kind == "c":
-        raise InvalidInputError(
-            f"partition {name!r} has complex labels. Complex data not supported: use whole numbers or text."
-        )
     if raw.dtype.kind not in "OUST":
         raise InvalidInputError(
             f"partition {name!r} has labels of type {raw.dtype}; "

@@ -15,6 +15,8 @@ from bigcons.errors import InvalidInputError
 NOT_KEPT = {
     "check_clustering": "features are labels: real numbers are refused",
     "check_positive_only_tag_during_fit": "features are labels: real numbers are refused",
+    "check_complex_data": "the message names the type of the labels",
+    "check_fit2d_predict1d": "the message names dimensions",
     "check_estimators_empty_data_messages": "the message names labels and partitions, not features",
     "check_n_features_in_after_fitting": "the message names partitions, not features",
 }

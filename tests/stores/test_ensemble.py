@@ -148,7 +148,7 @@ def test_from_labels__takes_tables(frame):
         (pl.DataFrame({"l": [[1]]}), "partition 'l' has labels of type"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "names has 'a' twice"),
         (np.array([[b"\xff"]]), "partition 'p0' has bytes that are not UTF-8"),
-        (csr_array(np.eye(2, dtype=int)), "labels has type csr_array"),
+        (csr_array(np.eye(2, dtype=int)), "labels is a sparse csr_array"),
         ({"a": 1}, "labels has type dict"),
         (3, "labels has type int"),
     ],
