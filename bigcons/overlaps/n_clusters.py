@@ -39,7 +39,7 @@ from bigcons.validation import check_int
 SAMPLE = 2_048
 
 # The largest number considered by default, and the fewest objects for each cluster.
-MOST_CLUSTERS, LEAST_OBJECTS = 40, 4
+MOST_CLUSTERS, LEAST_OBJECTS = 40, 16
 
 # Pairs of halves of the partitions over which held-out eigenvalues are averaged.
 N_HALVINGS = 5
@@ -133,7 +133,7 @@ def choose_n_clusters(
     ensemble
         An Ensemble, the path of one, or a table of labels; soft clusterings, too.
     k_range : (least, most) or None, default=None
-        Numbers to compare, both included; None: from 2 to 40, or to a quarter of the objects of fewer. With 1
+        Numbers to compare, both included; None: from 2 to 40, or to a 16th of the objects of fewer. With 1
         as the least, labels that have nothing in common are recognized as one cluster.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.

@@ -19,12 +19,12 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 900_000, 250, 32_768, 4
+N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 1_300_000, 250, 32_768, 4
 
 
 @pytest.fixture(scope="module")
 def ensembles(tmp_path_factory):
-    """A store of 225 MB of labels in 28 blocks, and one of the same kind for warming up."""
+    """A store of 325 MB of labels in 40 blocks, and one of the same kind for warming up."""
     folder = tmp_path_factory.mktemp("ensembles")
     labels = np.random.default_rng(0).integers(-1, 2, (N_OBJECTS, N_PARTITIONS), np.int8)
     Ensemble.from_labels(labels).save(folder / "e.zarr", chunk_rows=CHUNK_ROWS)

@@ -226,7 +226,7 @@ def test_fit__refuses_to_resume_from_a_snapshot_of_another_format(tmp_path, monk
     def fit(**others):
         return PCC(3, init="dirichlet", random_state=0, out=tmp_path / "c.zarr", **others).fit(labels)
 
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
