@@ -101,7 +101,7 @@ def _glance(report: Content) -> str:
         if value is not None
     )
     minded = "".join(f"<li>{_text(warning)}</li>" for warning in report.warnings)
-    mind = f"<h3>To mind</h3><ul class='mind'>{minded}</ul>" if minded else ""
+    mind = f"<h3>Warnings</h3><ul class='mind'>{minded}</ul>" if minded else ""
     return f"<dl class='facts'>{facts}</dl>{mind}"
 
 

@@ -75,5 +75,5 @@ def report(
     minded = "".join(f"\n  {warning}" for warning in told.warnings)
     emit(
         {"path": out, "facts": told.facts, "warnings": told.warnings},
-        f"{out}{minded and '. To mind:'}{minded}",
+        f"{out}{minded and '. Warnings:'}{minded}",
     )
