@@ -7,8 +7,7 @@ reconstruction from the abstract and descriptions by others; the docstrings say 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, row_blocks
-from bigcons.overlaps.eigenvectors import groups_of, one_thread
+from bigcons.overlaps.eigenvectors import fold_groups, groups_of, one_thread
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     fold_overlaps,
@@ -255,7 +254,7 @@ def fold_reference(ensemble: Ensemble, engine: Engine, reference: int) -> np.nda
 
     shape = int(offsets[-1]), -(-k // 8) * 8
 
-    def counts_of(group: list[Block]) -> np.ndarray:
+    def counts_of(group: Sequence[Block]) -> np.ndarray:
         counts = np.zeros(shape)
         for block in group:
             labels = ensemble.read(block.start, block.stop)
@@ -263,14 +262,8 @@ def fold_reference(ensemble: Ensemble, engine: Engine, reference: int) -> np.nda
             count_assigned(labels, offsets, own, counts, np.zeros(k))
         return counts
 
-    groups, total = groups_of(ensemble, shape[0] * shape[1] // 8), np.zeros(shape)
-    with (
-        progress("overlaps with the reference", ensemble.n_objects) as listener,
-        closing(engine.map(counts_of, groups)) as found,
-    ):
-        for group, counts in zip(groups, found, strict=True):
-            total += counts
-            listener.advance(sum(block.n_rows for block in group))
+    groups = groups_of(ensemble, shape[0] * shape[1] // 8)
+    total = fold_groups("overlaps with the reference", ensemble, engine, groups, counts_of)
     return np.ascontiguousarray(total[:, :k])
 
 

@@ -9,6 +9,7 @@ eigenvalues fall after those wanted: a handful where there are clusters.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import NamedTuple
@@ -20,9 +21,10 @@ from bigcons.memory import Block, format_size
 from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.estimator import logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.stores.ensemble import Ensemble
+
+logger: logging.Logger = logging.getLogger("bigcons")
 
 # Above this many base clusters the leading eigenvectors of a table are found by Lanczos iterations.
 MOST_FOR_DENSE = 2_000
@@ -263,15 +265,27 @@ def multiply(
                 add_products(labels, offsets, weigh(labels), scaled, product)
         return product
 
-    total = np.zeros_like(scaled)
-    with (
-        progress("eigenvectors of base clusters", ensemble.n_objects) as listener,
-        closing(engine.map(product_of, groups)) as products,
-    ):
-        for group, product in zip(groups, products, strict=True):
-            total += product
-            listener.advance(sum(block.n_rows for block in group))
+    total = fold_groups("eigenvectors of base clusters", ensemble, engine, groups, product_of)
     return total[:, :columns] * scale[:, None]
+
+
+def fold_groups(
+    what: str,
+    ensemble: Ensemble,
+    engine: Engine,
+    groups: Sequence[Sequence[Block]],
+    task: Callable[[Sequence[Block]], np.ndarray],
+) -> np.ndarray:
+    """Return the sum of the arrays that ``task`` returns for groups of blocks, added in their order."""
+    total: np.ndarray | None = None
+    with progress(what, ensemble.n_objects) as listener, closing(engine.map(task, groups)) as found:
+        for group, part in zip(groups, found, strict=True):
+            if total is None:
+                total = np.zeros_like(part)
+            total += part
+            listener.advance(sum(block.n_rows for block in group))
+    assert total is not None  # noqa: S101 - an ensemble has blocks
+    return total
 
 
 def groups_of(ensemble: Ensemble, n_labels: int) -> list[list[Block]]:
