@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
+NOISE = RESULTS / "accuracy_noise.json"
 DEFAULT, PAPER = "pcc", "pcc paper"
 IN_DIAGRAM = 14
 CASES = ("digits", "isolet", "pendigits", "breast-cancer")
@@ -267,6 +268,32 @@ def report(rows: list[dict[str, Any]], halves: Mapping[str, list[str]]) -> dict[
     return found | {"before and after": before_and_after(rows)}
 
 
+def attainable(rows: list[dict[str, Any]], data: Iterable[str], names: Iterable[str]) -> dict[str, float]:
+    """Return the mean shortfall of the default, and of the best choices of a contender in hindsight.
+
+    These are one for all ensembles, one for each kind of ensemble, and one for each data set.
+    """
+    scores = Scores.of(cells_of(rows, data), names)
+    shortfall, parts = scores.shortfall(), {"kind": 1, "data set": 0}
+    found = {"default": shortfall[:, scores.names.index(DEFAULT)].mean(), "all": shortfall.mean(axis=0).min()}
+    for what, part in parts.items():
+        of = np.array([key[part] for key in scores.keys])
+        found[what] = sum(shortfall[of == value].sum(axis=0).min() for value in set(of)) / of.size
+    return {what: round(float(value), 4) for what, value in found.items()}
+
+
+def by_noise(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return by how much the best of many results of a contender is above their mean, by `accuracy_noise`."""
+    found: dict[str, dict[str, float]] = {}
+    for name in dict.fromkeys(row["contender"] for row in rows):
+        own = [row for row in rows if row["contender"] == name]
+        found[name] = {
+            what: round(float(np.mean([max(row[what]) - np.mean(row[what]) for row in own])), 4)
+            for what in ("states", "drawn")
+        } | {"ensembles": len(own), "repeats": len(own[0]["states"])}
+    return found
+
+
 # ---------------------------------------------------------------------------------------------- showing
 
 
@@ -294,7 +321,7 @@ def default_lines(found: dict[str, Any], what: str) -> list[str]:
 
 def markdown(found: dict[str, Any]) -> str:
     """Return all tables as Markdown."""
-    lines: list[str] = []
+    lines = attainable_lines(found["attainable"], found["noise"]) if "noise" in found else []
     for half in ("reporting", "choosing"):
         for kind in ("every contender", "most ensembles"):
             part = found.get(half, {}).get(kind)
@@ -325,6 +352,29 @@ def markdown(found: dict[str, Any]) -> str:
         for kind, row in kinds.items():
             lines += [f"| {name} | {kind} | {' | '.join(map(str, row.values()))} |"]
     return "\n".join(lines) + "\n"
+
+
+def attainable_lines(found: dict[str, Any], noise: dict[str, Any]) -> list[str]:
+    """Return what part of the shortfall is attainable, in words."""
+    repeats = next(iter(noise.values()))["repeats"]
+    lines = ["## What shortfall is attainable", ""]
+    lines += ["The best of all contenders is another one for each ensemble, in part by chance. The best of"]
+    lines += [f"{repeats} results of one contender on the same ensemble (choosing half, `accuracy_noise.py`)"]
+    lines += ["is above their mean by so much, from other random states alone, and with partitions drawn"]
+    lines += ["with replacement, too:", ""]
+    lines += ["| contender | ensembles | random states | and partitions |", "|---|---|---|---|"]
+    for name, row in noise.items():
+        lines += [f"| {name} | {row['ensembles']} | {row['states']:.3f} | {row['drawn']:.3f} |"]
+    lines += [
+        "",
+        "And so much is the mean shortfall of the best choices in hindsight, which no rule can make",
+    ]
+    lines += ["without the classes:", ""]
+    lines += ["| half | default | one contender for all | one for each kind | one for each data set |"]
+    lines += ["|---|---|---|---|---|"]
+    for half, row in found.items():
+        lines += [f"| {half} | {' | '.join(f'{value:.3f}' for value in row.values())} |"]
+    return [*lines, ""]
 
 
 def show(found: dict[str, Any]) -> None:
@@ -396,6 +446,13 @@ def main() -> None:
         halves = {arguments.half: halves[arguments.half]}
         rows = [row for row in rows if row["data"] in halves[arguments.half]]
     found = report(rows, halves)
+    if NOISE.exists():
+        found["noise"] = by_noise(json.loads(NOISE.read_text()))
+        found["attainable"] = {
+            half: attainable(rows, data, most["contenders"])
+            for half, data in halves.items()
+            if (most := found[half].get("most ensembles") or found[half].get("every contender"))
+        }
     show(found)
     if not arguments.write:
         return
