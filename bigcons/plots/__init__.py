@@ -1,0 +1,27 @@
+"""Figures of ensembles and of what was found in them.
+
+Every function returns a matplotlib ``Figure`` that is not registered with pyplot and shows itself in Jupyter;
+save it with ``figure.savefig``. The palette is safe for color-blind readers and for grayscale printing.
+"""
+
+from __future__ import annotations
+
+from bigcons.plots.clusters import memberships, overview
+from bigcons.plots.curves import convergence, n_clusters, reliability
+from bigcons.plots.graph import cluster_graph
+from bigcons.plots.pairs import coassociation, partitions
+
+__all__ = [
+    "cluster_graph",
+    "coassociation",
+    "convergence",
+    "memberships",
+    "n_clusters",
+    "overview",
+    "partitions",
+    "reliability",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

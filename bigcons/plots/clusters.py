@@ -1,0 +1,151 @@
+"""Memberships of objects in clusters, and an overview of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.plots.drawing import GUIDE, HEAT, PALETTE, new_figure, sample_rows, sample_words
+from bigcons.plots.pairs import draw_coassociation
+from bigcons.seeding import SeedLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_ROW = 0.09
+"""Height of a line of text as a fraction of a panel."""
+
+
+def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLike = 0) -> Figure:
+    """Draw the memberships of objects sorted by cluster and, within a cluster, by confidence.
+
+    ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``; of more
+    than ``n_objects`` objects, a random sample is drawn. Next to each cluster is the number of its objects;
+    clusters without objects are left out. A store is read block by block.
+    """
+    sample = _sampled_memberships(consensus, n_objects, random_state)
+    n_rows = int(np.count_nonzero(sample.sizes))
+    with new_figure(6.4, 1.3 + 0.22 * min(max(n_rows, 4), 20)) as figure:
+        _draw_memberships(figure.subplots(), sample)
+    return figure
+
+
+def _draw_memberships(axes: Axes, sample: _Sample) -> None:
+    """Draw memberships as a heat map, a row per cluster with objects and a column per sampled object."""
+    shown = np.flatnonzero(sample.sizes)
+    order = np.lexsort(
+        (-sample.memberships.max(axis=1, initial=0.0), np.where(sample.labels < 0, np.inf, sample.labels))
+    )
+    values, winners = sample.memberships[order][:, shown], sample.labels[order]
+    image = axes.imshow(
+        values.T, cmap=HEAT, vmin=0, vmax=1, aspect="auto", interpolation="nearest", origin="upper"
+    )
+    for last in np.flatnonzero(np.diff(winners)).tolist():
+        axes.axvline(last + 0.5, color=GUIDE, linewidth=0.6)
+    for border in range(1, len(shown)):
+        axes.axhline(border - 0.5, color=GUIDE, linewidth=0.6)
+    axes.spines[:].set_visible(True)
+    axes.figure.colorbar(image, ax=axes, label="membership", pad=0.02)
+    axes.set_xlabel(sample_words(len(order), sample.n_total, "by cluster and confidence"))
+    axes.set_ylabel("cluster, number of objects")
+    axes.set_xticks([])
+    ticks = range(0, len(shown), -(-len(shown) // 20))
+    axes.set_yticks(ticks, [f"{shown[row]}:  {sample.sizes[shown[row]]:,}" for row in ticks])
+
+
+class _Sample(NamedTuple):
+    """Memberships of sampled objects."""
+
+    n_total: int
+    """Number of objects sampled from."""
+    labels: np.ndarray
+    """(rows,): clusters, -1 without any."""
+    memberships: np.ndarray
+    """(rows, n_clusters)"""
+    sizes: np.ndarray
+    """(n_clusters,): the number of all objects in each cluster."""
+
+
+def _sampled_memberships(consensus: Any, n_objects: int, random_state: SeedLike) -> _Sample:
+    """Return the memberships of sampled objects."""
+    if hasattr(consensus, "read_memberships"):
+        rows = sample_rows(consensus.n_objects, n_objects, random_state)
+        sizes = np.zeros(consensus.n_clusters, np.int64)
+        parts, labels = [], []
+        for block in consensus.blocks():
+            of_block = rows[slice(*np.searchsorted(rows, (block.start, block.stop)))] - block.start
+            winners = consensus.read_labels(block.start, block.stop)
+            sizes += np.bincount(winners[winners >= 0], minlength=sizes.size)
+            labels.append(winners[of_block])
+            if of_block.size:
+                parts.append(consensus.read_memberships(block.start, block.stop)[of_block])
+        return _Sample(consensus.n_objects, np.concatenate(labels), np.concatenate(parts), sizes)
+    if hasattr(consensus, "fit") and not hasattr(consensus, "memberships_"):
+        raise InvalidInputError(
+            f"{type(consensus).__name__} has no memberships_; fit it first, or use a soft method."
+        )
+    values = getattr(consensus, "memberships_", consensus)
+    values = values if hasattr(values, "shape") else np.asarray(values)
+    if len(values.shape) != 2:
+        raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")
+    rows = sample_rows(len(values), n_objects, random_state)
+    winners = getattr(consensus, "labels_", None)
+    winners = np.asarray(values.argmax(axis=1)) if winners is None else winners
+    sizes = np.bincount(winners[winners >= 0], minlength=values.shape[1])
+    return _Sample(len(values), winners[rows], np.asarray(values[rows]), sizes)
+
+
+def overview(
+    ensemble: Any,
+    consensus: Any,
+    base_accuracy: Sequence[float],
+    accuracy: Mapping[str, float],
+    *,
+    random_state: SeedLike = 0,
+) -> Figure:
+    """Draw an overview of an experiment on data with known classes.
+
+    Three panels: the accuracy of the base partitions and of each consensus, the memberships of
+    ``consensus``, and the co-association in VAT order. ``accuracy`` maps names of consensuses to their
+    accuracy.
+    """
+    with new_figure(9.6, 4.4) as figure:
+        panels: Any = figure.subplot_mosaic(
+            [["accuracy", "pairs"], ["memberships", "pairs"]], width_ratios=[1.15, 1]
+        )
+        _draw_accuracy(panels["accuracy"], base_accuracy, accuracy)
+        labels = getattr(consensus, "labels_", getattr(consensus, "label_rows", None))
+        draw_coassociation(panels["pairs"], ensemble, labels, 500, random_state)
+        _draw_memberships(panels["memberships"], _sampled_memberships(consensus, 2_000, random_state))
+        for letter, name in zip("abc", ("accuracy", "memberships", "pairs"), strict=True):
+            panels[name].set_title(letter, loc="left", fontweight="bold")
+    return figure
+
+
+def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping[str, float]) -> None:
+    """Draw a histogram of the accuracy of the base partitions and, above it, a row for each consensus."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.hist(base_accuracy, bins=np.linspace(0, 1, 51).tolist(), color="#BBBBBB")
+    axes.set_ylim(0, axes.get_ylim()[1] / (1 - _ROW * (len(accuracy) + 0.5)))
+    for row, ((name, value), color) in enumerate(zip(accuracy.items(), PALETTE, strict=False)):
+        height = 1 - _ROW * (row + 0.5)
+        axes.axvline(value, 0, height, color=color, linewidth=0.8, zorder=0.5)  # behind the bars
+        axes.plot(value, height, marker="o", markersize=5, color=color, transform=axes.get_xaxis_transform())
+        axes.annotate(
+            f"{name}: {value:.3f}",
+            (value, height),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(-6 if value > 0.5 else 6, 0),
+            textcoords="offset points",
+            ha="right" if value > 0.5 else "left",
+            va="center",
+        )
+    axes.set_xlim(0, 1.02)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.set_xlabel("share of objects in the correct cluster (H)")
+    axes.set_ylabel("base partitions")
