@@ -7,7 +7,8 @@ save it with ``figure.savefig``. The palette is safe for color-blind readers and
 from __future__ import annotations
 
 from bigcons.plots.clusters import memberships, overview
-from bigcons.plots.curves import convergence, n_clusters, reliability
+from bigcons.plots.confidence import reliability, trust
+from bigcons.plots.curves import convergence, n_clusters
 from bigcons.plots.graph import cluster_graph
 from bigcons.plots.pairs import coassociation, partitions
 
@@ -20,6 +21,7 @@ __all__ = [
     "overview",
     "partitions",
     "reliability",
+    "trust",
 ]
 
 

@@ -11,6 +11,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, HEAT, PALETTE, new_figure, sample_rows, sample_words
 from bigcons.plots.pairs import draw_coassociation
 from bigcons.seeding import SeedLike
+from bigcons.validation import check_int
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,41 +21,56 @@ _ROW = 0.09
 """Height of a line of text as a fraction of a panel."""
 
 
-def memberships(consensus: Any, *, n_objects: int = 2_000, random_state: SeedLike = 0) -> Figure:
+def memberships(
+    consensus: Any, *, n_objects: int = 2_000, n_clusters: int = 40, random_state: SeedLike = 0
+) -> Figure:
     """Draw the memberships of objects sorted by cluster and, within a cluster, by confidence.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``; of more
     than ``n_objects`` objects, a random sample is drawn. Next to each cluster is the number of its objects;
-    clusters without objects are left out. A store is read block by block.
+    clusters that share objects are neighbors (in VAT order). Clusters without objects are left out, and of
+    more than ``n_clusters`` the smaller ones with theirs. A store is read block by block.
     """
+    check_int("n_clusters", n_clusters)
     sample = _sampled_memberships(consensus, n_objects, random_state)
-    n_rows = int(np.count_nonzero(sample.sizes))
-    with new_figure(6.4, 1.3 + 0.22 * min(max(n_rows, 4), 20)) as figure:
-        _draw_memberships(figure.subplots(), sample)
+    n_rows = min(int(np.count_nonzero(sample.sizes)), n_clusters)
+    with new_figure(6.4, 1.1 + (0.25 if n_rows <= 10 else 0.14) * max(n_rows, 4)) as figure:
+        _draw_memberships(figure.subplots(), sample, n_clusters)
     return figure
 
 
-def _draw_memberships(axes: Axes, sample: _Sample) -> None:
+def _draw_memberships(axes: Axes, sample: _Sample, n_clusters: int = 20) -> None:
     """Draw memberships as a heat map, a row per cluster with objects and a column per sampled object."""
-    shown = np.flatnonzero(sample.sizes)
-    order = np.lexsort(
-        (-sample.memberships.max(axis=1, initial=0.0), np.where(sample.labels < 0, np.inf, sample.labels))
-    )
+    from bigcons.metrics.geometry import vat_order
+
+    n_full = int(np.count_nonzero(sample.sizes))
+    shown = np.sort(np.argsort(-sample.sizes, kind="stable")[: min(n_clusters, n_full)])
+    likeness = sample.memberships[:, shown].T @ sample.memberships[:, shown]
+    norms = np.sqrt(np.diag(likeness))
+    apart = 1 - likeness / np.maximum(np.outer(norms, norms), 1e-12)
+    np.fill_diagonal(apart, 0.0)
+    shown = shown[vat_order(apart)]
+    row_of = np.full(sample.sizes.size, -1)
+    row_of[shown] = np.arange(len(shown))
+    rows = np.where(sample.labels < 0, len(shown), row_of[sample.labels])
+    order = np.lexsort((-sample.memberships.max(axis=1, initial=0.0), rows))
+    order = order[rows[order] >= 0]
     values, winners = sample.memberships[order][:, shown], sample.labels[order]
     image = axes.imshow(
         values.T, cmap=HEAT, vmin=0, vmax=1, aspect="auto", interpolation="nearest", origin="upper"
     )
     for last in np.flatnonzero(np.diff(winners)).tolist():
-        axes.axvline(last + 0.5, color=GUIDE, linewidth=0.6)
+        axes.axvline(last + 0.5, color=GUIDE, linewidth=0.6 if len(shown) <= 20 else 0.3)
     for border in range(1, len(shown)):
-        axes.axhline(border - 0.5, color=GUIDE, linewidth=0.6)
+        axes.axhline(border - 0.5, color=GUIDE, linewidth=0.6 if len(shown) <= 20 else 0.3)
     axes.spines[:].set_visible(True)
     axes.figure.colorbar(image, ax=axes, label="membership", pad=0.02)
-    axes.set_xlabel(sample_words(len(order), sample.n_total, "by cluster and confidence"))
-    axes.set_ylabel("cluster, number of objects")
+    largest = "" if len(shown) == n_full else f"; the {len(shown)} largest of {n_full:,} clusters"
+    axes.set_xlabel(sample_words(len(order), sample.n_total, "by cluster and confidence") + largest)
+    axes.set_ylabel("cluster: number of objects")
     axes.set_xticks([])
-    ticks = range(0, len(shown), -(-len(shown) // 20))
-    axes.set_yticks(ticks, [f"{shown[row]}:  {sample.sizes[shown[row]]:,}" for row in ticks])
+    names = [f"{k}: {sample.sizes[k]:,}" for k in shown.tolist()]
+    axes.set_yticks(range(len(shown)), names, fontsize=9 if len(shown) <= 10 else 7)
 
 
 class _Sample(NamedTuple):

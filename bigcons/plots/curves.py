@@ -1,8 +1,7 @@
-"""Curves: convergence, calibration of confidence, evidence for numbers of clusters."""
+"""Curves: convergence of a solve, evidence for numbers of clusters."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +14,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import ScalarFormatter
-
-    from bigcons.metrics.confidence import Reliability
+ROUNDING = 1e-8
+"""Relative distance at which objectives are equal: memberships are kept in single precision."""
 
 
 def convergence(consensus: Any) -> Figure:
     """Draw the objective and the optimality gap of a solve against its passes or steps, on log axes.
 
-    The objective is drawn as its distance from the best one, relative to that; the best itself, at distance
-    0, has no point. Where there are fewer than two points, the objectives themselves are drawn.
+    The objective is drawn as its distance from the best one, relative to that; the best itself, and what
+    equals it within rounding, has no point. Where there are fewer than two points, the objectives themselves
+    are drawn.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
@@ -50,17 +50,19 @@ def convergence(consensus: Any) -> Figure:
         panels: Any = np.atleast_1d(figure.subplots(len(names), sharex=True))
         if shows_distance:
             _draw_curve(panels[0], history[unit], np.where(distance > 0, distance, np.nan), PALETTE[0])
-            panels[0].set_yscale("log")
+            _set_log(panels[0])
             panels[0].set_ylabel("objective, relative\ndistance to the best")
             panels[0].set_title(f"best: {best:,.10g}", loc="right", fontsize=8)
         else:
             _draw_curve(panels[0], history[unit], objective, PALETTE[0])
+            least = 10 * ROUNDING * abs(best)
+            panels[0].set_ylim(*np.add(panels[0].get_ylim(), (-least, least)))
             panels[0].set_ylabel("objective")
             panels[0].yaxis.set_major_formatter(_plain_numbers())
         if "gap" in names:
             _draw_curve(panels[1], history[unit], history["gap"], PALETTE[1])
             panels[1].set_ylabel("optimality gap")
-            panels[1].set_yscale("log")
+            _set_log(panels[1])
         panels[-1].set_xlabel(unit_words[unit])
         figure.align_ylabels()
     return figure
@@ -75,36 +77,8 @@ def _from_best(objective: np.ndarray) -> tuple[np.ndarray, float]:
     if not known.size:
         return np.full(objective.shape, np.nan), float("nan")
     best = float(known.min() if known[-1] < known[0] else known.max())
-    return np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0), best
-
-
-def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
-    """Draw how often labels of a stated confidence are right, against the confidence.
-
-    ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name. The area of a point
-    grows with the objects of its bin. Points on the diagonal are calibrated, those below it overconfident.
-    """
-    curves = found if isinstance(found, Mapping) else {"": found}
-    with new_figure(3.8 if len(curves) == 1 else 5.6, 3.8) as figure:
-        axes = figure.subplots()
-        axes.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, zorder=0.5)
-        for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
-            area = 120 * curve.n_objects / curve.n_objects.sum()
-            told = f"{name}: {curve.error:.3f}"
-            some = curve.n_objects > 0
-            axes.plot(
-                curve.confidence[some], curve.accuracy[some], color=color, linewidth=1.2, marker=".",
-                markersize=3, label=told,
-            )  # fmt: skip
-            axes.scatter(curve.confidence[some], curve.accuracy[some], area[some], color=color, alpha=0.4)
-        axes.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
-        axes.set_xlabel("confidence")
-        axes.set_ylabel("share of labels that are right")
-        if len(curves) == 1:
-            axes.set_title(f"calibration error {told.removeprefix(': ')}", loc="right", fontsize=9)
-        else:
-            figure.legend(loc="outside right upper", title="calibration error")
-    return figure
+    distance = np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0)
+    return np.where(distance < ROUNDING, 0.0, distance), best
 
 
 def n_clusters(choice: Any) -> Figure:
@@ -158,6 +132,15 @@ def _draw_curve(axes: Axes, x: Sequence[float], y: Any, color: str) -> None:
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.plot(x, np.asarray(y, dtype=float), color=color, marker=marker, markersize=3.5, linewidth=1.4)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+
+
+def _set_log(axes: Axes) -> None:
+    """Make the vertical axis logarithmic, from power of ten to power of ten."""
+    axes.set_yscale("log")
+    seen = np.ma.masked_invalid(np.asarray(axes.lines[0].get_ydata(), float))
+    seen = seen[seen > 0].compressed()
+    if seen.size:
+        axes.set_ylim(10 ** np.floor(np.log10(seen.min())), 10 ** np.ceil(np.log10(seen.max()) + 1e-9))
 
 
 def _plain_numbers() -> ScalarFormatter:

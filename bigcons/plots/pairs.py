@@ -1,4 +1,4 @@
-"""Matrices of pairs in VAT order: co-association of objects, agreement of partitions."""
+"""Matrices of pairs: co-association of objects, agreement of partitions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.memory import Block
 from bigcons.plots.drawing import HEAT, NEVER_SEEN, PALETTE, new_figure, sample_rows, sample_words, shortened
 from bigcons.seeding import SeedLike
 
@@ -21,8 +22,9 @@ def coassociation(
     """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
     ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
-    sample is drawn. ``labels``, one for each object of the ensemble or a `Consensus`, color a strip below the
-    matrix. O(n_objects^2) time and memory.
+    sample is drawn. ``labels``, one for each object of the ensemble or a `Consensus`, put the objects of a
+    cluster together, in VAT order, next to clusters that are often joined with it, and color a strip below
+    the matrix. O(n_objects^2) time and memory.
     """
     with new_figure(4.4, 4.1) as figure:
         draw_coassociation(figure.subplots(), ensemble, labels, n_objects, random_state)
@@ -83,22 +85,50 @@ def draw_coassociation(
     share = np.full(n_agree.shape, np.nan)  # for pairs that no partition labels
     np.divide(n_agree, n_seen, out=share, where=n_seen > 0)
     np.fill_diagonal(share, 1.0)
-    order = vat_order(1 - share)
+    found = None if labels is None else _labels_of(labels, rows, ensemble.blocks())
+    order = vat_order(1 - share) if found is None else _by_cluster(share, found)
     image = axes.imshow(share[np.ix_(order, order)], cmap=HEAT, vmin=0, vmax=1, interpolation="nearest")
     axes.figure.colorbar(image, ax=axes, label="share of partitions that group the pair", shrink=0.7)
-    axes.set_xlabel(sample_words(len(rows), ensemble.n_objects, "in VAT order"))
     axes.set_facecolor(NEVER_SEEN)
     axes.spines[:].set_visible(True)
     axes.set_xticks([])
     axes.set_yticks([])
-    if labels is not None:
-        blocks = [(b, slice(*np.searchsorted(rows, (b.start, b.stop)))) for b in ensemble.blocks()]
-        found = [np.asarray(labels[b.start : b.stop])[rows[part] - b.start] for b, part in blocks]
-        _draw_strip(axes, np.concatenate(found)[order])
+    if found is None:
+        axes.set_xlabel(sample_words(len(rows), ensemble.n_objects, "in VAT order"))
+    else:
+        axes.set_title(sample_words(len(rows), ensemble.n_objects, "by cluster"), fontsize=9)
+        _draw_strip(axes, found[order])
+
+
+def _labels_of(labels: Any, rows: np.ndarray, blocks: list[Block]) -> np.ndarray:
+    """Return the labels of ascending ``rows``; blocks without one are not read."""
+    found = np.empty(len(rows), np.int64)
+    for block in blocks:
+        part = slice(*np.searchsorted(rows, (block.start, block.stop)))
+        if part.start < part.stop:
+            found[part] = np.asarray(labels[block.start : block.stop])[rows[part] - block.start]
+    return found
+
+
+def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the order of objects by cluster: clusters by their mean co-association, objects by their own.
+
+    Both are VAT orders; objects without a label come last.
+    """
+    from bigcons.metrics.geometry import vat_order
+
+    clusters = np.unique(labels[labels >= 0])
+    member = (labels[:, None] == clusters).astype(float)
+    joined, seen = (np.einsum("ik,ij->kj", member, x) @ member for x in (np.nan_to_num(share), share >= 0))
+    apart = 1 - np.divide(joined, seen, out=np.zeros_like(joined), where=seen > 0)
+    np.fill_diagonal(apart, 0.0)
+    parts = [np.flatnonzero(labels == clusters[k]) for k in vat_order(apart)]
+    parts.append(np.flatnonzero(labels < 0))
+    return np.concatenate([part[vat_order(1 - share[np.ix_(part, part)])] for part in parts])
 
 
 def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
-    """Draw a strip of cluster colors along the bottom of a square matrix, and its key."""
+    """Draw a strip of cluster colors along the bottom of a square matrix, and which cluster each one is."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -114,12 +144,17 @@ def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
     )
     strip.set_axis_off()
     shown = np.unique(labels[labels >= 0]).tolist()
-    key = [Patch(color=PALETTE[k % len(PALETTE)], label=str(k)) for k in shown[: len(PALETTE)]]
-    if key:
-        more = ", ..." if len(shown) > len(key) else ""
+    if shown and len(shown) <= len(PALETTE):
         axes.legend(
-            handles=key, title=f"strip: consensus cluster{more}", loc="upper center", fontsize=8,
-            bbox_to_anchor=(0.5, -0.06), ncols=6, handlelength=1.0, columnspacing=1.0, borderaxespad=0.0,
+            handles=[Patch(color=PALETTE[k % len(PALETTE)], label=str(k)) for k in shown],
+            title="consensus cluster", loc="upper center", fontsize=8, bbox_to_anchor=(0.5, -0.06), ncols=6,
+            handlelength=1.0, columnspacing=1.0, borderaxespad=0.0,
         )  # fmt: skip
-    axes.set_title(axes.get_xlabel(), fontsize=9)
-    axes.set_xlabel("")
+        return
+    last, apart = -np.inf, len(labels) / 40
+    for k in labels[np.sort(np.unique(labels, return_index=True)[1])].tolist():  # as they lie
+        center = float(np.flatnonzero(labels == k).mean())
+        if k >= 0 and center - last >= apart:
+            strip.text(center, 0.8, str(k), fontsize=5.5, rotation=90, ha="center", va="top")
+            last = center
+    axes.set_xlabel("strip: consensus cluster", labelpad=26)

@@ -1,0 +1,127 @@
+"""How far labels can be trusted: confidence and stability of clusters, calibration against a truth."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.plots.drawing import GUIDE, PALETTE, in_percent, new_figure
+from bigcons.validation import check_int
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from bigcons.metrics.confidence import Reliability
+
+_BINS = 50
+"""Steps of the curve of confidence."""
+_MEASURES = {
+    "confidence": ("mean confidence", "o"),
+    "stability": ("stability", "D"),
+    "cohesion": ("cohesion", "x"),
+}
+"""Columns of the table of clusters, with words and marks."""
+
+
+def trust(found: Any, *, n_clusters: int = 40) -> Figure:
+    """Draw how far clusters and objects can be trusted.
+
+    On the left, for each cluster with its number of objects, the mean confidence of its objects, its
+    stability under halves of the partitions, and its cohesion, see `bigcons.metrics.trust`; of more than
+    ``n_clusters``, the largest. On the right, the share of the objects below each confidence, on a
+    logarithmic axis.
+
+    ``found`` is what `bigcons.metrics.trust` returned, a fitted clusterer, or a `Consensus` with it, which
+    is read block by block.
+    """
+    check_int("n_clusters", n_clusters)
+    found = getattr(found, "trust_", found)
+    if hasattr(found, "read_trust"):
+        clusters = found.trust_tables[0]
+        parts = (found.read_trust(b.start, b.stop)["confidence"] for b in found.blocks())
+    elif hasattr(found, "confidence") and hasattr(found, "clusters"):
+        clusters, parts = found.clusters, iter([found.confidence])
+    else:
+        raise InvalidInputError(
+            f"found has type {type(found).__name__}; pass what bigcons.metrics.trust returned, a fitted "
+            "clusterer, or a Consensus."
+        )
+    table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *_MEASURES)}
+    shown = np.argsort(-table["size"], kind="stable")[:n_clusters]
+    height = 1.1 + (0.25 if len(shown) <= 10 else 0.15) * max(len(shown), 6)
+    with new_figure(6.8, height) as figure:
+        left, right = figure.subplots(1, 2, width_ratios=[1.4, 1])
+        rows = np.arange(len(shown))
+        for (name, (words, marker)), color in zip(_MEASURES.items(), PALETTE, strict=False):
+            left.plot(table[name][shown], rows, marker, color=color, markersize=4.5, label=words)
+        left.hlines(rows, 0, 1, color="#E4E4E4", linewidth=0.6, zorder=0.5)
+        names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in shown.tolist()]
+        left.set_yticks(rows, names, fontsize=9 if len(shown) <= 10 else 7)
+        left.set(xlim=(min(0.0, *left.get_xlim()), 1.02), ylim=(len(shown) - 0.4, -0.6))
+        largest = "" if len(shown) == len(clusters) else f", the {len(shown)} largest of {len(clusters):,}"
+        left.set_ylabel(f"cluster: number of objects{largest}")
+        left.legend(
+            loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handletextpad=0.1, columnspacing=1.0
+        )
+        edges, share = _share_below(parts)
+        right.stairs(share, edges, color=PALETTE[0], linewidth=1.4, baseline=None)
+        right.set_yscale("log")
+        least = share[share > 0].min()
+        right.set(
+            xlim=(np.floor(edges[:-1][share > 0][0] * 10) / 10, 1), ylim=(10 ** np.floor(np.log10(least)), 1)
+        )
+        right.yaxis.set_major_formatter(lambda share, _: f"{share:.3g}" if share >= 0.001 else f"{share:.0e}")
+        right.grid(color="#DDDDDD", linewidth=0.6)
+        right.set_xlabel("confidence")
+        right.set_ylabel("share of objects below it")
+    return figure
+
+
+def _share_below(parts: Iterator[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return edges of confidence and the share of the objects with a label below the upper edge of each."""
+    counts = np.zeros(_BINS, np.int64)
+    for confidence in parts:
+        known = confidence[confidence > 0]
+        counts += np.bincount(np.minimum((known * _BINS).astype(np.int64), _BINS - 1), minlength=_BINS)
+    return np.linspace(0, 1, _BINS + 1), np.cumsum(counts) / max(int(counts.sum()), 1)
+
+
+def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
+    """Draw how often labels of a stated confidence are right, against the confidence.
+
+    ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name. Points on the
+    diagonal are calibrated, those below it overconfident. Below is the share of the objects in each bin, and
+    the area of a point grows with it.
+    """
+    curves = found if isinstance(found, Mapping) else {"": found}
+    with new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
+        axes, below = figure.subplots(2, sharex=True, height_ratios=[4, 1])
+        axes.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, zorder=0.5)
+        for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
+            some, share = curve.n_objects > 0, curve.n_objects / curve.n_objects.sum()
+            told = f"{name}: {curve.error:.3f}"
+            axes.plot(
+                curve.confidence[some], curve.accuracy[some], color=color, linewidth=1.2, marker=".",
+                markersize=3, label=told,
+            )  # fmt: skip
+            axes.scatter(
+                curve.confidence[some], curve.accuracy[some], 120 * share[some], color=color, alpha=0.4
+            )
+            edges = np.linspace(0, 1, len(share) + 1)
+            below.stairs(share, edges, color=color, fill=len(curves) == 1, alpha=0.6)
+        least = min(float(np.flatnonzero(c.n_objects)[0]) / len(c.n_objects) for c in curves.values())
+        axes.set(xlim=(np.floor(10 * least) / 10, 1.01), ylim=(0, 1.02))
+        axes.set_ylabel("share of labels that are right")
+        axes.grid(color="#DDDDDD", linewidth=0.6)
+        below.set_ylabel("objects")
+        below.yaxis.set_major_formatter(lambda share, _: in_percent(share))
+        below.set_xlabel("confidence")
+        if len(curves) == 1:
+            axes.set_title(f"calibration error {told.removeprefix(': ')}", loc="right", fontsize=9)
+        else:
+            figure.legend(loc="outside right upper", title="calibration error")
+    return figure
