@@ -115,25 +115,25 @@ PARQUET_PAIRS = {
 
 CONSENSUS = {
     "labels": ArraySpec(
-        ("n_objects",), ("n_objects",), ("int32",), "minimum", "zstd",
+        ("n_objects",), ("object",), ("int32",), "minimum", "zstd",
         "Consensus cluster of each object, -1 for objects that no partition labels.",
     ),
     "memberships": ArraySpec(
-        ("n_objects", "n_clusters"), ("n_objects", "n_clusters"), ("float32",), "-1", "zstd",
+        ("n_objects", "n_clusters"), ("object", "cluster"), ("float32",), "-1", "zstd",
         "Probability of each consensus cluster; rows of labeled objects sum to 1. Only for soft methods.",
     ),
 }  # fmt: skip
 TRUST = {
     "confidence": ArraySpec(
-        ("n_objects",), ("n_objects",), ("float32",), "-1", "zstd",
+        ("n_objects",), ("object",), ("float32",), "-1", "zstd",
         "Probability that the label of each object is right; 0 for objects without a label.",
     ),
     "second_labels": ArraySpec(
-        ("n_objects",), ("n_objects",), ("int32",), "minimum", "zstd",
+        ("n_objects",), ("object",), ("int32",), "minimum", "zstd",
         "Most probable other cluster of each object; -1 if there is none.",
     ),
     "second_confidence": ArraySpec(
-        ("n_objects",), ("n_objects",), ("float32",), "-1", "zstd",
+        ("n_objects",), ("object",), ("float32",), "-1", "zstd",
         "Probability of the most probable other cluster.",
     ),
 }  # fmt: skip
@@ -141,11 +141,11 @@ TRUST = {
 
 IDS = {
     "ids": ArraySpec(
-        ("n_objects",), ("n_objects",), ("int64", "uint64"), "minimum", "zstd",
+        ("n_objects",), ("object",), ("int64", "uint64"), "minimum", "zstd",
         "Identifier of each object, if it is a number.",
     ),
     "id_ends": ArraySpec(
-        ("n_objects",), ("n_objects",), ("int64",), "-1", "zstd",
+        ("n_objects",), ("object",), ("int64",), "-1", "zstd",
         "Where the identifier of each object ends in id_text, if it is text; it begins where that of the "
         "object before ends.",
     ),

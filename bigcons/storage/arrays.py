@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,9 +66,19 @@ def bytes_kept_by_decoding(chunk_bytes: int) -> int:
     return int(n_threads) * chunk_bytes * 3 // 2
 
 
-def create_group(place: Place) -> None:
-    """Make ``place`` a Zarr group, so that other tools find the arrays in it."""
-    (place / METADATA).write(b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+def create_group(place: Place, names: Iterable[str]) -> None:
+    """Make ``place`` a Zarr group that lists its arrays ``names``, for other tools.
+
+    With their metadata in it, nobody lists the folder, where the manifest is no part of the hierarchy.
+    """
+    arrays = {name: json.loads((place / name / METADATA).read()) for name in sorted(names)}
+    group = {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {},
+        "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays},
+    }
+    (place / METADATA).write(json.dumps(group, indent=1).encode())
 
 
 def open_array(

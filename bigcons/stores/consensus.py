@@ -26,7 +26,8 @@ from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.display import cluster_rows, facts_table
 from bigcons.stores.export import export_to
-from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
+from bigcons.stores.ids import StoredIds, array_names, id_array, ids_of, write_ids
+from bigcons.stores.lazy import dask_rows, dataset_of_consensus
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
@@ -216,7 +217,10 @@ class Consensus:
             writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
             entry = None if ids is None else write_ids(folder, "", ids, n_objects, writer.rows.chunk_rows)
             yield writer
-            write_manifest(folder, KIND, {**writer.body(), "ids": entry})
+            body = {**writer.body(), "ids": entry}
+            of_ids = () if ids is None else array_names(ids.facts.dtype, "")
+            create_group(folder, [*_specs(memberships, writer.rows.has_trust), *of_ids])
+            write_manifest(folder, KIND, body)
 
     @property
     def labels(self) -> np.ndarray:
@@ -374,19 +378,23 @@ class Consensus:
             soft = self.read_memberships(*rows).T if memberships else ()
             yield [*known, labels, *sure, *map(np.ascontiguousarray, soft)]
 
-    def dask_memberships(self) -> Any:
-        """Return the memberships as a dask array ``(n_objects, n_clusters)``, one chunk per block."""
-        import dask.array
-        from dask.delayed import delayed
+    def dask_labels(self) -> Any:
+        """Return the labels as a dask array ``(n_objects,)`` int32, one chunk per block."""
+        return dask_rows(self.read_labels, self.blocks(), (), np.dtype(np.int32))
 
-        read = delayed(self.read_memberships)
-        chunks = [
-            dask.array.from_delayed(
-                read(block.start, block.stop), (block.n_rows, self.n_clusters), np.dtype(np.float32)
-            )
-            for block in self.blocks()
-        ]
-        return dask.array.concatenate(chunks)
+    def dask_memberships(self) -> Any:
+        """Return the memberships as a dask array ``(n_objects, n_clusters)`` float32, one chunk per block."""
+        return dask_rows(self.read_memberships, self.blocks(), (self.n_clusters,), np.dtype(np.float32))
+
+    def to_xarray(self) -> Any:
+        """Return an ``xarray.Dataset`` of dask arrays, which are read block by block when computed.
+
+        Its variables are ``labels`` (object), and if the store has them ``memberships`` (object, cluster) and
+        the ``confidence``, ``second_labels`` and ``second_confidence`` (object) of `trust`. The coordinate
+        ``object`` has the ids, which are read, if there are any. Scalar results are attributes; so are
+        ``parameters`` and ``provenance``, as JSON. Needs xarray.
+        """
+        return dataset_of_consensus(self)
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Return blocks of ``rows`` objects, by default one chunk each."""
@@ -542,7 +550,6 @@ class ConsensusRows:
         self.chunk_rows: int = min(chunk_rows, n_objects)
         self._folder = folder
         self._arrays: dict[str, Any] = {}
-        create_group(folder)
         self._create(_specs(memberships, False))
 
     def _create(self, specs: Mapping[str, ArraySpec]) -> None:

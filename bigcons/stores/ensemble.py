@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MissingDependencyError, SoftEnsembleError
+from bigcons.errors import (
+    EmptyPartitionError,
+    InvalidInputError,
+    MissingDependencyError,
+    SoftEnsembleError,
+)
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.schema import FORMAT_VERSION
@@ -27,11 +32,13 @@ from bigcons.stores.ensemble_store import (
     Header,
     StoredRows,
     appending,
+    observed,
     open_labels,
     tile_checksums,
     write_store,
 )
-from bigcons.stores.ids import id_array
+from bigcons.stores.ids import id_array, ids_at
+from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.tables.encode import label_dtype, warn_of_suspects
 from bigcons.tables.ids import Ids
@@ -74,13 +81,14 @@ class Ensemble:
     ) -> Ensemble:
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
-        ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or
-        any object with ``__arrow_c_stream__``, a dask array or dataframe, another ensemble, or a path to
-        one or to .npy, .npz, .csv, .tsv (or these with .gz), .parquet or .zarr, a folder of such files, a
-        pattern such as ``labels/*.csv``, or a list of paths. ``id`` names the column that identifies the
-        objects, ``columns`` and ``drop`` those that are partitions: see `bigcons.select`. NaN, None, pd.NA,
-        negative numbers and masked entries are missing labels. Raises InvalidInputError for labels that are
-        neither whole numbers nor text, for an empty or ragged matrix and for a partition without any label.
+        ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or any
+        object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``, an AnnData,
+        whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz, .csv, .tsv (or these with
+        .gz), .parquet or .zarr, a folder of such files, a pattern such as ``labels/*.csv``, or a list of
+        paths. ``id`` names the column that identifies the objects, ``columns`` and ``drop`` those that are
+        partitions: see `bigcons.select`. NaN, None, pd.NA, negative numbers and masked entries are missing
+        labels. Raises InvalidInputError for labels that are neither whole numbers nor text, for an empty or
+        ragged matrix and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
         table = _table_of(select(x, id=id, columns=columns, drop=drop))
@@ -308,6 +316,55 @@ class Ensemble:
         provenance = {"made_by": "harden", "source": self.path or "in memory"}
         return ensemble_of(HardenedTable(self), out, provenance=provenance, overwrite=overwrite)
 
+    def __getitem__(self, key: Any) -> Ensemble:
+        """Return some partitions, or some objects, as an ensemble in memory.
+
+        A name or a list of names gives these partitions, as `select`. A slice, a mask ``(n_objects,)`` or an
+        array of positions gives these objects; only the chunks that contain one are read, and clusters are
+        numbered anew where some have none of them. ``ensemble[objects, partitions]`` gives both. Raises
+        InvalidInputError for a partition that labels none of the objects.
+        """
+        if isinstance(key, tuple) and len(key) == 2:
+            objects, partitions = key
+            chosen = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
+            if isinstance(chosen, slice):
+                chosen = range(self.n_partitions)[chosen]
+            return self.select(list(chosen))[objects]
+        if isinstance(key, str):
+            return self.select([key])
+        if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
+            return self.select(key)
+        if isinstance(key, slice):
+            if key == slice(None):
+                return self
+            rows = np.arange(*key.indices(self.n_objects))
+        else:
+            rows = np.asarray(key)
+            if rows.dtype == bool and rows.shape == (self.n_objects,):
+                rows = np.flatnonzero(rows)
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
+            raise InvalidInputError(
+                f"an ensemble has no item {key!r}; give names of partitions, a slice, a mask, or positions "
+                "of at least one object.",
+                parameter="key",
+            )
+        labels = self.read_rows(rows)
+        header = self._header._replace(
+            n_objects=len(rows),
+            chunk_rows=min(self.chunk_rows, len(rows)),
+            provenance={"made_by": "objects", "source": self.path or "in memory", "from": self.provenance},
+            ids=None if self._header.ids is None else ids_at(self._header.ids, rows),
+        )
+        if not self.is_soft:
+            part = Ensemble(labels, header, self.categories)
+            return Ensemble(*building.read_labels(_table_of(part), header.provenance))
+        n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
+        if not n_labeled.all():
+            raise EmptyPartitionError(self.names[int(n_labeled.argmin())])
+        return Ensemble(labels, header._replace(n_labeled=n_labeled), self.categories)
+
+    __iter__: None = None  # over objects or partitions? use blocks() or names
+
     def select(
         self, partitions: Sequence[str | int], out: StorePath | None = None, *, overwrite: bool = False
     ) -> Ensemble:
@@ -406,6 +463,23 @@ class Ensemble:
             for u, name in enumerate(self.names)
         }
         return pd.DataFrame(columns, index)
+
+    def to_dask(self) -> Any:
+        """Return the labels as a dask array ``(n_objects, n_partitions)``, one chunk per block of rows.
+
+        Of soft clusterings, the memberships ``(n_objects, n_base_clusters)``. Blocks are read when computed.
+        """
+        return dask_rows(self.read, self.blocks(), (self._header.n_columns,), self.dtype)
+
+    def to_xarray(self) -> Any:
+        """Return an ``xarray.Dataset`` with the dask array of `to_dask`, read block by block when computed.
+
+        The variable is ``labels`` (object, partition), -1 where missing, with the coordinates ``partition``
+        (names), ``n_clusters`` and ``n_labeled``; or of soft clusterings ``memberships`` (object,
+        base_cluster) with ``partition`` and ``cluster`` of each base cluster. The coordinate ``object`` has
+        the ids, which are read, if there are any. ``from_labels`` takes ``labels`` back. Needs xarray.
+        """
+        return dataset_of_ensemble(self)
 
     def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
         """Store the ensemble at ``path`` and return the stored ensemble.

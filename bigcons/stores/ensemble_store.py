@@ -44,7 +44,7 @@ from bigcons.storage.commit import (
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, disk_errors
-from bigcons.stores.ids import PREFIXES, StoredIds, write_ids
+from bigcons.stores.ids import PREFIXES, StoredIds, array_names, write_ids
 from bigcons.tables.encode import rechunk
 from bigcons.tables.ids import Ids
 from bigcons.validation import check_int
@@ -377,8 +377,6 @@ class ArrayWriter:
                 f"labels has {self._next_row} objects but {header.n_objects} were counted in the first pass; "
                 "pass labels that do not change."
             )
-        if not (self.folder / METADATA).is_file():
-            create_group(self.folder)
         categories_checksum = None
         if any(values is not None for values in categories):
             entries = [None if values is None else values.tolist() for values in categories]
@@ -402,6 +400,13 @@ class ArrayWriter:
             "n_bytes": self._path.n_bytes() + self._kept_bytes,
             "ids": self._ids,
         }
+        of_ids = array_names(self._ids["dtype"], f"-{self.generation}") if self._ids else {}
+        names = [self._path.name, *of_ids.values()]
+        if (self.folder / METADATA).is_file():  # an append on a disk: the generation is valid first
+            write_manifest(place, KIND, body)
+            create_group(self.folder, names)
+            return
+        create_group(self.folder, names)
         if isinstance(self.folder, DiskPlace) or place is self.folder:
             write_manifest(place, KIND, body)
             return

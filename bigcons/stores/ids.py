@@ -22,6 +22,7 @@ from bigcons.tables.ids import (
     NUMBERS,
     TEXT,
     Digest,
+    HeldIds,
     IdFacts,
     Ids,
     parts_of,
@@ -65,6 +66,23 @@ def id_array(ids: Ids) -> np.ndarray:
     """Return all ids as an array ``(n_objects,)`` of numbers, or text as objects."""
     found: np.ndarray = ids.hold().values.to_numpy(zero_copy_only=False)
     return found
+
+
+def ids_at(ids: Ids, rows: np.ndarray) -> HeldIds:
+    """Return the ids of some objects in memory; reads all."""
+    import pyarrow as pa
+
+    order = np.argsort(rows, kind="stable")
+    parts, start = [], 0
+    for block in ids.blocks():
+        low, high = np.searchsorted(rows, (start, start + len(block)), sorter=order)
+        parts.append(block.take(pa.array(rows[order[low:high]] - start)))
+        start += len(block)
+    values = pa.concat_arrays(parts).take(pa.array(np.argsort(order)))
+    digest = Digest()
+    digest.add(values)
+    n_bytes = digest.n_bytes if ids.facts.dtype == TEXT else 8 * len(rows)
+    return HeldIds(values, ids.facts._replace(n_bytes=n_bytes, digest=digest.value))
 
 
 def array_names(dtype: str, suffix: str) -> dict[str, str]:

@@ -61,7 +61,6 @@ def write_pairs(
 ) -> None:
     """Write consecutive blocks of rows, all or nothing, with ``facts`` in the manifest."""
     with new_store(path, overwrite, KIND) as folder:
-        create_group(folder)
         dtypes = _dtypes(counts_dtype, agree_dtype)
         columns = {name: ColumnWriter(folder / name, name, dtypes[name], chunk_entries) for name in PAIRS}
         n_entries = 0
@@ -83,6 +82,7 @@ def write_pairs(
             "chunk_entries": chunk_entries,
             "checksums": {name: column.checksums for name, column in columns.items()},
         }
+        create_group(folder, PAIRS)
         write_manifest(folder, KIND, body)
 
 

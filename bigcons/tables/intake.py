@@ -1,6 +1,6 @@
 """The intake of tables: opens whatever a user holds as a `Table`, for labels, features and pairs alike.
 
-pandas and dask objects are recognized by the module of their type, so neither is imported here.
+pandas, dask, xarray and AnnData objects are recognized by the module of their type, so none is imported here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ def open_table(x: Any, role: str) -> Table:
     """Return the table of any supported source; ``role`` is "labels", "features" or "pairs".
 
     ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
-    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an ensemble, or a path to
-    .npy, .npz, .csv, .tsv (or these with .gz), .parquet or .zarr, to a folder of files of one of these kinds,
-    a pattern such as ``data/*.parquet``, or a list of paths; or one of these after `select`.
+    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an xarray DataArray, an
+    AnnData (of labels its obs, of features its X), an ensemble, or a path to .npy, .npz, .csv, .tsv (or these
+    with .gz), .parquet or .zarr, to a folder of files of one of these kinds, a pattern such as
+    ``data/*.parquet``, or a list of paths; or one of these after `select`.
 
     Raises InvalidInputError for anything else and StoreNotFoundError for a missing file.
     """
@@ -50,6 +51,10 @@ def _open(x: Any, role: str) -> Table:
         return memory.table_of_rows(x, role)
     if package in ("dask", "dask_expr"):
         return memory.open_dask(x, role)
+    if package == "xarray":
+        return memory.open_xarray(x, role)
+    if package == "anndata" and hasattr(x, "obs"):
+        return _open(x.obs if role == "labels" else x.X, role)
     if package == "pandas" and hasattr(x, "columns"):
         return memory.PandasTable(x, role)
     if package != "pandas" and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")):
@@ -64,7 +69,7 @@ def _open(x: Any, role: str) -> Table:
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     raise InvalidInputError(
         f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
-        f"a dask array or dataframe, or a path to {files.KNOWN}."
+        f"a dask array or dataframe, an xarray DataArray, an AnnData, or a path to {files.KNOWN}."
     )
 
 

@@ -255,6 +255,39 @@ class DaskArrayTable(PartedTable):
         yield np.asanyarray(self._array.blocks[part].compute())
 
 
+def open_xarray(array: Any, role: str) -> Table:
+    """Return the table of a DataArray of two dimensions: objects and columns, by the names of an ensemble.
+
+    Without these names, rows are the first dimension. Names of columns and the index are its coordinates.
+    """
+    if not hasattr(array, "to_dataset"):
+        raise InvalidInputError(
+            f"{role} has type xarray {type(array).__name__}; pass one of its variables, such as x['labels']."
+        )
+    check_matrix(array.shape, role)
+    if array.dims[0] == "partition" or array.dims[1] == "object":
+        array = array.transpose()
+    objects, columns = array.dims
+    table: Table = (
+        ArrayTable(_SlicedArray(array), role) if array.chunks is None else DaskArrayTable(array.data, role)
+    )
+    if columns in array.indexes:
+        table.names = as_names(array.indexes[columns])
+    if objects in array.indexes:
+        table._index = PandasTable(_index_frame(array.indexes[objects], role), role)
+    return table
+
+
+class _SlicedArray:
+    """A DataArray that may be on a disk, as an array of which rows are read."""
+
+    def __init__(self, array: Any) -> None:
+        self.shape, self.dtype, self._array = array.shape, array.dtype, array
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return np.asarray(self._array[rows].values)
+
+
 class DaskFrameTable(PartedTable):
     """A dask dataframe, computed one partition at a time: its columns, or its index as the only one."""
 

@@ -67,6 +67,7 @@ class Table(ABC):
     fixed_bytes: int = 0
     least_rows: int = 1
     ids: Ids | None = None
+    _index: Table | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -89,7 +90,7 @@ class Table(ABC):
     @property
     def index(self) -> Table | None:
         """The index of a data frame as a table of one column; None if there is none."""
-        return None
+        return self._index
 
     def id_table(self, position: int) -> Table | None:  # noqa: ARG002 - for tables without types
         """Return a column as the text that is in the file; None if it has a type."""
