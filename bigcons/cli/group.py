@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import logging
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +33,13 @@ COMMANDS = {
 # fmt: on
 """Commands in the order of a typical run, and the module of each."""
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 
 OWN_WARNINGS = (ConsensusWarning, ConvergenceWarning, SuspiciousLabelsWarning, UnlabeledObjectsWarning)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, as when a batch system ends a job; work stops as on Ctrl-C."""
 
 
 class LazyGroup(click.Group):
@@ -63,7 +69,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; progress, warnings and errors go to standard error, one line each."""
-        with progress_on_terminal(), _one_line_warnings(), _quiet_dask_client():
+        with progress_on_terminal(), _one_line_warnings(), _quiet_dask_client(), _sigterm_interrupts():
             try:
                 return super().invoke(ctx)
             except click.UsageError as error:
@@ -75,6 +81,9 @@ class LazyGroup(click.Group):
                 reason = " ".join(_reason(error).split())
                 emit_error(ctx, reason)
                 raise click.ClickException(reason) from error
+            except Terminated:
+                click.echo("Terminated; the output was not written.", err=True)
+                ctx.exit(TERMINATED)
             except KeyboardInterrupt:
                 click.echo("Interrupted; the output was not written.", err=True)
                 ctx.exit(INTERRUPTED)
@@ -99,6 +108,25 @@ def _one_line_warnings() -> Iterator[None]:
             warnings.simplefilter("always", category)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let the first SIGTERM raise Terminated; the second ends the process at once."""
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

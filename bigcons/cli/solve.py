@@ -255,10 +255,10 @@ def _parse_options(name: str, method: type, given: Sequence[str]) -> tuple[list[
 
 
 def _value(option: str, text: str, default: Any) -> Any:
-    """Return ``text`` as the value it looks like; if the default is a number, it must be one."""
+    """Return ``text`` as the value it looks like; if the default is a number, it must be one, of its kind."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    for kind in (int, float):
+    for kind in (float,) if isinstance(default, float) else (int, float):
         try:
             return kind(text)
         except ValueError:

@@ -26,7 +26,7 @@ from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
-from bigcons.execution.dask_workers import CONNECT_SECONDS, Wait, Workers, one_line
+from bigcons.execution.dask_workers import CONNECT_SECONDS, KEY_PREFIX, Wait, Workers, one_line
 from bigcons.memory import Block
 from bigcons.progress import current_work
 
@@ -59,7 +59,7 @@ class DaskEngine:
 
     A task is retried on another worker if its worker is lost, and after an error at most ``retries`` times; a
     BigconsError would recur and is raised at once. A task may lose as many workers as Dask allows
-    (``distributed.scheduler.allowed-failures``, 3).
+    (``distributed.scheduler.allowed-failures``, 3). A lost worker and the number of its tasks are logged.
 
     Every worker must run this version of bigcons. This is checked when the engine is made and whenever
     workers join; an ExecutionError names a worker that does not.
@@ -122,6 +122,7 @@ class DaskEngine:
                     yield from done.results
             while sent:
                 yield from self._collect(sent, workers).results
+            workers.tell_lost()
         finally:  # the scheduler drops released tasks; the last first, or it would start in their place
             for one in reversed(sent):
                 one.future.release()
@@ -173,6 +174,12 @@ class DaskEngine:
 @contextmanager
 def connect(address: str) -> Iterator[DaskEngine]:
     """Yield an engine on the Dask scheduler at ``address``; disconnect at the end."""
+    encrypted = distributed.Security().get_connection_args("client").get("ssl_context") is not None
+    if address.startswith("tls://") and not encrypted:
+        raise InvalidInputError(
+            f"client={address!r} needs certificates; set distributed.comm.tls.ca-file, .client.cert and "
+            ".client.key in Dask's configuration, such as a file that DASK_CONFIG names."
+        )
     client = None
     with suppress(Exception):  # anything may answer there; keeping the error would keep the client
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -282,7 +289,7 @@ def _name(bundle: Sequence[tuple[int, Any]]) -> str:
 def _key_of_work() -> str:
     """Return the start of the keys of tasks, by which dashboards group them: what is done, and which pass."""
     words = re.findall(r"[a-z]+|[0-9]+", current_work().partition(", gap")[0].lower())
-    return "-".join(["bigcons", *words])
+    return "-".join([KEY_PREFIX, *words])
 
 
 def _span(word: str, first: int, last: int) -> str:

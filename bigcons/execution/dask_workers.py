@@ -11,6 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import CancelledError
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,9 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 REFRESH_SECONDS = 2.0
 WARN_SECONDS = 20.0
+
+KEY_PREFIX = "bigcons"
+"""With which the keys of all tasks begin."""
 
 BUSY_STATES = ("executing", "long-running", "flight")
 
@@ -73,6 +77,25 @@ class Workers:
             self._workers = {}
         check_versions(self._client, self._workers)
 
+    def tell_lost(self) -> None:
+        """Log which workers were lost since this was last called for the client, and what runs again."""
+        known = _checked.get(self._client, set())
+        try:
+            present = self._client.sync(_describe, self._client, callback_timeout=CONNECT_SECONDS)
+            for address in known - present.keys():
+                known.discard(address)
+                events = self._client.sync(_events, self._client, address, callback_timeout=CONNECT_SECONDS)
+                lost = [event for _, event in events if event.get("action") == "remove-worker"]
+                if lost and not lost[-1].get("expected"):
+                    keys = {*lost[-1].get("processing-tasks", ()), *lost[-1].get("lost-computed-tasks", ())}
+                    n_tasks = sum(str(key).startswith(KEY_PREFIX) for key in keys)
+                    logger.warning(
+                        "Dask worker %s was lost; its tasks (%d) ran again on others, with the same results",
+                        *(address, n_tasks),
+                    )
+        except (OSError, CancelledError):  # a lost scheduler, which the work itself reports
+            return
+
     def are_working(self) -> bool:
         """Return whether any busy worker has sent a heartbeat since the last description."""
         heard_before = {address: worker["last_seen"] for address, worker in self._workers.items()}
@@ -92,6 +115,11 @@ class Workers:
 async def _describe(client: distributed.Client) -> dict[str, dict[str, Any]]:
     scheduler: Any = client.scheduler
     return dict((await scheduler.identity(n_workers=-1))["workers"])
+
+
+async def _events(client: distributed.Client, address: str) -> Any:
+    scheduler: Any = client.scheduler
+    return await scheduler.events(topic=address)
 
 
 class Wait:

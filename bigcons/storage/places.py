@@ -197,7 +197,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(path: StorePath | Place) -> Iterator[None]:
-    """Turn errors of a full disk, a quota or a file size limit into a one-line StoreError."""
+    """Turn errors of a full or failing disk, a quota, a limit or permissions into a one-line StoreError."""
     try:
         yield
     except OSError as error:
@@ -205,6 +205,11 @@ def disk_errors(path: StorePath | Place) -> Iterator[None]:
             raise StoreError(
                 f"A file exceeded the size limit while writing {path}; "
                 "raise the limit (ulimit -f) or use a file system that supports larger files."
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO):
+            raise StoreError(
+                f"Writing {path} failed: {os.strerror(error.errno)} ({error.filename or path}); "
+                "check permissions and disk, or choose another place."
             ) from error
         short_write = error.errno is None and "requested and" in str(error)  # NumPy's message for a full disk
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not short_write:

@@ -134,7 +134,7 @@ def assert_one_line(caught, *words):
 
 
 @pytest.mark.parametrize("n_bytes", [0, 3_000_000], ids=["small state", "large state"])
-def test_fold__survives_a_killed_worker_with_the_same_bits(client, tmp_path, n_bytes):
+def test_fold__survives_a_killed_worker_with_the_same_bits(client, tmp_path, n_bytes, caplog):
     blocks, block_sum, expected = block_sums()
     ballast = np.random.default_rng(0).bytes(n_bytes)
 
@@ -147,6 +147,58 @@ def test_fold__survives_a_killed_worker_with_the_same_bits(client, tmp_path, n_b
     total = fold(DaskEngine(client), blocks, task, lambda a, b: a + b)
     assert (tmp_path / "killed").exists()
     assert total.tobytes() == expected.tobytes()
+    lost = [line for line in caplog.messages if "was lost; its tasks" in line]
+    assert len(lost) == 1
+    assert "its tasks (0)" not in lost[0]
+
+
+@pytest.mark.parametrize("client", [1], indirect=True, ids=["one process"])
+def test_fold__survives_a_worker_that_its_nanny_restarts_for_memory(client, tmp_path, caplog):
+    blocks, block_sum, expected = block_sums()
+    (nanny,) = client.cluster.workers.values()
+
+    def task(block):
+        if block.index == 7 and is_first(tmp_path / "hoards"):
+            held = np.ones(1 << 26)
+            while held.all():
+                time.sleep(0.1)
+        return block_sum(block)
+
+    before, limit = nanny.pid, nanny.memory_manager.memory_limit
+    nanny.memory_manager.memory_limit = 1 << 29
+    try:
+        total = fold(DaskEngine(client), blocks, task, lambda a, b: a + b)
+    finally:
+        nanny.memory_manager.memory_limit = limit
+    assert (tmp_path / "hoards").exists()
+    assert nanny.pid != before
+    assert total.tobytes() == expected.tobytes()
+    assert sum("was lost; its tasks" in line for line in caplog.messages) == 1
+
+
+@pytest.mark.parametrize("client", [1], indirect=True, ids=["one process"])
+def test_fold__waits_for_a_frozen_worker_that_goes_on_later(client, tmp_path):
+    blocks, block_sum, expected = block_sums()
+    (pid,), frozen = client.run(os.getpid).values(), []
+
+    def freeze():
+        wait_for(tmp_path / "begun")
+        os.kill(pid, signal.SIGSTOP)
+        frozen.append(time.monotonic())
+        time.sleep(1.5)
+        os.kill(pid, signal.SIGCONT)
+
+    def task(block):
+        (tmp_path / "begun").touch()
+        time.sleep(0.03)
+        return block_sum(block)
+
+    thread = threading.Thread(target=freeze)
+    thread.start()
+    total = fold(DaskEngine(client), blocks, task, lambda a, b: a + b)
+    thread.join()
+    assert total.tobytes() == expected.tobytes()
+    assert time.monotonic() - frozen[0] > 1.5
 
 
 def test_map__results_lost_before_they_were_collected_are_computed_again(client, tmp_path):

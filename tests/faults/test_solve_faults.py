@@ -1,0 +1,216 @@
+"""A solve whose disk, clock, scheduler or process fails in mid-pass: one line, passes kept, the same bits."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import dask
+import distributed
+import pytest
+from click.testing import CliRunner
+
+from bigcons import PCC, Consensus
+from bigcons.cli.group import main
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import BigconsError, CorruptStoreError, ExecutionError, StoreError
+from bigcons.storage.checkpoint import FileBlocks
+from bigcons.storage.places import DiskPlace
+from tests.support.solves import bits
+
+PARAMETERS: dict[str, Any] = {"n_clusters": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
+OPTIONS = ["-k", "4", "--random-state", "3", "--tol", "0", "--max-iter", "4"]
+N_BLOCKS = 5
+MIDDLE = 2 * N_BLOCKS + 3
+"""The write of a block in the middle of pass 2, when pass 1 is committed."""
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("solve") / "ensemble.zarr"
+    planted_ensemble(256 * N_BLOCKS, 10, missing=0.2, random_state=2)[0].save(path, chunk_rows=256)
+    return path
+
+
+@pytest.fixture(scope="module")
+def quiet(ensemble: Path) -> Any:
+    return bits(PCC(**PARAMETERS, client="serial").fit(ensemble))
+
+
+@contextmanager
+def during(act: Callable[[], object]) -> Iterator[list[int]]:
+    """Act in the middle of pass 2 of a solve in this process; yields a list with the number of writes."""
+    write, calls = FileBlocks.write, [0]
+
+    def acting(*arguments: Any) -> None:
+        calls[0] += 1
+        if calls[0] == MIDDLE:
+            act()
+        write(*arguments)
+
+    with patch.object(FileBlocks, "write", acting):
+        yield calls
+
+
+def fit(ensemble: Path, out: Path, client: Any = "serial") -> PCC:
+    return PCC(**PARAMETERS, client=client).fit(ensemble, out=out)
+
+
+def assert_resumes(ensemble: Path, out: Path, quiet: Any) -> None:
+    """Assert that the passes are kept, and that the next run makes only those that lack."""
+    assert (out.parent / f"{out.name}.partial/snapshot.npz").exists()
+    with during(lambda: None) as calls:
+        assert bits(fit(ensemble, out)) == quiet
+    assert calls[0] <= (PARAMETERS["max_iter"] - 1) * N_BLOCKS
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+
+
+@pytest.mark.parametrize(
+    "code", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=errno.errorcode.get
+)
+def test_solve__whose_disk_fails_in_a_pass_keeps_those_before(
+    ensemble: Path, quiet: Any, tmp_path: Path, code: int
+) -> None:
+    out = tmp_path / "c.zarr"
+
+    def fail(place: DiskPlace, *_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code), str(place))
+
+    with (
+        pytest.MonkeyPatch.context() as failing,
+        during(lambda: failing.setattr(DiskPlace, "write", fail)),
+        pytest.raises(StoreError) as caught,
+    ):
+        fit(ensemble, out)
+    assert "\n" not in str(caught.value)
+    assert "c.zarr.partial" in str(caught.value)
+    assert_resumes(ensemble, out, quiet)
+
+
+@pytest.mark.parametrize("what", ["labels-1/c", "."], ids=["chunks", "store"])
+def test_solve__whose_ensemble_is_removed_stops_and_resumes_when_it_is_back(
+    ensemble: Path, quiet: Any, tmp_path: Path, what: str
+) -> None:
+    own, kept, out = tmp_path / "in/e.zarr", tmp_path / "kept/e.zarr", tmp_path / "out/c.zarr"
+    for copy in (own, kept):
+        shutil.copytree(ensemble, copy)
+    with during(lambda: shutil.rmtree(own / what)), pytest.raises(BigconsError) as caught:
+        fit(own, out)
+    assert "\n" not in str(caught.value)
+    shutil.copytree(kept, own, dirs_exist_ok=True)
+    assert_resumes(own, out, quiet)
+
+
+@pytest.mark.parametrize("what", ["generation-1/block-4", "generation-1", "."])
+def test_solve__whose_checkpoint_is_removed_says_so(
+    ensemble: Path, quiet: Any, tmp_path: Path, what: str
+) -> None:
+    out = tmp_path / "c.zarr"
+    lost = tmp_path / "c.zarr.partial" / what
+
+    def remove() -> None:
+        assert lost.exists()
+        lost.unlink() if lost.is_file() else shutil.rmtree(lost)
+
+    with during(remove), pytest.raises(CorruptStoreError, match=r"block-[0-9] is missing") as caught:
+        fit(ensemble, out)
+    assert "\n" not in str(caught.value)
+    assert bits(PCC(**PARAMETERS, resume=False).fit(ensemble, out=out)) == quiet
+    assert [path.name for path in tmp_path.iterdir()] == ["c.zarr"]
+
+
+def test_solve__does_not_mind_a_clock_that_jumps(ensemble: Path, quiet: Any, tmp_path: Path) -> None:
+    real, jumps = time.time, iter([4e7, -4e7] * 10_000)
+    with pytest.MonkeyPatch.context() as patched:
+
+        def stop() -> None:
+            raise KeyboardInterrupt
+
+        patched.setattr(time, "time", lambda: real() + next(jumps))
+        with during(stop), pytest.raises(KeyboardInterrupt):
+            fit(ensemble, tmp_path / "c.zarr")
+        assert_resumes(ensemble, tmp_path / "c.zarr", quiet)
+        assert Consensus.open(tmp_path / "c.zarr").verify()
+    assert next(jumps) is not None
+
+
+@contextmanager
+def cluster(**options: Any) -> Iterator[distributed.LocalCluster]:
+    """A scheduler and a worker in this process, which others can reach."""
+    with distributed.LocalCluster(
+        **{"n_workers": 1, "threads_per_worker": 1, "processes": False, "protocol": "tcp", **options},
+        dashboard_address=":0",
+    ) as found:
+        yield found
+
+
+def test_solve__whose_scheduler_is_lost_keeps_its_passes(ensemble: Path, quiet: Any, tmp_path: Path) -> None:
+    with cluster() as found, distributed.Client(found, set_as_default=False) as client:
+        ended = threading.Thread(target=found.close)
+        with during(ended.start), pytest.raises(ExecutionError) as caught:
+            fit(ensemble, tmp_path / "c.zarr", client)
+        ended.join()
+    assert "\n" not in str(caught.value)
+    assert "scheduler was lost" in str(caught.value)
+    assert_resumes(ensemble, tmp_path / "c.zarr", quiet)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
+@pytest.mark.parametrize(
+    ("sent", "word", "status"), [(signal.SIGINT, "Interrupted", 130), (signal.SIGTERM, "Terminated", 143)]
+)
+def test_solve_command__on_a_scheduler_stops_on_signals(
+    ensemble: Path, quiet: Any, tmp_path: Path, sent: int, word: str, status: int, caplog: Any
+) -> None:
+    out, go_on = tmp_path / "c.zarr", threading.Event()
+
+    def hold() -> None:
+        os.kill(os.getpid(), sent)
+        go_on.wait(60)
+
+    handler = signal.getsignal(sent)
+    with cluster() as found:
+        with during(hold):
+            asked = ["solve", str(ensemble), *OPTIONS, "--scheduler", found.scheduler_address, "-o", str(out)]
+            stopped = CliRunner().invoke(main, asked)
+            go_on.set()
+        while found.scheduler.tasks or any(worker.state.executing for worker in found.workers.values()):
+            time.sleep(0.02)
+    assert stopped.exit_code == status
+    assert stopped.stderr == f"{word}; the output was not written.\n"
+    assert f"Finished passes are kept in {out}.partial; the same call" in caplog.text
+    assert signal.getsignal(sent) is handler
+    assert_resumes(ensemble, out, quiet)
+
+
+def test_solve_command__over_tls_has_the_same_bits(ensemble: Path, quiet: Any, tmp_path: Path) -> None:
+    made = distributed.Security.temporary()
+    (tmp_path / "certificate.pem").write_text(made.tls_ca_file)
+    (tmp_path / "key.pem").write_text(made.tls_client_key)
+    files = {"cert": str(tmp_path / "certificate.pem"), "key": str(tmp_path / "key.pem")}
+    sides = dict.fromkeys(("client", "scheduler", "worker"), files)
+    tls = {**dask.config.get("distributed.comm.tls"), "ca-file": files["cert"], **sides}
+    out = tmp_path / "out/c.zarr"
+    encrypted = {"distributed.comm.tls": tls, "distributed.comm.require-encryption": True}
+    with dask.config.set(encrypted), cluster(protocol="tls", security=distributed.Security()) as found:
+        address = found.scheduler_address
+        assert address.startswith("tls://")
+        asked = ["solve", str(ensemble), *OPTIONS, "--scheduler", address, "-o", str(out)]
+        with dask.config.set({"distributed.comm.tls.client": {"cert": None, "key": None}}):
+            refused = CliRunner().invoke(main, asked)
+        assert not out.exists()
+        solved = CliRunner().invoke(main, asked)
+    assert (refused.exit_code, "needs certificates" in refused.stderr) == (1, True)
+    assert solved.exit_code == 0, solved.stderr
+    consensus = Consensus.open(out)
+    assert (consensus.labels.tobytes(), consensus.memberships.tobytes()) == quiet[:2]
