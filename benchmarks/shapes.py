@@ -10,6 +10,8 @@ process of its own:
   accumulation), around random objects of 12 Gaussian classes
 - evidence: the same for 100,000 and a million objects, by single and average linkage within 4 GB, and how far
   average linkage of pooled pairs is from that of observed ones with missing labels
+- many: 100 and 300 classes of 100,000 objects, in 50 partitions of a sixth to half as many clusters, half
+  missing; with ``--full`` also 1,000 classes of a million objects, the results of PCC in a store
 - passes: a pass of calibrated PCC against one of the paper's model, from the same memberships
 
 A cell is a function that yields (name of the ensemble, ensemble, classes, methods), or rows. To add one,
@@ -23,6 +25,7 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -190,6 +193,28 @@ def evidence(*, smallest: bool) -> Iterator[Cell | dict[str, Any]]:
         }
 
 
+def many(*, smallest: bool, full: bool = False) -> Iterator[Cell]:
+    """Yield ensembles of many classes."""
+    shapes = [(2_000, 20, 60)] if smallest else [(100_000, 50, 100), (100_000, 50, 300)]
+    for n, M, K in shapes + ([(1_000_000, 100, 1_000)] if full else []):
+        ensemble, classes = equal_classes(n, M, K, n_clusters=(K // 6, K // 2))
+        methods: dict[str, Callable[[Ensemble], Any]] = {"PCC": method("pcc", K), "kcc": method("kcc", K)}
+        if n > 100_000:
+            methods["PCC"] = partial(stored_pcc, n_clusters=K)
+        else:
+            methods |= {name: method(name, K, memory="8GB") for name in ("hbgf", "mcla", "mixture")}
+        yield f"{n:,} x {M}, {K:,} classes", ensemble, classes, methods
+
+
+def stored_pcc(ensemble: Ensemble, n_clusters: int) -> Any:
+    """Return PCC within 4 GB, its memberships in a store."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = METHODS["pcc"](
+            n_clusters, random_state=0, memory="4GB", out=Path(folder) / "consensus.zarr"
+        ).fit(ensemble)
+        return np.asarray(model.labels_)
+
+
 def passes(*, smallest: bool) -> Iterator[dict[str, Any]]:
     """Yield the seconds of one thread for a pass of each model, from the memberships of the block model."""
     n, M = (4_096, 20) if smallest else (131_072, 100)
@@ -232,13 +257,15 @@ CELLS: dict[str, Callable[..., Iterator[Any]]] = {
     "wide": wide,
     "fine": fine,
     "evidence": evidence,
+    "many": many,
     "passes": passes,
 }
 
 
-def run_cell(cell: str, *, smallest: bool) -> Iterator[dict[str, Any]]:
+def run_cell(cell: str, *, smallest: bool, full: bool = False) -> Iterator[dict[str, Any]]:
     """Yield one row for each method and ensemble of a cell."""
-    for drawn in CELLS[cell](smallest=smallest):
+    further = {"full": True} if full and cell == "many" else {}
+    for drawn in CELLS[cell](smallest=smallest, **further):
         if isinstance(drawn, dict):
             yield {"cell": cell, **drawn}
             continue
@@ -276,6 +303,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
+    parser.add_argument("--full", action="store_true", help="also what takes many minutes")
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS))
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
     parser.add_argument("--here", action="store_true", help="in this process, one cell after another")
@@ -283,11 +311,12 @@ def main() -> None:
     rows = []
     for cell in arguments.cells:
         if arguments.here or arguments.smallest:
-            for row in run_cell(cell, smallest=arguments.smallest):
+            for row in run_cell(cell, smallest=arguments.smallest, full=arguments.full):
                 print(json.dumps(row), flush=True)
                 rows.append(row)
         else:
             command = [sys.executable, __file__, "--cells", cell, "--here"]
+            command += ["--full"] if arguments.full else []
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
                 for line in process.stdout or ():
                     print(line, end="", flush=True)

@@ -139,6 +139,12 @@ class AgreementSums(NamedTuple):
         return (gains,) if theta is None else (gains, theta)
 
     @property
+    def own(self) -> np.ndarray:
+        """(M,): summed |y_i|^2 of the objects of each partition."""
+        k = np.arange(self.n_clusters)
+        return np.asarray(self.T[:, k * (k + 3) // 2].sum(axis=1))
+
+    @property
     def theta(self) -> np.ndarray | None:
         """Of a block model."""
         return self.weights.theta if isinstance(self.weights, Rates) else None

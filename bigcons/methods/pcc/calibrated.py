@@ -236,10 +236,9 @@ def join_rates(sums: AgreementSums, offsets: np.ndarray) -> tuple[np.ndarray, np
     Counted over all pairs of objects, which are in one cluster with probability ``y_i.y_j``, whatever the
     model and the rarity of base clusters.
     """
-    K, k = sums.n_clusters, np.arange(sums.n_clusters)
-    S = sums.S[: int(offsets[-1]), :K]
+    S, own = sums.S[: int(offsets[-1]), : sums.n_clusters], sums.own  # own: of pairs (i, i)
     of_partitions, sizes = np.add.reduceat(S, offsets[:-1], axis=0), S.sum(axis=1)
-    seen, own = of_partitions.sum(axis=1), sums.T[:, k * (k + 3) // 2].sum(axis=1)  # own: of pairs (i, i)
+    seen = of_partitions.sum(axis=1)
     together = np.einsum("uk,uk->u", of_partitions, of_partitions) - own
     hits = np.add.reduceat(np.einsum("bk,bk->b", S, S), offsets[:-1]) - own
     pairs, joined = seen * seen - seen, np.add.reduceat(sizes * sizes, offsets[:-1]) - seen

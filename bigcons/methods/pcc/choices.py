@@ -26,6 +26,7 @@ from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, SUBSAMPLE, entropy_weights
 from bigcons.methods.pcc.block_model import start_bytes
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
+from bigcons.methods.pcc.many import MOST_IN_TABLES, plan_of_many
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
@@ -38,9 +39,11 @@ from bigcons.stores.pairs import PairTable, ParquetPairTable, pairs_of
 from bigcons.stores.trust import TRUST_ROW
 from bigcons.validation import check_choice, check_flag, check_int, check_number
 
-# Solvers: all pairs with the squared divergence, or any other by prototypes or, for few objects, pair by pair
-# (all solver="all" to a user); Algorithm 1 on listed pairs, in memory or block by block.
-ALL, PROTOTYPES, PAIRWISE, HEAP, BLOCKED = "all", "prototypes", "pairwise", "heap", "blocked"
+# Solvers: all pairs with the squared divergence, of many clusters by the candidates of each object, or any
+# other divergence by prototypes or, for few objects, pair by pair (all solver="all" to a user); Algorithm 1
+# on listed pairs, in memory or block by block.
+ALL, CANDIDATES = "all", "candidates"
+PROTOTYPES, PAIRWISE, HEAP, BLOCKED = "prototypes", "pairwise", "heap", "blocked"
 
 PAPER = "paper"
 """The cap of the paper on the steps of the heap, as ``max_iter``."""
@@ -62,12 +65,15 @@ RARITY = 0.5
 DEFAULT_STARTS = 8
 """On the subsample, where starts are cheap."""
 
+MANY_STARTS = 2
+"""Of many clusters, where they are not."""
+
 
 class Choices(NamedTuple):
     """Parameters without "auto"."""
 
     solver: str
-    """`ALL`, `PROTOTYPES`, `PAIRWISE`, `HEAP` or `BLOCKED`."""
+    """`ALL`, `CANDIDATES`, `PROTOTYPES`, `PAIRWISE`, `HEAP` or `BLOCKED`."""
     init: Init
     """"subsample", "uniform", "dirichlet" or memberships (n_objects, n_clusters)."""
     n_init: int
@@ -128,6 +134,15 @@ def choose_solver(
     heap = plan_memory(ensemble, engine, HEAP, 0, n_clusters, pairs, in_memory=True)
     is_large = memory is not None and heap.n_bytes(engine, ensemble) > parse_size(memory)
     return BLOCKED if is_large or table.rows_per_block is not None else HEAP
+
+
+def takes_candidates(
+    n_clusters: int, calibration: Calibration | None, init: Init, least_share: float | None
+) -> bool:
+    """Return whether there are too many clusters for tables of each partition, in a block model."""
+    is_block_model = calibration is not None and calibration.rule == BLOCK_MODEL
+    starts = isinstance(init, str) and init == "subsample"
+    return n_clusters > MOST_IN_TABLES and is_block_model and starts and least_share is None
 
 
 def asks_for_heap(max_iter: Any, n_init: Any, init: Any) -> bool:
@@ -380,6 +395,10 @@ def plan_memory(
 
     Blocks of pairs being processed are counted once their borders are known, see ``blocked.solve_blocked``.
     """
+    if solver == CANDIDATES:
+        plan = plan_of_many(ensemble, n_clusters, keeps_labels(ensemble, engine), in_memory=in_memory)
+        size = ensemble.n_partitions, ensemble.n_base_clusters, n_clusters
+        return plan._replace(held=plan.held + bytes_to_tell_apart(SUBSAMPLE, *size)) if merges else plan
     n, K, rows, M = ensemble.n_objects, n_clusters, ensemble.chunk_rows, ensemble.n_partitions
     B, G = ensemble.n_base_clusters, n_prototypes
     everything = 0

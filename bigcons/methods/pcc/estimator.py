@@ -36,7 +36,9 @@ from bigcons.methods.pcc.calibrated_pairs import calibrated, unit_of
 from bigcons.methods.pcc.choices import (
     ALL,
     BLOCKED,
+    CANDIDATES,
     HEAP,
+    MANY_STARTS,
     PAIRWISE,
     PAPER,
     PAPER_MODEL,
@@ -54,11 +56,14 @@ from bigcons.methods.pcc.choices import (
     keeps_labels,
     resolve_pairs,
     store_rows,
+    takes_candidates,
     warn_of_coarse_labels,
     warn_of_fine_labels,
 )
 from bigcons.methods.pcc.heap import solve_pairs
+from bigcons.methods.pcc.many import ManyClusters, sample_rows
 from bigcons.methods.pcc.memberships import (
+    MOST_SHARES,
     PERTURBATION,
     BlockMemberships,
     Init,
@@ -232,9 +237,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
 
     Notes
     -----
-    Cost for pairs="all": O(n M K + n K^2 M) time per pass and 8 n K bytes for memberships. The starts make up
-    to 50 n_init + 200 passes over 2,048 objects before that, those of the block model up to nine embeddings
-    of their labels, which take most of the time if there are few objects and many clusters. With G
+    Cost for pairs="all": O(n M K + n K^2 M) time per pass and 8 n K bytes for memberships; for more than 50
+    clusters in the block model O(n M K) and, besides the memberships returned, 256 n bytes. The starts make
+    up to 50 n_init + 200 passes over 2,048 objects before that, those of the block model up to nine
+    embeddings of their labels, which take most of the time if there are few objects and many clusters. With G
     prototypes: O(n G (M + K^2)) time per pass and up to 12 n K bytes; if the divergence can be infinite, as
     "kl", every membership is at least 1e-6 / K, so that no pair costs infinity. As many prototypes as
     objects: O(n^2 (M + K^2)) time per pass. Heap: O(l (K + log n)) time per step for l pairs per object, 24
@@ -298,6 +304,14 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     size) and fell from .789 to .785 (90 ensembles of two or three overlapping classes); on other data
     (`benchmarks/accuracy.py`) it rose from .48 to .51 and fell most on pima, from .06 to .03. The log tells
     which start was taken.
+
+    For more than 50 clusters the block model, started from the subsample and without a share to ``prune``,
+    has no table of K x K for each partition. An object keeps at most 16 memberships, found among all
+    clusters; affinities below .02 count as none; and the weight of a pair of objects in ``(y_i' theta
+    y_j)^2`` follows from the labels that each has, not from those they share, which is exact if none is
+    missing and right on average if they are missing at random. Passes also end when at most a share ``tol``
+    of the objects changed cluster, and `converged_` then is True. The start is k-means, twice for
+    n_init="auto", in 32 columns of the embedding of 32 objects for each cluster.
 
     On listed pairs the subsample, or memberships given as
     ``init``, is where objects start, and rates are those of the listed pairs given this start; other starts
@@ -365,10 +379,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         check_memory(ensemble, engine, choices, self.n_clusters, self.pairs, self.memory, **held)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
-        survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
+        is_many = choices.solver == CANDIDATES
+        n_rows = max(sample_rows(self.n_clusters), SUBSAMPLE) if is_many else SUBSAMPLE
+        survey = take_survey(labels, engine, seed, n_rows, given)
         self._is_coarse, n_clusters = False, self.n_clusters
         if choices.merges:
-            n_clusters = distinct_clusters(survey.sample, ensemble.offsets, n_clusters)
+            some = survey.sample[:: max(len(survey.sample) // SUBSAMPLE, 1)]
+            n_clusters = distinct_clusters(some, ensemble.offsets, n_clusters)
         if n_clusters < self.n_clusters:
             warn_user(
                 f"the labels tell {n_clusters} of n_clusters={self.n_clusters} clusters apart, to which the "
@@ -381,7 +398,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             if choices.weights != INFORMATION:
                 counted = ", or count them less by weights='information'" if choices.solver == ALL else ""
                 warn_of_dissent(survey, ensemble, given, f"leave them out{counted}")
-        with open_workspace(out, engine, n_clusters) as workspace:
+        width = 2 * min(MOST_SHARES, n_clusters) if is_many else n_clusters
+        with open_workspace(out, engine, width) as workspace:
             passes = DEFAULT_PASSES if self.max_iter in (None, PAPER) else int(self.max_iter)
             run = Run(labels, engine, seed, passes, self.tol, survey.sample)
             run.n_init, run.init = choices.n_init, choices.init
@@ -397,6 +415,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 solution = solution_at(run, at, sums=at.state)
                 if least_share is not None:
                     solution = settled(run, solution, least_won)
+            elif is_many and choices.calibration is not None:
+                many = ManyClusters(n_clusters, survey.n_seen, choices.calibration)
+                solution = many.solution(run, run_passes(run, many))
             elif choices.solver == PROTOTYPES:
                 divergence = resolve_divergence(self.divergence)
                 size = choices.n_prototypes, survey.mean_weight
@@ -423,10 +444,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             # rows held in memory need no workers
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             by = engine if share else None
-            width = n_clusters if solution.sums is None else solution.sums.n_clusters
+            sums = solution.sums if solution.many is None else solution.many
+            width = n_clusters if sums is None else sums.n_clusters
             trust = None if ensemble.is_soft or not can_weigh(ensemble, width) else engine
             self._publish(ensemble, solution.read, survey.unlabeled, out, by, width, trust)
-            if solution.sums is not None and (theta := solution.sums.theta) is not None:
+            if sums is not None and (theta := sums.theta) is not None:
                 self.affinities_: np.ndarray = theta[np.ix_(self._order, self._order)]
 
     def _solve_pairs(self, run: Run, choices: Choices, scratch: Place) -> Solution:
@@ -545,6 +567,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             solver = PAIRWISE
         prune = choose_prune(self.prune, init, solver, pairs, divergence)
         weights = choose_weights(self.weights, ensemble.offsets, solver, pairs, divergence)
+        if solver == ALL and takes_candidates(self.n_clusters, calibration, init, prune[0]):
+            solver, n_init = CANDIDATES, MANY_STARTS if self.n_init == "auto" else n_init
         if not isinstance(init, str):
             given = checked_start(init, ensemble.n_objects, self.n_clusters)
             init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else init
@@ -580,14 +604,15 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         if solution.tables is not None:
             self.approximation_error_: float = solution.history["error"][-1]
             self.grouped_gap_: float = solution.history["gap"][-1]
-        if solution.sums is not None:
-            given = solution.sums.weights
+        sums = solution.sums if solution.many is None else solution.many
+        if sums is not None:
+            given = sums.weights
             self.weights_: np.ndarray = np.ones(n_partitions) if given is None else given.partitions
             if isinstance(given, Rates):
                 self.weights_ = given.w
                 self.hit_rates_: np.ndarray
                 self.false_join_rates_: np.ndarray
-                self.hit_rates_, self.false_join_rates_ = join_rates(solution.sums, offsets)
+                self.hit_rates_, self.false_join_rates_ = join_rates(sums, offsets)
         elif solution.calibrated is not None:
             a, d = solution.calibrated.a, solution.calibrated.d
             self.hit_rates_, self.false_join_rates_ = np.full(n_partitions, a + d), np.full(n_partitions, a)

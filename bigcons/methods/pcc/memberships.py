@@ -37,6 +37,9 @@ MOVE_ALL = -1.0
 # otherwise those just below it would delay one another for many passes.
 MOVE_SHARE = 0.25
 
+# Most memberships of an object that are kept if there are many clusters.
+MOST_SHARES = 16
+
 Init = str | np.ndarray
 
 
@@ -83,6 +86,29 @@ def start_of_block(init: Init, block: Block, n_clusters: int, seed: int) -> np.n
         return init[block.start : block.stop]
     draw = dirichlet if init == "dirichlet" else perturbed_uniform
     return draw(block.n_rows, n_clusters, seed, block.index)
+
+
+def few_shares(clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return memberships of objects that are each in one cluster, or in none (-1), as few of many.
+
+    (rows, 2 room) float32: the clusters of an object, -1 for none, then its memberships in them.
+    """
+    room = min(MOST_SHARES, n_clusters)
+    kept = np.zeros((len(clusters), 2 * room), np.float32)
+    kept[:, :room] = -1.0
+    kept[:, 0] = clusters
+    kept[:, room] = clusters >= 0
+    return kept
+
+
+def all_shares(kept: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return memberships (rows, K) float32 from the few that are kept; uniform ones of an object in none."""
+    room = kept.shape[1] // 2
+    rows, at = np.nonzero(kept[:, :room] >= 0)
+    found = np.zeros((len(kept), n_clusters), np.float32)
+    found[rows, kept[rows, at].astype(np.int64)] = kept[rows, room + at]
+    found[kept[:, 0] < 0] = 1.0 / n_clusters
+    return found
 
 
 def softened(memberships: np.ndarray, part: float = UNIFORM_PART) -> np.ndarray:
@@ -137,9 +163,13 @@ class BlockMemberships(NamedTuple):
     """The blocks they were written in, if those may differ from the blocks that are read."""
     columns: int | None = None
     """Number of columns to read; None for all."""
+    n_clusters: int | None = None
+    """Of memberships of which only few are stored, see `few_shares`."""
 
     def read(self, block: Block) -> np.ndarray:
         """Return the memberships of a block, read-only."""
+        if self.n_clusters is not None:
+            return all_shares(self.arrays.read(self.generation, block), self.n_clusters)
         if self.columns is not None:
             return self._replace(columns=None).read(block)[:, : self.columns]
         if self.blocks is None:
@@ -174,6 +204,8 @@ class Solution(NamedTuple):
     """The divergence with the rates, if these are estimated and the same for all partitions."""
     settled: bool = False
     """Whether passes ended by their own rule, which need not bound the gap, rather than by max_iter."""
+    many: Any = None
+    """The `many.ManySums` of the memberships, if the solver computes them."""
 
     def by(self, divergence: Divergence) -> Solution:
         """Return the solution with its divergence, if that is calibrated."""

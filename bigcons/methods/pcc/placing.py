@@ -17,6 +17,7 @@ from bigcons.memory import Block
 from bigcons.methods.pcc import prototypes
 from bigcons.methods.pcc.all_pairs import place_block
 from bigcons.methods.pcc.calibrated_pairs import rates_by_partition
+from bigcons.methods.pcc.many import ByCandidates
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
 from bigcons.methods.pcc.pruning import Large
@@ -69,7 +70,7 @@ class ByPrototypes:
         return prototypes.place_block(self.tables, labels, self.offsets, divergence)
 
 
-Placing = BySquares | ByPrototypes
+Placing = BySquares | ByPrototypes | ByCandidates
 
 
 class Known(NamedTuple):
@@ -111,6 +112,8 @@ def placing_of(
         divergence, rates = solution.calibrated, rates_by_partition(solution.calibrated, offsets)
     if solution.tables is not None:
         return ByPrototypes(solution.tables, offsets, divergence)
+    if solution.many is not None:
+        return ByCandidates.of(solution.many, offsets)
     if solution.sums is not None:
         n = solution.n_large
         return BySquares(solution.sums, offsets, None if n is None else Large.of(solution.sums, n))
