@@ -94,6 +94,13 @@ def solve_with(package: str, method: str, labels: Any, n_clusters: int, seed: in
     raise KeyError(package)
 
 
+def peak_memory() -> int:
+    """Return the most memory this process has held, in bytes (Linux)."""
+    import resource
+
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def serve(package: str) -> None:
     """Answer requests, one JSON object a line, with the path of the labels found or the error."""
     import numpy as np
@@ -101,12 +108,17 @@ def serve(package: str) -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # packages print
     for line in sys.stdin:
         request = json.loads(line)
-        began = time.process_time()
         try:
             labels = np.load(request["labels"])
+            began, wall = time.process_time(), time.perf_counter()
             found = solve_with(package, request["method"], labels, request["n_clusters"], request["seed"])
+            answer = {
+                "error": None,
+                "seconds": time.process_time() - began,
+                "wall": time.perf_counter() - wall,
+                "peak": peak_memory(),
+            }
             np.save(request["found"], np.asarray(found).ravel().astype(np.int64))
-            answer = {"error": None, "seconds": time.process_time() - began}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:200]}
         print(json.dumps(answer), file=answers, flush=True)

@@ -12,7 +12,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 
 from bigcons import PCC, choose_n_clusters, plots
 from bigcons.errors import InvalidInputError
-from bigcons.metrics import cluster_overlap, reliability
+from bigcons.metrics import cluster_overlap, reliability, trust
 from bigcons.metrics.geometry import vat_order
 from bigcons.stores.consensus import Consensus
 
@@ -84,6 +84,28 @@ def test_coassociation__shows_blocks_on_the_diagonal():
     np.testing.assert_array_equal(shown, shown.T)
 
 
+def test_coassociation__puts_clusters_together_that_are_joined():
+    labels = np.repeat([[0, 0, 0], [1, 1, 1], [2, 2, 0], [3, 3, 1]], 8, axis=0)
+    found = np.repeat([0, 1, 2, 3], 8)
+    found[5] = -1
+    mixed = np.random.default_rng(0).permutation(32)
+    figure = plots.coassociation(labels[mixed], labels=found[mixed])
+    shown = heat_map(figure)
+    np.testing.assert_array_equal(shown[:7, :7], 1)
+    (strip,) = figure.axes[0].child_axes[0].images
+    drawn = np.ma.filled(strip.get_array()[0], -1)
+    assert drawn[np.flatnonzero(np.diff(drawn, prepend=-2))].tolist() == [0, 2, 1, 3, -1]
+    key = figure.axes[0].get_legend()
+    assert [text.get_text() for text in key.get_texts()] == list("0123")
+
+
+def test_coassociation__names_many_clusters_below_the_strip():
+    found = np.repeat(np.arange(20), 4)
+    axes = plots.coassociation(np.c_[found, found], labels=found).axes[0]
+    assert axes.get_legend() is None
+    assert [text.get_text() for text in axes.child_axes[0].texts] == [str(k) for k in range(20)]
+
+
 def test_coassociation__draws_the_sample_it_says():
     _, labels = three_groups(200)
     figure = plots.coassociation(labels, n_objects=40)
@@ -93,11 +115,27 @@ def test_coassociation__draws_the_sample_it_says():
 
 def test_memberships__sorts_by_cluster_then_confidence():
     values = some_memberships()
-    shown = heat_map(plots.memberships(values)).T
+    figure = plots.memberships(values)
+    shown = heat_map(figure).T
     winners, confidence = shown.argmax(axis=1), shown.max(axis=1)
     assert (np.diff(winners) >= 0).all()
     assert all((np.diff(confidence[winners == k]) <= 0).all() for k in range(4))
-    np.testing.assert_allclose(np.sort(shown, axis=0), np.sort(values, axis=0))
+    order = [int(label.get_text().split(":")[0]) for label in figure.axes[0].get_yticklabels()]
+    np.testing.assert_allclose(np.sort(shown, axis=0), np.sort(values[:, order], axis=0))
+
+
+def test_memberships__puts_clusters_together_that_share_objects():
+    values = np.zeros((90, 4))
+    values[:40, 0], values[40:70, 1], values[70:84, 2], values[84:, 3] = 1, 1, 1, 1
+    values[30:40, 0], values[30:40, 2] = 0.6, 0.4
+    values[60:70, 1], values[60:70, 3] = 0.6, 0.4
+    figure = plots.memberships(values)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "0: 40", "2: 14", "1: 30", "3: 6"
+    ]  # fmt: skip
+    of_largest = plots.memberships(values, n_clusters=2)
+    assert heat_map(of_largest).shape == (2, 70)
+    assert "2 largest of 4 clusters" in of_largest.axes[0].get_xlabel()
 
 
 def test_memberships__reads_a_store_as_it_reads_an_array(tmp_path):
@@ -114,7 +152,7 @@ def test_memberships__names_clusters_with_their_objects_and_leaves_out_empty_one
     figure = plots.memberships(values, n_objects=20)
     figure.draw_without_rendering()
     assert heat_map(figure).shape == (3, 20)
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0:  50", "2:  30", "4:  20"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0: 50", "2: 30", "4: 20"]
 
 
 def test_memberships__of_a_stored_fit_read_the_sample_alone(tmp_path):
@@ -139,6 +177,13 @@ def test_convergence__draws_objective_and_gap(unit):
 def test_convergence__of_a_rising_objective_is_below_the_best():
     upper = plots.convergence({"pass": [1, 2, 3, 4], "objective": [1.0, 5.0, 10.0, 8.0]}).axes[0]
     np.testing.assert_allclose(upper.lines[0].get_ydata(), [0.9, 0.5, np.nan, 0.2])
+
+
+def test_convergence__of_equal_objectives_is_flat():
+    figure = plots.convergence({"pass": [1, 2, 3], "objective": [-1e6, -1e6 - 1e-4, -1e6 + 1e-4]})
+    low, high = figure.axes[0].get_ylim()
+    assert figure.axes[0].get_yscale() == "linear"
+    assert high - low > 0.1
 
 
 @pytest.mark.parametrize("objective", [[-73_656_080_000.0, -73_656_120_123.0], [3.0, 1.5], [0.0021, 0.00205]])
@@ -274,7 +319,9 @@ def test_cluster_graph__refuses_in_one_line(asked, message):
 
 
 def test_plots__completion_shows_the_figures_alone():
-    figures = "cluster_graph coassociation convergence memberships n_clusters overview partitions reliability"
+    figures = (
+        "cluster_graph coassociation convergence memberships n_clusters overview partitions reliability trust"
+    )
     assert dir(plots) == figures.split()
 
 
@@ -297,11 +344,32 @@ def test_reliability__draws_the_bins_that_have_objects():
         (plots.reliability(found), found.values()),
     ):
         _, *lines = figure.axes[0].lines
+        assert [len(patch.get_data().values) for patch in figure.axes[1].patches] == [15] * len(curves)
         assert len(lines) == len(curves)
         for line, curve in zip(lines, curves, strict=True):
             some = curve.n_objects > 0
             np.testing.assert_array_equal(line.get_xydata(), np.c_[curve.confidence, curve.accuracy][some])
             assert f"{curve.error:.3f}" in line.get_label()
+
+
+def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tmp_path):
+    truth, labels = three_groups()
+    found = trust(labels, truth)
+    stored = Consensus.write(tmp_path / "c.zarr", truth, None, trust=found, chunk_rows=16)
+    sizes = np.bincount(truth)
+    for source in (found, stored):
+        left, right = plots.trust(source).axes
+        drawn = {line.get_label(): line.get_xdata() for line in left.lines}
+        order = np.argsort(-sizes, kind="stable")
+        for name, column in (("mean confidence", "confidence"), ("stability", "stability")):
+            np.testing.assert_array_equal(drawn[name], found.clusters[column].to_numpy()[order])
+        assert [label.get_text() for label in left.get_yticklabels()] == [f"{k}: {sizes[k]}" for k in order]
+        (steps,) = right.patches
+        values, edges, _ = steps.get_data()
+        below = [(found.confidence < edge).mean() for edge in edges[1:-1]]
+        np.testing.assert_allclose(values[:-1], below, atol=1e-9)
+    with pytest.raises(InvalidInputError, match="type ndarray"):
+        plots.trust(labels)
 
 
 def test_overview__can_be_saved():

@@ -16,6 +16,7 @@ from bigcons.cli.options import (
     output_option,
     overwrite_option,
     random_state_option,
+    scheduler_option,
     table_options,
 )
 from bigcons.cli.output import emit_ensemble, reporting
@@ -124,6 +125,7 @@ def _names(value: str) -> str | list[str]:
 )
 @random_state_option
 @memory_option
+@scheduler_option
 @overwrite_option
 @reporting
 def generate(
@@ -138,6 +140,7 @@ def generate(
     standardize: bool,
     random_state: int,
     memory: str,
+    client: str | None,
     overwrite: bool,
     **options: Any,
 ) -> None:
@@ -173,6 +176,7 @@ def generate(
         memory=memory,
         random_state=random_state,
         overwrite=overwrite,
+        client=client,
     )
     if is_there:
         click.echo(f"{out} already holds the result of this call.", err=True)

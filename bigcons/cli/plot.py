@@ -9,7 +9,14 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import PATH, TABLE, column_names, overwrite_option, random_state_option
+from bigcons.cli.options import (
+    PATH,
+    TABLE,
+    column_names,
+    overwrite_option,
+    random_state_option,
+    scheduler_option,
+)
 from bigcons.cli.output import emit, reporting
 from bigcons.cli.score import open_features_of
 from bigcons.errors import InvalidInputError, StoreExistsError
@@ -45,6 +52,7 @@ from bigcons.errors import InvalidInputError, StoreExistsError
 @click.option("--n-objects", type=click.IntRange(min=2), default=500, show_default=True,
               help="Objects in the co-association figure.")  # fmt: skip
 @random_state_option
+@scheduler_option
 @overwrite_option
 @reporting
 def plot(
@@ -59,16 +67,19 @@ def plot(
     threshold: float,
     n_objects: int,
     random_state: int,
+    client: str | None,
     overwrite: bool,
 ) -> None:
     """Draw figures of CONSENSUS.
 
-    Draws the memberships and the graph of overlapping clusters (of a soft method), the convergence and, with
-    --ensemble, the co-association of a sample of the objects.
+    Draws the memberships and the graph of overlapping clusters (of a soft method), how far clusters and
+    objects can be trusted (if it says so), the convergence and, with --ensemble, the co-association of a
+    sample of the objects and the agreement of partitions.
     """
     from bigcons import plots
     from bigcons.storage.commit import new_file
     from bigcons.stores.consensus import Consensus
+    from bigcons.stores.ensemble import Ensemble
 
     solved = Consensus.open(consensus)
     if features is None and (columns is not None or drop is not None):
@@ -81,17 +92,21 @@ def plot(
     if solved.has_memberships:
         drawings["memberships"] = partial(plots.memberships, solved, random_state=random_state)
         data = None if features is None else open_features_of(solved, features, columns, drop)
-        drawings["clusters"] = partial(_graph, solved, data, glyph or "profile", threshold)
+        drawings["clusters"] = partial(_graph, solved, data, glyph or "profile", threshold, client)
+    if solved.has_trust:
+        drawings["trust"] = partial(plots.trust, solved)
     if solved.history:
         drawings["convergence"] = partial(plots.convergence, solved.history)
     if ensemble is not None:
         drawings["coassociation"] = partial(
             plots.coassociation,
             ensemble,
-            labels=solved.labels,
+            labels=solved,
             n_objects=n_objects,
             random_state=random_state,
         )
+        if (opened := Ensemble.open(ensemble)).n_partitions > 1 and not opened.is_soft:
+            drawings["partitions"] = partial(plots.partitions, opened)
     if not drawings:
         raise InvalidInputError(f"{consensus} has neither memberships nor history; give --ensemble as well.")
     folder = Path(out)
@@ -111,9 +126,9 @@ def plot(
     emit({"figures": written}, "\n".join(written))
 
 
-def _graph(solved: Any, features: Any, glyph: str, threshold: float) -> Any:
+def _graph(solved: Any, features: Any, glyph: str, threshold: float, client: str | None) -> Any:
     from bigcons import plots
     from bigcons.metrics import cluster_centroids
 
     centroids = None if features is None else cluster_centroids(features, solved, threshold)
-    return plots.cluster_graph(solved, centroids=centroids, glyph=glyph, threshold=threshold)
+    return plots.cluster_graph(solved, centroids=centroids, glyph=glyph, threshold=threshold, client=client)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigcons.cli.options import PATH, TABLE, column_names
+from bigcons.cli.options import PATH, TABLE, column_names, scheduler_option
 from bigcons.cli.output import emit, facts, reporting, some, with_clusters
 from bigcons.errors import InvalidIdsError, InvalidInputError
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     help="Distance for the compactness; sqeuclidean takes one pass, the others visit all pairs within each "
     "cluster.  [default: euclidean]",
 )
+@scheduler_option
 @reporting
 def score(
     consensus: str,
@@ -53,6 +54,7 @@ def score(
     columns: list[str] | None,
     drop: list[str] | None,
     metric: str | None,
+    client: str | None,
 ) -> None:
     """Evaluate CONSENSUS against a truth, its ensemble or features.
 
@@ -91,10 +93,11 @@ def score(
         result["n_judged"] = int(table.sum())
         result |= {name: criterion(table) for name, criterion in OF_TRUTH.items()}
     if ensemble is not None:
-        result |= _by_ensemble(solved, ensemble)
+        result |= _by_ensemble(solved, ensemble, client)
     if features is not None:
         data = open_features_of(solved, features, columns, drop)
-        result["compactness"] = metrics.compactness(data, solved.labels, metric=metric or "euclidean")
+        metric = metric or "euclidean"
+        result["compactness"] = metrics.compactness(data, solved.labels, metric=metric, client=client)
     emit(result, facts(with_clusters(result, clusters_in_words(**counted, most=solved.n_clusters))))
 
 
@@ -121,7 +124,7 @@ def open_features_of(
     return data
 
 
-def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
+def _by_ensemble(solved: Consensus, path: str, client: str | None) -> dict[str, Any]:
     """Return the criteria without a truth; pcc_objective is that of l2 over all pairs."""
     from bigcons import metrics
     from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
@@ -134,12 +137,14 @@ def _by_ensemble(solved: Consensus, path: str) -> dict[str, Any]:
             f"{path} has {ensemble.n_objects} objects but {solved.path} has {solved.n_objects}; "
             "give the ensemble that the consensus was computed from."
         )
-    tables, covered = partition_tables(ensemble, solved.label_rows)
+    tables, covered = partition_tables(ensemble, solved.label_rows, client=client)
     scores = {"anmi": anmi_of_tables(tables, covered)}
     for name, criterion in OF_TWO_CLUSTERINGS.items():
         scores[f"mean_{name}"] = average_of_tables(criterion, tables, weighted=False)
     if solved.has_memberships:
-        scores["pcc_objective"] = metrics.pcc_objective(ensemble, solved.membership_rows, constant=False)
+        scores["pcc_objective"] = metrics.pcc_objective(
+            ensemble, solved.membership_rows, constant=False, client=client
+        )
     return scores
 
 

@@ -34,12 +34,12 @@ def memberships(
     check_int("n_clusters", n_clusters)
     sample = _sampled_memberships(consensus, n_objects, random_state)
     n_rows = min(int(np.count_nonzero(sample.sizes)), n_clusters)
-    with new_figure(6.4, 1.1 + (0.25 if n_rows <= 10 else 0.14) * max(n_rows, 4)) as figure:
+    with new_figure(6.4, 1.1 + (0.25 if n_rows <= 10 else 0.12) * max(n_rows, 4)) as figure:
         _draw_memberships(figure.subplots(), sample, n_clusters)
     return figure
 
 
-def _draw_memberships(axes: Axes, sample: _Sample, n_clusters: int = 20) -> None:
+def _draw_memberships(axes: Axes, sample: _Sample, n_clusters: int = 10) -> None:
     """Draw memberships as a heat map, a row per cluster with objects and a column per sampled object."""
     from bigcons.metrics.geometry import vat_order
 
@@ -59,18 +59,21 @@ def _draw_memberships(axes: Axes, sample: _Sample, n_clusters: int = 20) -> None
     image = axes.imshow(
         values.T, cmap=HEAT, vmin=0, vmax=1, aspect="auto", interpolation="nearest", origin="upper"
     )
+    color, width = (GUIDE, 0.6) if len(shown) <= 12 else ("#DDDDDD", 0.4)
     for last in np.flatnonzero(np.diff(winners)).tolist():
-        axes.axvline(last + 0.5, color=GUIDE, linewidth=0.6 if len(shown) <= 20 else 0.3)
+        axes.axvline(last + 0.5, color=color, linewidth=width)
     for border in range(1, len(shown)):
-        axes.axhline(border - 0.5, color=GUIDE, linewidth=0.6 if len(shown) <= 20 else 0.3)
+        axes.axhline(border - 0.5, color=color, linewidth=width)
     axes.spines[:].set_visible(True)
-    axes.figure.colorbar(image, ax=axes, label="membership", pad=0.02)
-    largest = "" if len(shown) == n_full else f"; the {len(shown)} largest of {n_full:,} clusters"
+    axes.figure.colorbar(
+        image, ax=axes, label="membership", pad=0.02, aspect=20, shrink=min(1.0, 14 / len(shown))
+    )
+    largest = "" if len(shown) == n_full else f"\nthe {len(shown)} largest of {n_full:,} clusters"
     axes.set_xlabel(sample_words(len(order), sample.n_total, "by cluster and confidence") + largest)
     axes.set_ylabel("cluster: number of objects")
     axes.set_xticks([])
     names = [f"{k}: {sample.sizes[k]:,}" for k in shown.tolist()]
-    axes.set_yticks(range(len(shown)), names, fontsize=9 if len(shown) <= 10 else 7)
+    axes.set_yticks(range(len(shown)), names, fontsize=9 if len(shown) <= 8 else 7 if len(shown) <= 12 else 6)
 
 
 class _Sample(NamedTuple):

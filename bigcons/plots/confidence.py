@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, PALETTE, in_percent, new_figure
+from bigcons.plots.drawing import GUIDE, PALETTE, new_figure
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -72,9 +72,10 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         right.set_yscale("log")
         least = share[share > 0].min()
         right.set(
-            xlim=(np.floor(edges[:-1][share > 0][0] * 10) / 10, 1), ylim=(10 ** np.floor(np.log10(least)), 1)
+            xlim=(np.floor(edges[:-1][share > 0][0] * 10) / 10, 1),
+            ylim=(min(0.1, 10 ** np.floor(np.log10(least))), 1),
         )
-        right.yaxis.set_major_formatter(lambda share, _: f"{share:.3g}" if share >= 0.001 else f"{share:.0e}")
+        right.yaxis.set_major_formatter("{x:g}")
         right.grid(color="#DDDDDD", linewidth=0.6)
         right.set_xlabel("confidence")
         right.set_ylabel("share of objects below it")
@@ -99,6 +100,8 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
     """
     curves = found if isinstance(found, Mapping) else {"": found}
     with new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
+        from matplotlib.ticker import PercentFormatter
+
         axes, below = figure.subplots(2, sharex=True, height_ratios=[4, 1])
         axes.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, zorder=0.5)
         for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
@@ -118,7 +121,7 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
         axes.set_ylabel("share of labels that are right")
         axes.grid(color="#DDDDDD", linewidth=0.6)
         below.set_ylabel("objects")
-        below.yaxis.set_major_formatter(lambda share, _: in_percent(share))
+        below.yaxis.set_major_formatter(PercentFormatter(1.0, 0))
         below.set_xlabel("confidence")
         if len(curves) == 1:
             axes.set_title(f"calibration error {told.removeprefix(': ')}", loc="right", fontsize=9)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # The graph of clusters: inches of a unit, and in units the radius of a node, the distance of neighbors, the
 # margin around the outermost centers, and how far arrows bend.
 _INCHES, _RADIUS, _SPACING, _MARGIN, _BEND = 1.25, 0.34, 1.35, (0.95, 0.55), 0.13
+_LEAST, _WIDEST = 2.6, 7.0
+"""Inches of the width of the figure."""
 
 
 def cluster_graph(
@@ -76,8 +78,11 @@ def cluster_graph(
     rows = None if centroids is None else np.asarray(centroids, np.float64)
     draw = None if rows is None else _glyph_drawing(glyph, rows, len(sizes))
     places = _places_on_circle(np.maximum(overlap, overlap.T)[np.ix_(shown, shown)])
-    low, high = places.min(axis=0) - _MARGIN, places.max(axis=0) + _MARGIN
-    width, height = _INCHES * (high - low)
+    margin = _MARGIN if draw is not None else (_RADIUS + 0.06, _RADIUS + 0.06)
+    low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
+    inches = min(_INCHES, _WIDEST / (high - low)[0])
+    width, height = inches * (high - low)
+    width = max(width, _LEAST)
     with new_figure(width, height + 0.3) as figure:
         axes = figure.subplots()
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
@@ -92,13 +97,17 @@ def cluster_graph(
                 inset = axes.inset_axes((*(place - side / 2), side, side), transform=axes.transData, zorder=4)
                 draw(inset, rows[k])
                 inset.set_axis_off()
-        for a, b in itertools.permutations(nodes, 2):
-            if overlap[a, b] >= min_overlap:
-                _draw_arrow(axes, nodes[a], nodes[b], overlap[a, b])
+        drawn = [pair for pair in itertools.permutations(nodes, 2) if overlap[pair] >= min_overlap]
+        for a, b in drawn:
+            _draw_arrow(axes, nodes[a], nodes[b], overlap[a, b])
         n_full = int(np.count_nonzero(sizes))
         left_out = f"; {len(shown)} largest of {n_full} clusters" if len(shown) < n_full else ""
-        told = f"arrows: share of a cluster that lies in another, at least {min_overlap:g}{left_out}"
-        figure.supxlabel(told, fontsize=8)
+        if drawn:
+            told = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
+        else:
+            told = f"no cluster has a share of {min_overlap:g}\nor more in another"
+        told = told if width < 3.6 else told.replace("\n", " ")
+        figure.supxlabel(f"{told}{left_out}", fontsize=8)
     return figure
 
 

@@ -335,10 +335,11 @@ def test_score__refuses_an_npy_that_is_none(consensus, run):
 
 def test_plot__draws_every_figure(consensus, ran, run):
     figures = ran(f"plot {consensus} -o figures --ensemble ensemble.zarr --n-objects 50")["figures"]
-    assert names("figures") == ["clusters.png", "coassociation.png", "convergence.png", "memberships.png"]
+    drawn = ["clusters", "coassociation", "convergence", "memberships", "partitions", "trust"]
+    assert names("figures") == [f"{name}.png" for name in drawn]
     assert all(Path(figure).read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert_fails_in_one_line(run(f"plot {consensus} -o figures"), "exists", "--overwrite")
-    assert run(f"plot {consensus} -o figures --overwrite").exit_code == 0
+    assert run(f"plot {consensus} -o figures --overwrite --scheduler serial").exit_code == 0
     np.save("features.npy", np.random.default_rng(0).normal(size=(N_OBJECTS, 4)))
     assert run(f"plot {consensus} -o more --features features.npy --glyph strokes").exit_code == 0
     assert Path("more/clusters.png").read_bytes() != Path("figures/clusters.png").read_bytes()
