@@ -87,9 +87,10 @@ def test_plain__twins_of_the_llvm_functions_give_the_same() -> None:
         assert first[1:] == second[1:] == (2.0**exponent, word.bit_count())
 
 
-# Kernels that sum vectors, count bits and compare labels, each on the same input.
+# Kernels that count bits and compare labels, and, unless told otherwise, those that sum vectors, which take
+# longer to compile; each on the same input.
 RESULTS = """
-import json, logging
+import json, logging, sys
 import numpy as np
 logged = []
 handler = logging.Handler()
@@ -106,16 +107,18 @@ offsets = np.arange(13) * 5
 table = draw.normal(size=(60, 8))
 scores, n_labels = np.zeros((150, 5)), np.zeros(150, np.int64)
 sum_votes(labels, offsets, table, scores, n_labels)
-beta, gamma = draw.dirichlet(np.ones(5), (12, 5)).transpose(0, 2, 1).reshape(60, 5), np.full((150, 5), 3.3)
-shares, logs = np.zeros((60, 5)), np.zeros(5)
-bound, _ = e_step(labels, offsets, beta, np.full(5, 0.3), gamma, gamma, shares, logs, 1e-4, 100)
 overlaps = np.zeros((60, 60))
 count_overlaps(labels, offsets, overlaps)
 counts = np.zeros((2, 150, 150), np.int32)
 count_tile(labels, labels, *counts)
-found = [scores, gamma, shares, logs, overlaps, counts.sum(axis=2)]
+found = [scores, overlaps, counts.sum(axis=2)]
+if "few" not in sys.argv:
+    beta = draw.dirichlet(np.ones(5), (12, 5)).transpose(0, 2, 1).reshape(60, 5)
+    gamma, shares, logs = np.full((150, 5), 3.3), np.zeros((60, 5)), np.zeros(5)
+    bound, _ = e_step(labels, offsets, beta, np.full(5, 0.3), gamma, gamma, shares, logs, 1e-4, 100)
+    found += [gamma, shares, logs, np.array(bound)]
 print(json.dumps({
-    "results": [bound, *(value for array in found for value in array.ravel().tolist())],
+    "results": [value for array in found for value in array.ravel().tolist()],
     "logged": logged,
     "vectors": _jit.LLVM is not None,
     "disk": _jit._DISK is not None,
@@ -153,9 +156,9 @@ LOSSES = {
 }
 
 
-def run(tmp_path: Path, prelude: str = "", **environment: str) -> dict:
+def run(tmp_path: Path, prelude: str = "", kernels: str = "all", **environment: str) -> dict:
     done = subprocess.run(
-        [sys.executable, "-c", prelude + RESULTS],
+        [sys.executable, "-c", prelude + RESULTS, kernels],
         env={
             **{k: v for k, v in os.environ.items() if not k.startswith("BIGCONS_JIT")},
             "NUMBA_CACHE_DIR": str(tmp_path),
@@ -189,8 +192,9 @@ def test_jit__says_nothing_when_numba_is_as_expected(whole: dict) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_jit__without_a_private_part_kernels_give_the_same_and_one_warning_names_it(loss, whole, tmp_path):
     prelude, named, rests_on = LOSSES[loss]
-    found = run(tmp_path, prelude + "\n")
-    np.testing.assert_allclose(found["results"], whole["results"], rtol=1e-12, atol=1e-12)
+    found = run(tmp_path, prelude + "\n", "few" if loss.startswith("cache") else "all")
+    expected = whole["results"][: len(found["results"])]
+    np.testing.assert_allclose(found["results"], expected, rtol=1e-12, atol=1e-12)
     assert len(found["logged"]) == 1
     assert named in found["logged"][0]
     assert {part: found[part] for part in rests_on} == rests_on
@@ -206,6 +210,6 @@ def test_jit__environment_chooses_plain_vectors_which_have_entries_of_their_own(
 
 
 def test_jit__environment_keeps_nothing_on_disk(whole, tmp_path) -> None:
-    found = run(tmp_path, BIGCONS_JIT_CACHE="0")
-    assert found["results"] == whole["results"]
+    found = run(tmp_path, kernels="few", BIGCONS_JIT_CACHE="0")
+    assert found["results"] == whole["results"][: len(found["results"])]
     assert not list(tmp_path.rglob("*.nbc"))

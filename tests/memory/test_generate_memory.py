@@ -94,7 +94,7 @@ def test_kmeans__keeps_its_memory_promise(features, tmp_path, arguments):
         "features": str(features),
         "out": str(tmp_path / "e.zarr"),
         "warm": str(tmp_path / "warm.zarr"),
-        "arguments": {"n_partitions": 4, "n_clusters": 3, "max_iter": 5, "random_state": 0, **arguments},
+        "arguments": {"n_partitions": 2, "n_clusters": 3, "max_iter": 3, "random_state": 0, **arguments},
     }
     result = run(GENERATE, options)
     assert result["n_objects"] == N_OBJECTS
