@@ -20,6 +20,7 @@ _HOMES = {
     "NClustersChoice": "bigcons.overlaps.n_clusters",
     "Report": "bigcons.report",
     "annotate": "bigcons.stores.annotate",
+    "repair": "bigcons.repairing",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
     "select": "bigcons.tables.select",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from bigcons.overlaps.n_clusters import NClustersChoice as NClustersChoice
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters
     from bigcons.progress import ProgressBar as ProgressBar
+    from bigcons.repairing import repair as repair
     from bigcons.report import Report as Report
     from bigcons.stores.annotate import annotate as annotate
     from bigcons.stores.consensus import Consensus as Consensus

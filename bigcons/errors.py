@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _MOST_NAMES = 12
+_MOST_LOST = 3
 
 
 class BigconsError(Exception):
@@ -149,6 +150,32 @@ class StoreNotFoundError(StoreError, FileNotFoundError):
 
 class CorruptStoreError(StoreError):
     """The contents of a store do not match its manifest."""
+
+
+class NotRepairableError(CorruptStoreError):
+    """Some of what is damaged in a store cannot be made again; the store is as it was.
+
+    Attributes:
+        lost: What cannot be made again, in words.
+        reason: Why not.
+        rows: Ranges of objects that it is of, where known: a list of ``(start, stop)``.
+    """
+
+    def __init__(
+        self, path: object, lost: Sequence[str], reason: str, rows: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+        named = "; ".join(lost[:_MOST_LOST]) + more
+        super().__init__(
+            f"{path} is damaged in {named}, which cannot be made again ({reason}); it was left as it was.",
+            path=path,
+        )
+        self.lost = list(lost)
+        self.reason = reason
+        self.rows = list(rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotRepairableError, (self.path, self.lost, self.reason, self.rows)
 
 
 class DamagedFileError(CorruptStoreError, InvalidInputError):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
-from bigcons.cli.options import PATH, STANDARD, output_option, overwrite_option
+from bigcons.cli.options import PATH, STANDARD, output_option, overwrite_option, scheduler_option
 from bigcons.cli.output import JSON, amount, emit, emit_ensemble, facts, reporting, with_clusters
 from bigcons.memory import format_size
 
@@ -24,10 +23,11 @@ def info(store: str) -> None:
     from bigcons.errors import StoreNotFoundError
     from bigcons.storage.commit import leftovers_of
     from bigcons.stores.consensus import OF_SIZES, Consensus
+    from bigcons.stores.opening import open_store
 
     left = leftovers_of(store)
     try:
-        opened = _open(store)
+        opened = open_store(store)
         result = shown = opened.info()
         if isinstance(opened, Consensus):
             results = {name: value for name, value in result["results"].items() if name not in OF_SIZES}
@@ -45,29 +45,42 @@ def info(store: str) -> None:
 
 @click.command()
 @click.argument("store", type=PATH)
+@click.option(
+    "--repair", is_flag=True, help="Make again what is damaged, if its source tells it; else change nothing."
+)
+@click.option(
+    "--source",
+    type=PATH,
+    help="With --repair: where the source is, if neither where it was nor next to STORE: the ensemble of "
+    "pairs or of a consensus, the table of an ensemble.",
+)
+@click.option("--memory", metavar="SIZE", help="With --repair: memory budget for making the source again.")
+@scheduler_option
 @reporting
-def verify(store: str) -> None:
+def verify(store: str, repair: bool, source: str | None, memory: str | None, client: str | None) -> None:
     """Check all data of STORE against its checksums.
 
-    STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus. The check stops at the first
-    difference.
+    STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus, or the output of an unfinished
+    solve. The check stops at the first difference.
+
+    With --repair, pairs are sampled or imported again, a consensus is solved again, an ensemble is imported
+    again, all from their sources as recorded in STORE; of an unfinished solve, the pass before becomes the
+    last. What is made again must have the recorded checksums; STORE is replaced by a whole one or stays as
+    it was. Ends with 0 if STORE is, or has become, intact, else with 1 and what cannot be made again.
     """
-    result = _open(store).verify()
-    emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")
+    from bigcons.stores.opening import verify_store
 
+    if not repair and (source, memory, client) != (None, None, None):
+        raise click.UsageError("--source, --memory and --scheduler are for --repair.")
+    if repair:
+        from bigcons.repairing import repair as repair_store
 
-def _open(path: str) -> Any:
-    """Open the store at ``path`` with the class for its kind."""
-    import bigcons
-    from bigcons.storage.commit import read_manifest
-    from bigcons.stores.pair_parquet import is_parquet
-
-    if is_parquet(path):
-        return bigcons.PairTable.open(path)
-    classes: dict[str, Any] = {
-        "ensemble": bigcons.Ensemble, "pairs": bigcons.PairTable, "consensus": bigcons.Consensus
-    }  # fmt: skip
-    return classes[read_manifest(path)["kind"]].open(path)
+        result = repair_store(store, source=source, memory=memory, client=client)
+    else:
+        result = verify_store(store)
+    repaired = result.pop("repaired", [])
+    state = f"is intact again; made again: {'; '.join(repaired)}" if repaired else "is intact"
+    emit({"ok": True, **result, "repaired": repaired}, f"{store} {state}.\n{facts(result)}")
 
 
 @click.command()

@@ -22,11 +22,11 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from bigcons.errors import first_line
+from bigcons.errors import CorruptStoreError, first_line
 from bigcons.execution.engine import Engine, fold, stop_if_cancelled
 from bigcons.memory import Block
 from bigcons.progress import Progress, note, progress
-from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshots
+from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshot, Snapshots
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -181,7 +181,8 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     """Return the iterate at which the passes end: settled, or after ``run.max_passes`` in all.
 
     With snapshots, the start and every pass are committed, and an existing run is resumed. Generations that
-    no pass reads any more are dropped.
+    no pass reads any more are dropped, with snapshots one pass later: should the last pass be damaged, a run
+    resumes from the one before.
     """
     at = _resume(run, method)
     if at is None:
@@ -200,12 +201,13 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             total = run.fold(method.visit(run, at), method.add, listener)
             step = method.step(run, at, total)
             records = [*at.records, timed(method.name, number, step.record, began)]
-            generation = at.generation + step.n_generations
+            before, generation = at.generation, at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
             _commit(run, method, at)
-            for old in range(dropped, generation):
+            kept = before if run.snapshots is not None else generation
+            for old in (*range(dropped, kept), *range(kept + 1, generation)):
                 run.arrays.drop(old)
-            dropped = generation
+            dropped = kept
     return at
 
 
@@ -243,25 +245,46 @@ def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
 
 
 def _resume(run: Run, method: PassMethod[S, T]) -> Iterate[S] | None:
-    """Return the iterate after the last complete pass; None if there is none.
+    """Return the iterate after the last complete pass that is whole; None if there is none.
 
-    Its blocks are all read: raises CorruptStoreError if one is lost or damaged, before any pass.
+    Its blocks are all read, before any pass. If one is lost or damaged, that of the pass before is returned;
+    raises CorruptStoreError if that is not whole either.
     """
-    found = run.snapshots.load() if run.snapshots is not None else None
-    if run.snapshots is None or found is None:
+    if run.snapshots is None:
         return None
-    arrays, facts = found
+    lost: CorruptStoreError | None = None
+    for kept in run.snapshots.kept():
+        try:
+            at = _whole_iterate(run, run.snapshots, method, kept)
+        except CorruptStoreError as error:
+            lost = lost or error
+            continue
+        if not kept.is_last:
+            logger.warning(
+                "The last pass in %s is damaged: going on from the one before, after %d passes",
+                *(run.snapshots.folder, len(at.records)),
+            )
+            run.snapshots.go_back()
+        return at
+    if lost is not None:
+        raise lost
+    return None
+
+
+def _whole_iterate(run: Run, snapshots: Snapshots, method: PassMethod[S, T], kept: Snapshot) -> Iterate[S]:
+    """Return the iterate of a snapshot; raises CorruptStoreError if one of its blocks is lost or damaged."""
+    facts = dict(kept.facts)
     n_blocks = facts.pop("n_blocks", None)
     try:
-        at = Iterate(**{**facts, "state": method.unpack(arrays, facts["state"])})
+        at = Iterate(**{**facts, "state": method.unpack(kept.arrays, facts["state"])})
         n_passes = len(at.records)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         damage = f"the snapshot is not one of {method.name} ({first_line(error)})"
-        raise run.snapshots.damaged(damage) from error
+        raise snapshots.damaged(damage) from error
     if n_blocks:
         for fault in run.engine.map(partial(run.arrays.fault, at.generation), run.blocks):
             if fault is not None:
-                raise run.snapshots.damaged(fault, n_passes)
+                raise snapshots.damaged(fault, n_passes)
     return at
 
 

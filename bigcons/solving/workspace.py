@@ -18,6 +18,7 @@ from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import sweep_locks, writer_lock
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.stores.consensus import KIND, Consensus
+from bigcons.stores.opening import partial_folder
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -158,9 +159,3 @@ def seed_of_run(out: str | os.PathLike[str], finished: Consensus | None) -> int 
 def refuse_conflicting_run(output: Output) -> None:
     """Raise InvalidInputError if an unfinished run with other parameters or data has the same output."""
     Snapshots(partial_folder(output.path), output.fingerprint).load()
-
-
-def partial_folder(out: str | os.PathLike[str]) -> Place:
-    """Return the folder of an unfinished solve with output ``out``."""
-    place = place_of(out)
-    return place.sibling(f"{place.name}.partial")

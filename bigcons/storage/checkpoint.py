@@ -1,8 +1,9 @@
 """Checkpoints of a long solve: block arrays by generation, and a snapshot of everything else.
 
 Nothing is modified in place. A pass reads one generation of block arrays and writes the next, so that tasks
-are idempotent and a killed run resumes after its last complete pass. Generations that no snapshot refers to
-are dropped.
+are idempotent and a killed run resumes after its last complete pass. The pass before is kept too, with its
+snapshot: if the last one is damaged, the run goes on from there. Generations that no snapshot refers to are
+dropped.
 
 Every file of blocks ends with a seal: the run it belongs to, its generation, its number and a checksum. A
 file that is damaged, or whole but not the one asked for, is refused. A snapshot holds a hash of all its
@@ -14,11 +15,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +30,9 @@ from bigcons.memory import Block
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import disk_errors, place_of
 
+logger: logging.Logger = logging.getLogger("bigcons")
+
+SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
 SNAPSHOT_FORMAT = 7
 """Incremented whenever the content of snapshots or blocks changes."""
 _START_OVER = "start over with overwrite=True (--overwrite)."
@@ -137,8 +143,11 @@ class FileBlocks:
         return sum(name.startswith("block-") for name in self._folder(generation).names())
 
     def fault(self, generation: int, block: Block) -> str | None:
-        """Return what is wrong with a block, with its path; None if it is whole."""
-        return self._load(generation, block)[1]
+        """Return what is wrong with a block, with its path; None if it is whole and of finite numbers."""
+        rows, fault = self._load(generation, block)
+        if rows is not None and rows.dtype.kind == "f" and not np.isfinite(rows).all():
+            fault = f"{self._place(generation, block)} has numbers that are not finite"
+        return fault
 
     def _load(self, generation: int, block: Block) -> tuple[np.ndarray | None, str | None]:
         place = self._place(generation, block)
@@ -168,15 +177,31 @@ class FileBlocks:
 BlockArrays = MemoryBlocks | FileBlocks
 
 
+class Snapshot(NamedTuple):
+    """A snapshot as it was read."""
+
+    is_last: bool
+    """Whether it is of the last pass, not of the one before."""
+    arrays: dict[str, np.ndarray]
+    head: dict[str, Any]
+    """Its format and fingerprint, and its facts."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The JSON facts that were saved."""
+        return dict(self.head["facts"])
+
+
 class Snapshots:
-    """The latest snapshot of a solve: small arrays and JSON facts, replaced atomically.
+    """The snapshots of a solve after its last two passes: small arrays and JSON facts, written atomically.
 
     ``fingerprint`` identifies the solve by its parameters and data; snapshots of other solves are refused.
     """
 
     def __init__(self, folder: StorePath | Place, fingerprint: Mapping[str, Any]) -> None:
         self.folder: Place = place_of(folder)
-        self._file = self.folder / "snapshot.npz"
+        self._file = self.folder / SNAPSHOT
+        self._before = self.folder / SNAPSHOT_BEFORE
         self.fingerprint: Any = json.loads(json.dumps(dict(fingerprint), default=str))
 
     @property
@@ -185,7 +210,9 @@ class Snapshots:
         return key_of(self.fingerprint)
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-        """Replace the snapshot; it is durable when this returns."""
+        """Replace the snapshot, which becomes that of the pass before; it is durable when this returns."""
+        with disk_errors(self._before), suppress(FileNotFoundError):
+            self._before.write(self._file.read(), durable=True)
         head = {"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)}
         text = json.dumps({**head, "hash": _hash_of(arrays, json.loads(json.dumps(head)))})
         content = io.BytesIO()
@@ -196,56 +223,83 @@ class Snapshots:
 
     def exists(self) -> bool:
         """Return whether there is a snapshot."""
-        return self._file.is_file()
+        return self._file.is_file() or self._before.is_file()
 
     def fingerprint_kept(self) -> dict[str, Any] | None:
-        """Return the fingerprint of the snapshot, or None without a snapshot."""
-        found = self._read()
-        return None if found is None else found[1].get("fingerprint")
+        """Return the fingerprint of the last snapshot that is whole, or None without a snapshot."""
+        return next((found.head["fingerprint"] for found in self._whole()), None)
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Return arrays and facts of the snapshot, or None if it does not exist.
+        """Return arrays and facts of the last snapshot that is whole, or None without one; see `kept`."""
+        return next(((found.arrays, found.facts) for found in self.kept()), None)
 
-        Raises InvalidInputError if another solve, or another version of bigcons, wrote it.
+    def kept(self) -> Iterator[Snapshot]:
+        """Yield the snapshots that are whole, the last one first.
+
+        Raises InvalidInputError if another solve, or another version of bigcons, wrote one, and
+        CorruptStoreError if none is whole of those that are there.
         """
-        content = self._read()
-        if content is None:
-            return None
-        arrays, head = content
-        found = head.get("format", 1)
-        if found != SNAPSHOT_FORMAT:
-            raise InvalidInputError(
-                f"{self.folder} contains a run in format {found} of another version of bigcons; this one "
-                f"reads format {SNAPSHOT_FORMAT}: finish the run with that version, or start over with "
-                "overwrite=True (--overwrite)."
-            )
-        if told := differences(head["fingerprint"], self.fingerprint):
-            raise InvalidInputError(
-                f"{self.folder} holds an unfinished run with {told}; repeat the call that started it, or "
-                "start over with overwrite=True (--overwrite)."
-            )
-        return arrays, head["facts"]
+        for found in self._whole():
+            version = found.head.get("format", 1)
+            if version != SNAPSHOT_FORMAT:
+                raise InvalidInputError(
+                    f"{self.folder} contains a run in format {version} of another version of bigcons; this "
+                    f"one reads format {SNAPSHOT_FORMAT}: finish the run with that version, or start over "
+                    "with overwrite=True (--overwrite)."
+                )
+            if told := differences(found.head["fingerprint"], self.fingerprint):
+                raise InvalidInputError(
+                    f"{self.folder} holds an unfinished run with {told}; repeat the call that started it, or "
+                    "start over with overwrite=True (--overwrite)."
+                )
+            yield found
 
-    def _read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Return arrays and head of the snapshot, or None if it does not exist."""
-        try:
-            content = io.BytesIO(self._file.read())
-        except FileNotFoundError:
-            return None
-        try:
-            with zipfile.ZipFile(content) as archive:
-                if any(entry.file_size != entry.compress_size for entry in archive.infolist()):
-                    raise ValueError("compressed")
-            with np.load(content, allow_pickle=False) as members:
-                arrays = {name: members[name] for name in members.files}
-            head = json.loads(arrays.pop("head").tobytes())
-            if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
-                raise ValueError("no fingerprint")
-            if head.get("format") == SNAPSHOT_FORMAT and head.pop("hash") != _hash_of(arrays, head):
-                raise ValueError("another hash")
-        except Exception as error:  # damaged archives raise errors of many types
-            raise CorruptStoreError(f"{self._file} is damaged; {_START_OVER}", path=self._file) from error
-        return arrays, head
+    def _whole(self) -> Iterator[Snapshot]:
+        """Yield the snapshots that are whole, of any solve and version, the last one first."""
+        damage: CorruptStoreError | None = None
+        n_whole = 0
+        for file in (self._file, self._before):
+            try:
+                found = _read_snapshot(file)
+            except CorruptStoreError as error:
+                damage = damage or error
+                continue
+            if found is not None:
+                n_whole += 1
+                yield Snapshot(file is self._file, *found)
+        if damage is not None and not n_whole:
+            raise damage
+
+    def verify(self, *, before: bool = False) -> tuple[int, int]:
+        """Check the seals of all blocks of the last pass, or of that ``before``; return passes and blocks.
+
+        Raises CorruptStoreError if its snapshot or one of its blocks is lost or damaged.
+        """
+        found = _read_snapshot(self._before if before else self._file)
+        if found is None:
+            raise self.damaged("the snapshot is missing")
+        facts = found[1]["facts"]
+        run, generation, n_blocks = (
+            key_of(found[1]["fingerprint"]),
+            facts.get("generation"),
+            facts.get("n_blocks"),
+        )
+        n_passes = len(facts.get("records") or ())
+        for number in range(n_blocks or 0):
+            place = self.folder / f"generation-{generation}" / f"block-{number}"
+            try:
+                content = place.read()
+            except FileNotFoundError:
+                raise self.damaged(f"{place} is missing", n_passes) from None
+            checksum = zlib.crc32(memoryview(content)[: -Seal.n_bytes])
+            if fault := Seal(run, generation, number).fault(content[-Seal.n_bytes :], checksum):
+                raise self.damaged(f"{place} {fault}", n_passes)
+        return n_passes, n_blocks or 0
+
+    def go_back(self) -> None:
+        """Replace the last snapshot by that of the pass before."""
+        with disk_errors(self._file):
+            self._file.write(self._before.read(), durable=True)
 
     def damaged(self, fault: str, n_passes: int | None = None) -> CorruptStoreError:
         """Return the error for a run whose last complete pass cannot be resumed because of ``fault``."""
@@ -255,6 +309,28 @@ class Snapshots:
             f"{fault}, so that the {passes} in {self.folder} cannot be resumed; {_START_OVER}",
             path=self.folder,
         )
+
+
+def _read_snapshot(file: Place) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """Return arrays and head of a snapshot, or None if it does not exist; only its content is checked."""
+    try:
+        content = io.BytesIO(file.read())
+    except FileNotFoundError:
+        return None
+    try:
+        with zipfile.ZipFile(content) as archive:
+            if any(entry.file_size != entry.compress_size for entry in archive.infolist()):
+                raise ValueError("compressed")
+        with np.load(content, allow_pickle=False) as members:
+            arrays = {name: members[name] for name in members.files}
+        head = json.loads(arrays.pop("head").tobytes())
+        if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
+            raise ValueError("no fingerprint")
+        if head.get("format") == SNAPSHOT_FORMAT and head.pop("hash") != _hash_of(arrays, head):
+            raise ValueError("another hash")
+    except Exception as error:  # damaged archives raise errors of many types
+        raise CorruptStoreError(f"{file} is damaged; {_START_OVER}", path=file) from error
+    return arrays, head
 
 
 def _hash_of(arrays: Mapping[str, np.ndarray], head: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
 from bigcons.methods.pcc import blocked
 from bigcons.solving.workspace import Output, open_workspace
-from bigcons.storage.checkpoint import Snapshots
+from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from bigcons.storage.locks import lock_path
 from bigcons.storage.places import DiskPlace
 from bigcons.stores.consensus import fit_results
@@ -144,14 +144,65 @@ def test_resume__another_solve_in_the_folder_is_refused(stored: Path, tmp_path: 
     assert PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out, overwrite=True).converged_
 
 
+def stop_before(commit: int, ensemble: Path, out: Path) -> None:
+    """Interrupt a solve at a commit, of which that of the start is number 1."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Snapshots, "save", InterruptAt(Snapshots.save, commit))
+        with pytest.raises(KeyboardInterrupt):
+            PCC(**PARAMETERS).fit(ensemble, out=out)
+
+
+def spoil(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("lost", ["block", "snapshot", "missing snapshot"])
+def test_resume__a_damaged_pass_is_repeated_from_the_one_before(
+    stored: Path,
+    undisturbed: PCC,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    lost: str,
+) -> None:
+    out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
+    stop_before(5, stored, out)
+    assert [passes_of(partial), passes_of(partial, "snapshot-before.npz")] == [3, 2]
+    {
+        "block": lambda: spoil(partial / "generation-3" / "block-2"),
+        "snapshot": lambda: spoil(partial / "snapshot.npz"),
+        "missing snapshot": (partial / "snapshot.npz").unlink,
+    }[lost]()
+    model = PCC(**PARAMETERS).fit(stored, out=out)
+    assert bits(model) == bits(undisturbed)
+    assert [r.getMessage() for r in caplog.records if "going on" in r.getMessage()] == [
+        f"The last pass in {partial} is damaged: going on from the one before, after 2 passes"
+    ]
+    assert not partial.exists()
+
+
 def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> None:
+    """Of the last two passes, from which a run could go on."""
     out = tmp_path / "consensus.zarr"
-    die("snapshot", 2, stored, out)
-    block = sorted(tmp_path.glob("consensus.zarr.partial/generation-1/block-*"))[0]
-    content = bytearray(block.read_bytes())
-    content[40] ^= 1
-    block.write_bytes(content)
-    with pytest.raises(CorruptStoreError, match="damaged"):
+    stop_before(3, stored, out)
+    for generation in (0, 1):
+        spoil(tmp_path / f"consensus.zarr.partial/generation-{generation}/block-0")
+    with pytest.raises(CorruptStoreError, match=r"generation-1/block-0 is damaged, so that the 1 finished"):
+        PCC(**PARAMETERS).fit(stored, out=out)
+
+
+def test_resume__a_forged_block_that_is_not_finite_is_refused(stored: Path, tmp_path: Path) -> None:
+    """Seals are checksums, which others can compute; memberships of NaN would end anywhere."""
+    out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
+    stop_before(3, stored, out)
+    arrays = FileBlocks(
+        partial, 5, run=Snapshots(partial, Snapshots(partial, {}).fingerprint_kept() or {}).run
+    )
+    block = Block(1, 1024, 2048)
+    for generation, value in ((0, np.nan), (1, np.inf)):
+        arrays.write(generation, block, np.full((1024, 5), value))
+    with pytest.raises(CorruptStoreError, match="not finite"):
         PCC(**PARAMETERS).fit(stored, out=out)
 
 
@@ -306,8 +357,8 @@ def test_interrupt__of_the_command_keeps_committed_passes_or_says_that_nothing_i
     np.testing.assert_array_equal(found.memberships, undisturbed.memberships_)
 
 
-def passes_of(folder: Path) -> int:
-    with np.load(folder / "snapshot.npz") as members:
+def passes_of(folder: Path, name: str = "snapshot.npz") -> int:
+    with np.load(folder / name) as members:
         return len(json.loads(members["head"].tobytes())["facts"]["records"])
 
 

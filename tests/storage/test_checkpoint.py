@@ -89,7 +89,11 @@ def test_snapshots__are_replaced_atomically(tmp_path):
     assert facts == {"passes": 2, "gap": 0.5}
     assert list(arrays) == ["b"]
     np.testing.assert_array_equal(arrays["b"], ROWS + 1)
-    assert names_in(tmp_path) == ["snapshot.npz"]
+    assert names_in(tmp_path) == ["snapshot-before.npz", "snapshot.npz"]
+    found = [(kept.is_last, kept.facts["passes"]) for kept in snapshots.kept()]
+    assert found == [(True, 2), (False, 1)]
+    snapshots.go_back()
+    assert snapshots.load()[1] == {"passes": 1}
 
 
 def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path, monkeypatch):

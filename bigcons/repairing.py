@@ -1,0 +1,605 @@
+"""Repair of damaged stores: what can be made again from their sources is, and the rest is named.
+
+The manifest of a store has a checksum of every piece of it, and how the store was made. A repair writes the
+store anew: each piece as it is stored if it has its checksum, else as it is made again if that has it. One
+seed gives the same bits on any engine, so what is made again is what was lost, and the checksum proves it.
+The store is replaced in one step, after the new one has been verified; otherwise it stays as it was.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import itertools
+import logging
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from bigcons.coassociation.sampling import sample_again
+from bigcons.errors import (
+    BigconsError,
+    CorruptStoreError,
+    InvalidInputError,
+    MemoryBudgetError,
+    NotRepairableError,
+    StoreError,
+    StoreNotFoundError,
+    first_line,
+)
+from bigcons.memory import row_blocks
+from bigcons.methods import METHODS
+from bigcons.schema import CONSENSUS, ENSEMBLE, IDS, PAIRS, TRUST, ArraySpec
+from bigcons.solving.workspace import Output
+from bigcons.storage.arrays import SharedChunks, create_array, create_group, open_array
+from bigcons.storage.checkpoint import Snapshots, differences
+from bigcons.storage.commit import (
+    load_manifest,
+    new_file,
+    new_folder_of_files,
+    new_store,
+    read_manifest,
+    write_manifest,
+)
+from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.locks import writer_lock
+from bigcons.storage.places import place_of
+from bigcons.stores.consensus import Consensus
+from bigcons.stores.ensemble import Ensemble, as_ensemble, import_labels
+from bigcons.stores.ensemble_store import categories_name
+from bigcons.stores.ids import StoredIds, write_ids
+from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
+from bigcons.stores.pair_lists import scratch_beside
+from bigcons.stores.pair_parquet import footer_of, is_parquet
+from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
+from bigcons.tables.ids import Ids
+
+logger: logging.Logger = logging.getLogger("bigcons")
+
+
+def repair(
+    path: StorePath,
+    *,
+    source: Any = None,
+    memory: str | int | None = None,
+    client: object = None,
+) -> dict[str, Any]:
+    """Verify the store at ``path``, and make again what is damaged in it.
+
+    Pairs that were sampled or imported, results of ``fit``, and ensembles that were imported or hardened are
+    made again from their sources, which their provenance names; labels of a consensus also from its
+    memberships, and metadata of arrays from the manifest. Every piece that is made again must have the
+    checksum that the manifest records, so the store ends with the bits that it had. Then the store is
+    replaced in one step. Of an unfinished run whose last pass is damaged, the pass before becomes the last.
+
+    Parameters
+    ----------
+    path : path or URL
+        A store of an ensemble, of pairs (also in Parquet) or of a consensus, or the output of an unfinished
+        solve.
+    source : path or anything that `Ensemble.from_labels` takes, default=None
+        Where the source is now, if it is neither where it was nor next to the store: the ensemble of pairs
+        or of a consensus, the table of an ensemble.
+    memory : size, default=None
+        Budget for making the source again, as for `sample` and ``fit``.
+    client : default=None
+        Where to make it: "threads", a Dask client or an address.
+
+    Returns
+    -------
+    dict
+        What ``verify`` returns, with ``repaired``, a list of what was made again, empty if nothing was
+        damaged.
+
+    Raises
+    ------
+    NotRepairableError
+        If something cannot be made again: it names what, and the store is as it was.
+    MemoryBudgetError
+        If the source does not fit.
+
+    Notes
+    -----
+    The store is read and written once more, which takes as much space on its disk again. A consensus is
+    solved again, and pairs are sampled again, as a whole.
+    """
+    how = _How(place_of(path), source, memory, client)
+    if is_parquet(path):
+        return _repair_parquet(path, how)
+    if is_unfinished(path):
+        return _repair_run(path)
+    try:
+        content = read_manifest(path)
+    except CorruptStoreError as error:
+        reason = "it says what the store holds: make the store again, or restore it from a copy"
+        raise NotRepairableError(path, ["its manifest"], reason) from error
+    try:
+        return {**open_store(path).verify(), "repaired": []}
+    except StoreNotFoundError:
+        raise
+    except (CorruptStoreError, OSError) as error:
+        logger.info("%s", error)
+    with scratch_beside(path) as scratch:
+        repaired = _write_anew(how, content, scratch)
+    return {**open_store(path).verify(), "repaired": repaired}
+
+
+class _How(NamedTuple):
+    """What is repaired, and how its source is made again."""
+
+    place: Place
+    source: Any
+    memory: str | int | None
+    client: object
+
+    def found(self, recorded: Any, what: str) -> Any:
+        """Return the source given, or the path recorded if it is there or next to the store."""
+        if self.source is not None:
+            return self.source
+        if not isinstance(recorded, str) or recorded == "in memory":
+            raise InvalidInputError(f"{what} was in memory: pass it as source= (--source)")
+        beside = self.place.sibling(recorded.rstrip("/").rpartition("/")[2])
+        for place in (place_of(recorded), beside):
+            if place.exists():
+                return str(place)
+        raise StoreNotFoundError(f"{what} is no longer at {recorded}: pass its path as source= (--source)")
+
+
+# What a store consists of
+
+
+class _Array(NamedTuple):
+    """An array as its schema and the manifest determine it."""
+
+    spec: ArraySpec
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of all chunks."""
+        grid = (range(-(-size // chunk)) for size, chunk in zip(self.shape, self.chunks, strict=True))
+        return (f"c/{'/'.join(map(str, index))}" for index in itertools.product(*grid))
+
+
+class _Piece(NamedTuple):
+    """Parts of arrays that one checksum covers, one after another."""
+
+    arrays: tuple[str, ...]
+    part: tuple[slice, ...]
+    checksum: int
+    rows: tuple[int, int] | None = None
+    """Of the objects, where known."""
+
+    def __str__(self) -> str:
+        start, stop = self.rows or (self.part[0].start, self.part[0].stop)
+        columns = f", columns {self.part[1].start} to {self.part[1].stop}" if len(self.part) > 1 else ""
+        of = "rows" if self.rows else "entries"
+        return f"{of} {start} to {stop} of {' and '.join(self.arrays)}{columns}"
+
+    def is_proven_by(self, values: Sequence[np.ndarray] | None) -> bool:
+        """Return whether values have the checksum."""
+        checksum = 0
+        for array in values or ():
+            content = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            checksum = zlib.crc32(content.data.cast("B") if content.size else b"", checksum)
+        return values is not None and checksum == self.checksum
+
+
+@dataclass
+class _Layout:
+    """All that a store consists of, by its manifest."""
+
+    kind: str
+    data: Place
+    body: dict[str, Any]
+    arrays: dict[str, _Array] = field(default_factory=dict)
+    pieces: list[_Piece] = field(default_factory=list)
+    suffix: str = ""
+    """Of the names of arrays of an ensemble."""
+    elsewhere: dict[str, Place] = field(default_factory=dict)
+    """Arrays that hold chunks of earlier generations, by key."""
+
+
+def _layout(how: _How, kind: str) -> _Layout:
+    """Return what the manifest says of a store; raises CorruptStoreError if it is inconsistent."""
+    data, body, folders = load_manifest(how.place, kind)
+    layout = _Layout(kind, data, body)
+    try:
+        {"ensemble": _add_ensemble, "pairs": _add_pairs, "consensus": _add_consensus}[kind](layout, folders)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise CorruptStoreError(f"{how.place} has an inconsistent manifest ({error}).") from error
+    return layout
+
+
+def _add_ensemble(layout: _Layout, folders: list[Place]) -> None:
+    body = layout.body
+    dtype = np.dtype(body["dtype"])
+    name = "memberships" if dtype.kind == "f" else "labels"
+    layout.suffix = f"-{int(body['generation'])}"
+    spec, stored = ENSEMBLE[name], name + layout.suffix
+    shape = spec.shape_in(body)
+    chunks = (int(body["chunk_rows"]), int(body["chunk_columns"]))
+    layout.arrays[stored] = _Array(spec, shape, chunks, dtype)
+    checksums = np.array(body["checksums"], np.int64)
+    shared = SharedChunks.from_manifest(body.get("shared"), folders, checksums.shape)
+    layout.elsewhere = shared.arrays(lambda generation: f"{name}-{generation}")
+    for block, row in zip(row_blocks(shape[0], chunks[0]), checksums.tolist(), strict=True):
+        for columns, checksum in zip(row_blocks(shape[1], chunks[1]), row, strict=True):
+            part = (slice(block.start, block.stop), slice(columns.start, columns.stop))
+            layout.pieces.append(_Piece((stored,), part, checksum, (block.start, block.stop)))
+
+
+def _add_pairs(layout: _Layout, _: list[Place]) -> None:
+    body = layout.body
+    counts, length = np.dtype(body["counts_dtype"]), int(body["chunk_entries"])
+    dtypes = {"indptr": "int64", "indices": "int32", "n_agree": body.get("agree_dtype", counts)}
+    for name, spec in PAIRS.items():
+        shape = spec.shape_in(body)
+        chunks = (min(length, max(shape[0], 1)),)
+        layout.arrays[name] = _Array(spec, shape, chunks, np.dtype(dtypes.get(name, counts)))
+        for chunk, checksum in zip(row_blocks(shape[0], length), body["checksums"][name], strict=True):
+            rows = (chunk.start, chunk.stop) if name == "indptr" else None
+            layout.pieces.append(_Piece((name,), (slice(chunk.start, chunk.stop),), checksum, rows))
+
+
+def _add_consensus(layout: _Layout, _: list[Place]) -> None:
+    body = layout.body
+    trust = body.get("trust")
+    groups = [("labels", *(["memberships"] if body.get("has_memberships", True) else []))]
+    groups += [] if trust is None else [tuple(TRUST)]
+    checksums = [body["checksums"], *([] if trust is None else [trust["checksums"]])]
+    for names, known in zip(groups, checksums, strict=True):
+        for name in names:
+            spec = {**CONSENSUS, **TRUST}[name]
+            shape = spec.shape_in(body)
+            chunks = (int(body["chunk_rows"]), *shape[1:])
+            layout.arrays[name] = _Array(spec, shape, chunks, np.dtype(spec.dtypes[0]))
+        for block, checksum in zip(row_blocks(body["n_objects"], body["chunk_rows"]), known, strict=True):
+            rows = (block.start, block.stop)
+            layout.pieces.append(_Piece(names, (slice(*rows),), checksum, rows))
+
+
+# Writing a store anew
+
+
+def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
+    """Replace the store by one whose pieces all have their checksums; return what was made again."""
+    layout = _layout(how, content["kind"])
+    body = {**layout.body, **({"shared": None} if "shared" in layout.body else {})}
+    with new_store(how.place, overwrite=True, kind=layout.kind) as folder:
+        if read_manifest(how.place) != content:
+            raise StoreError(f"{how.place} has changed since it was opened; try again.", path=how.place)
+        create_group(folder)
+        new = {name: create_array(folder / name, *array) for name, array in layout.arrays.items()}
+        stored = _Stored(layout, scratch / "metadata")
+        lost: list[_Piece] = []
+        for piece in layout.pieces:
+            values = stored.read(piece)
+            if values is None:
+                lost.append(piece)
+            else:
+                _put(new, piece, values)
+        has_values = _copy_categories(layout, folder)
+        has_ids = _copy_ids(layout, folder)
+        if lost or not (has_values and has_ids):
+            made = _make(how, layout, scratch)
+            still = [piece for piece in lost if not _put(new, piece, made.read(piece))]
+            missing = [str(piece) for piece in _joined(still)]
+            if not has_values and not _copy_categories(layout, folder, made.categories):
+                missing.append("the original values of the labels")
+            if not has_ids and not _copy_ids(layout, folder, made.ids):
+                missing.append("the ids")
+            if missing:
+                rows = [piece.rows for piece in _joined(still) if piece.rows is not None]
+                raise NotRepairableError(how.place, missing, made.reason, rows)
+        write_manifest(folder, layout.kind, body)
+        open_store(str(folder)).verify()
+    repaired = [str(piece) for piece in _joined(lost)]
+    repaired += [] if has_values else ["the original values of the labels"]
+    repaired += [] if has_ids else ["the ids"]
+    return repaired or ["metadata"]
+
+
+def _put(arrays: Mapping[str, Any], piece: _Piece, values: Sequence[np.ndarray] | None) -> bool:
+    """Write a piece if it has its checksum; return whether it has."""
+    if values is None or not piece.is_proven_by(values):
+        return False
+    for name, rows in zip(piece.arrays, values, strict=True):
+        arrays[name][piece.part] = rows
+    return True
+
+
+def _joined(pieces: list[_Piece]) -> list[_Piece]:
+    """Return pieces with those that follow each other as one."""
+    found: list[_Piece] = []
+    for piece in pieces:
+        last = found[-1] if found else None
+        follows = last is not None and (last.arrays, last.part[1:]) == (piece.arrays, piece.part[1:])
+        if last is None or not follows or last.part[0].stop != piece.part[0].start:
+            found.append(piece)
+            continue
+        part = slice(last.part[0].start, piece.part[0].stop)
+        rows = None if last.rows is None or piece.rows is None else (last.rows[0], piece.rows[1])
+        found[-1] = last._replace(part=(part, *last.part[1:]), rows=rows)
+    return found
+
+
+class _Stored:
+    """The pieces of a damaged store that are still whole."""
+
+    def __init__(self, layout: _Layout, scratch: Path) -> None:
+        """Prepare to read with the stored metadata of each array and, where these fail, with their own."""
+        self._readings: list[dict[str, Any]] = [{}, {}]
+        for name, array in layout.arrays.items():
+            fresh = place_of(scratch) / name
+            create_array(fresh, *array)
+            stored = dict.fromkeys(array.keys(), layout.data / name) | layout.elsewhere
+            for reading, place, chunks in (
+                (self._readings[0], layout.data / name, layout.elsewhere), (self._readings[1], fresh, stored)
+            ):  # fmt: skip
+                try:
+                    opened = open_array(place, chunks)
+                except (StoreError, OSError):
+                    continue
+                if (opened.shape, opened.dtype) == (array.shape, array.dtype):
+                    reading[name] = opened
+
+    def read(self, piece: _Piece) -> list[np.ndarray] | None:
+        """Return a piece if it has its checksum, else None."""
+        for reading in self._readings:
+            parts = [_part_of(reading.get(name), piece.part) for name in piece.arrays]
+            if piece.arrays == ("labels", "memberships") and parts[1] is not None:
+                candidates = [[labels, parts[1]] for labels in (parts[0], *_labels_of(parts[1]))]
+            else:
+                candidates = [parts]
+            for values in candidates:
+                if all(part is not None for part in values) and piece.is_proven_by(values):
+                    return values
+        return None
+
+
+def _part_of(array: Any, part: tuple[slice, ...]) -> Any:
+    """Return part of an array, None if it cannot be read."""
+    if array is None:
+        return None
+    try:
+        return np.ascontiguousarray(array[part])
+    except MemoryError:
+        raise
+    except Exception:  # codecs raise errors of many types, and disks that fail OSError
+        return None
+
+
+def _labels_of(memberships: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield labels that memberships may have: of the largest, and -1 where they are uniform."""
+    labels = memberships.argmax(axis=1).astype(np.int32)
+    yield labels
+    uniform = (memberships == np.float32(1.0 / memberships.shape[1])).all(axis=1)
+    yield np.where(uniform, np.int32(-1), labels)
+
+
+def _copy_categories(layout: _Layout, folder: Place, source: Place | None = None) -> bool:
+    """Copy the file of original values of labels; return whether it has its checksum."""
+    checksum = layout.body.get("categories_checksum")
+    if checksum is None:
+        return True
+    name = categories_name(int(layout.body["generation"]))
+    try:
+        content = (source or layout.data / name).read()
+    except OSError:
+        return False
+    if zlib.crc32(content) != checksum:
+        return False
+    (folder / name).write(content)
+    return True
+
+
+def _copy_ids(layout: _Layout, folder: Place, ids: Ids | None = None) -> bool:
+    """Write ids; return whether they are those that the manifest records."""
+    entry, n_objects = layout.body.get("ids"), layout.body["n_objects"]
+    if entry is None:
+        return True
+    try:
+        if ids is None:
+            ids = StoredIds(layout.data, layout.suffix, entry, n_objects, layout.body["chunk_rows"])
+        if write_ids(folder, layout.suffix, ids, n_objects, layout.body["chunk_rows"]) == entry:
+            return True
+    except (StoreError, KeyError, TypeError, ValueError, OSError):
+        pass
+    for name in IDS:
+        (folder / f"{name}{layout.suffix}").remove()
+    return False
+
+
+# Making what a store holds again
+
+
+class _Made(NamedTuple):
+    """What was made again from a source, if it was."""
+
+    reason: str
+    """Why nothing, or not the same, was made."""
+    arrays: Callable[[str], Any] = lambda _: None
+    """Returns an array by its name in the schema, None if there is none."""
+    ids: Ids | None = None
+    categories: Place | None = None
+
+    def read(self, piece: _Piece) -> list[np.ndarray] | None:
+        """Return what was made in the place of a piece; None if nothing was."""
+        parts = [_part_of(self.arrays(name), piece.part) for name in piece.arrays]
+        return None if any(part is None for part in parts) else parts
+
+
+def _make(how: _How, layout: _Layout, scratch: Path) -> _Made:
+    """Make what a store holds again from its source, as far as its provenance says how."""
+    makers = {"ensemble": _make_ensemble, "pairs": _make_pairs, "consensus": _make_consensus}
+    try:
+        return makers[layout.kind](how, layout, scratch)
+    except MemoryBudgetError:
+        raise
+    except (BigconsError, OSError) as error:
+        return _Made(first_line(error))
+
+
+_DIFFERS = "what its source gives has another checksum"
+
+
+def _make_ensemble(how: _How, layout: _Layout, scratch: Path) -> _Made:
+    body, made_with = layout.body, layout.body["provenance"]
+    out, made_by = scratch / "ensemble.zarr", made_with.get("made_by")
+    if made_by == "harden":
+        made = Ensemble.open(how.found(made_with.get("source"), "its soft ensemble")).harden(out)
+    elif made_by in ("import_labels", "from_labels"):
+        names = list(body["names"])
+        ids = body.get("ids")
+        made = import_labels(
+            how.found(made_with.get("source"), "its table"),
+            out,
+            id=None if ids is None or ids["is_index"] else ids["name"],
+            columns=None if names == [f"p{u}" for u in range(len(names))] else names,
+            memory=how.memory or "1GB",
+        )
+    elif "seed" in made_with:
+        raise InvalidInputError(
+            f"it was generated from {made_with.get('source')} with random_state={made_with['seed']}: "
+            "generate it again"
+        )
+    else:
+        raise InvalidInputError("it does not say what it was made from: restore it from a copy")
+    dtype = np.dtype(body["dtype"])
+
+    class Labels:
+        def __getitem__(self, part: tuple[slice, slice]) -> np.ndarray:
+            rows, columns = part
+            return made.read(rows.start, rows.stop)[:, columns].astype(dtype)
+
+    categories = place_of(out) / categories_name(1)
+    return _Made(_DIFFERS, lambda _: Labels(), made.id_column, categories)
+
+
+def _make_pairs(how: _How, layout: _Layout, scratch: Path) -> _Made:
+    out = scratch / "pairs.zarr"
+    body = layout.body
+    made = _pairs_again(how, body["provenance"], body["n_objects"], body.get("rows_per_block"), out)
+    return _Made(_DIFFERS, lambda name: getattr(made._columns, name))
+
+
+def _pairs_again(
+    how: _How, made_with: Mapping[str, Any], n_objects: int, rows_per_block: int | None, out: Path
+) -> PairTable:
+    """Sample or import pairs again, to a store at ``out``."""
+    if "sampled" in made_with:
+        ensemble = as_ensemble(how.found(made_with.get("ensemble"), "its ensemble"), soft=True)
+        return sample_again(
+            ensemble, made_with, rows_per_block, out, memory=how.memory or "1GB", client=how.client
+        )
+    if "source" not in made_with:
+        raise InvalidInputError("it does not say what it was made from: restore it from a copy")
+    source = how.found(made_with["source"], "its table")
+    return import_pairs(source, out, n_objects=n_objects, memory=how.memory or "1GB")
+
+
+def _make_consensus(how: _How, layout: _Layout, scratch: Path) -> _Made:
+    made_with, out = layout.body["provenance"], scratch / "consensus.zarr"
+    run, given = made_with.get("run"), dict(layout.body["parameters"])
+    classes = {method.__name__: method for method in METHODS.values()}
+    method = classes.get(str(given.pop("method", None)))
+    if not isinstance(run, dict) or method is None:
+        raise InvalidInputError("it is not the result of a fit, which could be repeated")
+    ensemble = as_ensemble(how.found(made_with.get("ensemble"), "its ensemble"), soft=True)
+    model = method()
+    known = model.get_params(deep=False)
+    free = {"out": None, "client": how.client, "memory": how.memory, "random_state": made_with["seed"]}
+    asked = {**{name: value for name, value in given.items() if name not in ("resume",)}, **free}
+    model.set_params(**{name: value for name, value in asked.items() if name in known})
+    output = Output(out, False, False, model._fingerprint(ensemble, made_with["seed"]))
+    if told := differences(run, model._provenance(output)["run"]):
+        raise InvalidInputError(f"the run that made it cannot be repeated from what is stored: {told}")
+    model.fit(ensemble, out=out)
+    made = Consensus.open(out)
+    return _Made(_DIFFERS, made._arrays.get, made.id_column)
+
+
+# Pairs in Parquet, and unfinished runs
+
+
+def _repair_parquet(path: StorePath, how: _How) -> dict[str, Any]:
+    """Replace the files of a table of pairs if their footers, and all columns still whole, are made again."""
+    table = PairTable.open(path)
+    try:
+        return {**table.verify(), "repaired": []}
+    except (BigconsError, OSError) as error:
+        logger.info("%s", error)
+    assert isinstance(table, ParquetPairTable)  # noqa: S101 - it is Parquet
+    files = table._pairs.files()
+    is_folder = how.place.exists() and not how.place.is_file()
+    with scratch_beside(path) as scratch:
+        try:
+            made = _pairs_again(
+                how, table.provenance, table.n_objects, table.rows_per_block, scratch / "pairs.zarr"
+            )
+        except MemoryBudgetError:
+            raise
+        except (BigconsError, OSError) as error:
+            raise NotRepairableError(how.place, ["pairs"], first_line(error)) from error
+        new = scratch / ("parts" if is_folder else "pairs.parquet")
+        n_rows = parquet.read_metadata(files[0]).num_rows
+        made.to_parquet(new, pairs_per_file=n_rows if is_folder else None)
+        again = sorted(new.iterdir()) if is_folder else [new]
+        same_names = not is_folder or [file.name for file in files] == [file.name for file in again]
+        if not same_names or not all(map(_agree, files, again)):
+            raise NotRepairableError(how.place, ["pairs"], _DIFFERS)
+        damaged = [
+            file.name for file, other in zip(files, again, strict=True) if not _same_bytes(file, other)
+        ]
+        if is_folder:
+            with new_folder_of_files(path, "part-*.parquet", overwrite=True) as folder:
+                for file in again:
+                    shutil.copyfile(file, folder / file.name)
+        else:
+            with new_file(path, overwrite=True) as target, new.open("rb") as content:
+                shutil.copyfileobj(content, target, 1 << 20)
+    return {**PairTable.open(path).verify(), "repaired": damaged}
+
+
+def _agree(damaged: Path, again: Path) -> bool:
+    """Return whether a file of pairs has the footer of a damaged one, and what is still whole in that."""
+    if footer_of(damaged) != footer_of(again):
+        return False
+    old, new = (parquet.ParquetFile(file, page_checksum_verification=True) for file in (damaged, again))
+    for group, name in itertools.product(range(new.num_row_groups), new.schema_arrow.names):
+        try:
+            found = old.read_row_group(group, columns=[name])
+        except (OSError, pa.ArrowException):
+            continue
+        if not found.equals(new.read_row_group(group, columns=[name])):
+            return False
+    return True
+
+
+def _same_bytes(file: Path, other: Path) -> bool:
+    return filecmp.cmp(file, other, shallow=False)
+
+
+def _repair_run(path: StorePath) -> dict[str, Any]:
+    """Make the pass before the last one of an unfinished solve, if that is damaged."""
+    snapshots = Snapshots(partial_folder(path), {})
+    try:
+        return {**verify_store(path), "repaired": []}
+    except CorruptStoreError as error:
+        logger.info("%s", error)
+    try:
+        snapshots.verify(before=True)
+    except CorruptStoreError as error:
+        reason = "start over with overwrite=True (--overwrite)"
+        raise NotRepairableError(snapshots.folder, ["its last two passes"], reason) from error
+    with writer_lock(snapshots.folder):
+        snapshots.go_back()
+    return {**verify_store(path), "repaired": ["the pass before is the last"]}
