@@ -13,8 +13,7 @@ import itertools
 import logging
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,14 +32,12 @@ from bigcons.errors import (
     StoreNotFoundError,
     first_line,
 )
-from bigcons.memory import row_blocks
 from bigcons.methods import METHODS
-from bigcons.schema import CONSENSUS, ENSEMBLE, IDS, PAIRS, TRUST, ArraySpec
+from bigcons.schema import IDS
 from bigcons.solving.workspace import Output
-from bigcons.storage.arrays import SharedChunks, create_array, create_group, open_array
+from bigcons.storage.arrays import create_array, create_group
 from bigcons.storage.checkpoint import Snapshots, differences
 from bigcons.storage.commit import (
-    load_manifest,
     new_file,
     new_folder_of_files,
     new_store,
@@ -53,11 +50,12 @@ from bigcons.storage.places import place_of
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble, import_labels
 from bigcons.stores.ensemble_store import categories_name
-from bigcons.stores.ids import StoredIds, write_ids
+from bigcons.stores.ids import StoredIds, array_names, write_ids
 from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
 from bigcons.stores.pair_lists import scratch_beside
 from bigcons.stores.pair_parquet import footer_of, is_parquet
 from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
+from bigcons.stores.pieces import Layout, Piece, Stored, layout_of, part_of
 from bigcons.tables.ids import Ids
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -151,135 +149,19 @@ class _How(NamedTuple):
         raise StoreNotFoundError(f"{what} is no longer at {recorded}: pass its path as source= (--source)")
 
 
-# What a store consists of
-
-
-class _Array(NamedTuple):
-    """An array as its schema and the manifest determine it."""
-
-    spec: ArraySpec
-    shape: tuple[int, ...]
-    chunks: tuple[int, ...]
-    dtype: np.dtype
-
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of all chunks."""
-        grid = (range(-(-size // chunk)) for size, chunk in zip(self.shape, self.chunks, strict=True))
-        return (f"c/{'/'.join(map(str, index))}" for index in itertools.product(*grid))
-
-
-class _Piece(NamedTuple):
-    """Parts of arrays that one checksum covers, one after another."""
-
-    arrays: tuple[str, ...]
-    part: tuple[slice, ...]
-    checksum: int
-    rows: tuple[int, int] | None = None
-    """Of the objects, where known."""
-
-    def __str__(self) -> str:
-        start, stop = self.rows or (self.part[0].start, self.part[0].stop)
-        columns = f", columns {self.part[1].start} to {self.part[1].stop}" if len(self.part) > 1 else ""
-        of = "rows" if self.rows else "entries"
-        return f"{of} {start} to {stop} of {' and '.join(self.arrays)}{columns}"
-
-    def is_proven_by(self, values: Sequence[np.ndarray] | None) -> bool:
-        """Return whether values have the checksum."""
-        checksum = 0
-        for array in values or ():
-            content = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-            checksum = zlib.crc32(content.data.cast("B") if content.size else b"", checksum)
-        return values is not None and checksum == self.checksum
-
-
-@dataclass
-class _Layout:
-    """All that a store consists of, by its manifest."""
-
-    kind: str
-    data: Place
-    body: dict[str, Any]
-    arrays: dict[str, _Array] = field(default_factory=dict)
-    pieces: list[_Piece] = field(default_factory=list)
-    suffix: str = ""
-    """Of the names of arrays of an ensemble."""
-    elsewhere: dict[str, Place] = field(default_factory=dict)
-    """Arrays that hold chunks of earlier generations, by key."""
-
-
-def _layout(how: _How, kind: str) -> _Layout:
-    """Return what the manifest says of a store; raises CorruptStoreError if it is inconsistent."""
-    data, body, folders = load_manifest(how.place, kind)
-    layout = _Layout(kind, data, body)
-    try:
-        {"ensemble": _add_ensemble, "pairs": _add_pairs, "consensus": _add_consensus}[kind](layout, folders)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise CorruptStoreError(f"{how.place} has an inconsistent manifest ({error}).") from error
-    return layout
-
-
-def _add_ensemble(layout: _Layout, folders: list[Place]) -> None:
-    body = layout.body
-    dtype = np.dtype(body["dtype"])
-    name = "memberships" if dtype.kind == "f" else "labels"
-    layout.suffix = f"-{int(body['generation'])}"
-    spec, stored = ENSEMBLE[name], name + layout.suffix
-    shape = spec.shape_in(body)
-    chunks = (int(body["chunk_rows"]), int(body["chunk_columns"]))
-    layout.arrays[stored] = _Array(spec, shape, chunks, dtype)
-    checksums = np.array(body["checksums"], np.int64)
-    shared = SharedChunks.from_manifest(body.get("shared"), folders, checksums.shape)
-    layout.elsewhere = shared.arrays(lambda generation: f"{name}-{generation}")
-    for block, row in zip(row_blocks(shape[0], chunks[0]), checksums.tolist(), strict=True):
-        for columns, checksum in zip(row_blocks(shape[1], chunks[1]), row, strict=True):
-            part = (slice(block.start, block.stop), slice(columns.start, columns.stop))
-            layout.pieces.append(_Piece((stored,), part, checksum, (block.start, block.stop)))
-
-
-def _add_pairs(layout: _Layout, _: list[Place]) -> None:
-    body = layout.body
-    counts, length = np.dtype(body["counts_dtype"]), int(body["chunk_entries"])
-    dtypes = {"indptr": "int64", "indices": "int32", "n_agree": body.get("agree_dtype", counts)}
-    for name, spec in PAIRS.items():
-        shape = spec.shape_in(body)
-        chunks = (min(length, max(shape[0], 1)),)
-        layout.arrays[name] = _Array(spec, shape, chunks, np.dtype(dtypes.get(name, counts)))
-        for chunk, checksum in zip(row_blocks(shape[0], length), body["checksums"][name], strict=True):
-            rows = (chunk.start, chunk.stop) if name == "indptr" else None
-            layout.pieces.append(_Piece((name,), (slice(chunk.start, chunk.stop),), checksum, rows))
-
-
-def _add_consensus(layout: _Layout, _: list[Place]) -> None:
-    body = layout.body
-    trust = body.get("trust")
-    groups = [("labels", *(["memberships"] if body.get("has_memberships", True) else []))]
-    groups += [] if trust is None else [tuple(TRUST)]
-    checksums = [body["checksums"], *([] if trust is None else [trust["checksums"]])]
-    for names, known in zip(groups, checksums, strict=True):
-        for name in names:
-            spec = {**CONSENSUS, **TRUST}[name]
-            shape = spec.shape_in(body)
-            chunks = (int(body["chunk_rows"]), *shape[1:])
-            layout.arrays[name] = _Array(spec, shape, chunks, np.dtype(spec.dtypes[0]))
-        for block, checksum in zip(row_blocks(body["n_objects"], body["chunk_rows"]), known, strict=True):
-            rows = (block.start, block.stop)
-            layout.pieces.append(_Piece(names, (slice(*rows),), checksum, rows))
-
-
 # Writing a store anew
 
 
 def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
     """Replace the store by one whose pieces all have their checksums; return what was made again."""
-    layout = _layout(how, content["kind"])
+    layout = layout_of(how.place, content["kind"])
     body = {**layout.body, **({"shared": None} if "shared" in layout.body else {})}
     with new_store(how.place, overwrite=True, kind=layout.kind) as folder:
         if read_manifest(how.place) != content:
             raise StoreError(f"{how.place} has changed since it was opened; try again.", path=how.place)
-        create_group(folder)
         new = {name: create_array(folder / name, *array) for name, array in layout.arrays.items()}
-        stored = _Stored(layout, scratch / "metadata")
-        lost: list[_Piece] = []
+        stored = Stored(layout, scratch / "metadata")
+        lost: list[Piece] = []
         for piece in layout.pieces:
             values = stored.read(piece)
             if values is None:
@@ -299,6 +181,9 @@ def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
             if missing:
                 rows = [piece.rows for piece in _joined(still) if piece.rows is not None]
                 raise NotRepairableError(how.place, missing, made.reason, rows)
+        ids = body.get("ids")
+        of_ids = {} if ids is None else array_names(ids["dtype"], layout.suffix)
+        create_group(folder, [*layout.arrays, *of_ids.values()])
         write_manifest(folder, layout.kind, body)
         open_store(str(folder)).verify()
     repaired = [str(piece) for piece in _joined(lost)]
@@ -307,7 +192,7 @@ def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
     return repaired or ["metadata"]
 
 
-def _put(arrays: Mapping[str, Any], piece: _Piece, values: Sequence[np.ndarray] | None) -> bool:
+def _put(arrays: Mapping[str, Any], piece: Piece, values: Sequence[np.ndarray] | None) -> bool:
     """Write a piece if it has its checksum; return whether it has."""
     if values is None or not piece.is_proven_by(values):
         return False
@@ -316,9 +201,9 @@ def _put(arrays: Mapping[str, Any], piece: _Piece, values: Sequence[np.ndarray] 
     return True
 
 
-def _joined(pieces: list[_Piece]) -> list[_Piece]:
+def _joined(pieces: list[Piece]) -> list[Piece]:
     """Return pieces with those that follow each other as one."""
-    found: list[_Piece] = []
+    found: list[Piece] = []
     for piece in pieces:
         last = found[-1] if found else None
         follows = last is not None and (last.arrays, last.part[1:]) == (piece.arrays, piece.part[1:])
@@ -331,61 +216,7 @@ def _joined(pieces: list[_Piece]) -> list[_Piece]:
     return found
 
 
-class _Stored:
-    """The pieces of a damaged store that are still whole."""
-
-    def __init__(self, layout: _Layout, scratch: Path) -> None:
-        """Prepare to read with the stored metadata of each array and, where these fail, with their own."""
-        self._readings: list[dict[str, Any]] = [{}, {}]
-        for name, array in layout.arrays.items():
-            fresh = place_of(scratch) / name
-            create_array(fresh, *array)
-            stored = dict.fromkeys(array.keys(), layout.data / name) | layout.elsewhere
-            for reading, place, chunks in (
-                (self._readings[0], layout.data / name, layout.elsewhere), (self._readings[1], fresh, stored)
-            ):  # fmt: skip
-                try:
-                    opened = open_array(place, chunks)
-                except (StoreError, OSError):
-                    continue
-                if (opened.shape, opened.dtype) == (array.shape, array.dtype):
-                    reading[name] = opened
-
-    def read(self, piece: _Piece) -> list[np.ndarray] | None:
-        """Return a piece if it has its checksum, else None."""
-        for reading in self._readings:
-            parts = [_part_of(reading.get(name), piece.part) for name in piece.arrays]
-            if piece.arrays == ("labels", "memberships") and parts[1] is not None:
-                candidates = [[labels, parts[1]] for labels in (parts[0], *_labels_of(parts[1]))]
-            else:
-                candidates = [parts]
-            for values in candidates:
-                if all(part is not None for part in values) and piece.is_proven_by(values):
-                    return values
-        return None
-
-
-def _part_of(array: Any, part: tuple[slice, ...]) -> Any:
-    """Return part of an array, None if it cannot be read."""
-    if array is None:
-        return None
-    try:
-        return np.ascontiguousarray(array[part])
-    except MemoryError:
-        raise
-    except Exception:  # codecs raise errors of many types, and disks that fail OSError
-        return None
-
-
-def _labels_of(memberships: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield labels that memberships may have: of the largest, and -1 where they are uniform."""
-    labels = memberships.argmax(axis=1).astype(np.int32)
-    yield labels
-    uniform = (memberships == np.float32(1.0 / memberships.shape[1])).all(axis=1)
-    yield np.where(uniform, np.int32(-1), labels)
-
-
-def _copy_categories(layout: _Layout, folder: Place, source: Place | None = None) -> bool:
+def _copy_categories(layout: Layout, folder: Place, source: Place | None = None) -> bool:
     """Copy the file of original values of labels; return whether it has its checksum."""
     checksum = layout.body.get("categories_checksum")
     if checksum is None:
@@ -401,7 +232,7 @@ def _copy_categories(layout: _Layout, folder: Place, source: Place | None = None
     return True
 
 
-def _copy_ids(layout: _Layout, folder: Place, ids: Ids | None = None) -> bool:
+def _copy_ids(layout: Layout, folder: Place, ids: Ids | None = None) -> bool:
     """Write ids; return whether they are those that the manifest records."""
     entry, n_objects = layout.body.get("ids"), layout.body["n_objects"]
     if entry is None:
@@ -431,13 +262,13 @@ class _Made(NamedTuple):
     ids: Ids | None = None
     categories: Place | None = None
 
-    def read(self, piece: _Piece) -> list[np.ndarray] | None:
+    def read(self, piece: Piece) -> list[np.ndarray] | None:
         """Return what was made in the place of a piece; None if nothing was."""
-        parts = [_part_of(self.arrays(name), piece.part) for name in piece.arrays]
+        parts = [part_of(self.arrays(name), piece.part) for name in piece.arrays]
         return None if any(part is None for part in parts) else parts
 
 
-def _make(how: _How, layout: _Layout, scratch: Path) -> _Made:
+def _make(how: _How, layout: Layout, scratch: Path) -> _Made:
     """Make what a store holds again from its source, as far as its provenance says how."""
     makers = {"ensemble": _make_ensemble, "pairs": _make_pairs, "consensus": _make_consensus}
     try:
@@ -451,7 +282,7 @@ def _make(how: _How, layout: _Layout, scratch: Path) -> _Made:
 _DIFFERS = "what its source gives has another checksum"
 
 
-def _make_ensemble(how: _How, layout: _Layout, scratch: Path) -> _Made:
+def _make_ensemble(how: _How, layout: Layout, scratch: Path) -> _Made:
     body, made_with = layout.body, layout.body["provenance"]
     out, made_by = scratch / "ensemble.zarr", made_with.get("made_by")
     if made_by == "harden":
@@ -484,7 +315,7 @@ def _make_ensemble(how: _How, layout: _Layout, scratch: Path) -> _Made:
     return _Made(_DIFFERS, lambda _: Labels(), made.id_column, categories)
 
 
-def _make_pairs(how: _How, layout: _Layout, scratch: Path) -> _Made:
+def _make_pairs(how: _How, layout: Layout, scratch: Path) -> _Made:
     out = scratch / "pairs.zarr"
     body = layout.body
     made = _pairs_again(how, body["provenance"], body["n_objects"], body.get("rows_per_block"), out)
@@ -506,7 +337,7 @@ def _pairs_again(
     return import_pairs(source, out, n_objects=n_objects, memory=how.memory or "1GB")
 
 
-def _make_consensus(how: _How, layout: _Layout, scratch: Path) -> _Made:
+def _make_consensus(how: _How, layout: Layout, scratch: Path) -> _Made:
     made_with, out = layout.body["provenance"], scratch / "consensus.zarr"
     run, given = made_with.get("run"), dict(layout.body["parameters"])
     classes = {method.__name__: method for method in METHODS.values()}
