@@ -186,7 +186,7 @@ def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
         create_group(folder, [*layout.arrays, *of_ids.values()])
         write_manifest(folder, layout.kind, body)
         open_store(str(folder)).verify()
-    repaired = [str(piece) for piece in _joined(lost)]
+    repaired = [str(piece) for piece in (*_joined(lost), *_joined(stored.derived))]
     repaired += [] if has_values else ["the original values of the labels"]
     repaired += [] if has_ids else ["the ids"]
     return repaired or ["metadata"]
@@ -380,6 +380,7 @@ def _repair_parquet(path: StorePath, how: _How) -> dict[str, Any]:
             raise
         except (BigconsError, OSError) as error:
             raise NotRepairableError(how.place, ["pairs"], first_line(error)) from error
+        made.provenance = table.provenance  # where the source was then
         new = scratch / ("parts" if is_folder else "pairs.parquet")
         n_rows = parquet.read_metadata(files[0]).num_rows
         made.to_parquet(new, pairs_per_file=n_rows if is_folder else None)

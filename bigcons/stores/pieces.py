@@ -137,6 +137,8 @@ class Stored:
 
     def __init__(self, layout: Layout, scratch: Path) -> None:
         """Prepare to read with the stored metadata of each array and, where these fail, with their own."""
+        self.derived: list[Piece] = []
+        """Those read whose labels follow from their memberships."""
         self._readings: list[dict[str, Any]] = [{}, {}]
         for name, array in layout.arrays.items():
             fresh = place_of(scratch) / name
@@ -162,6 +164,8 @@ class Stored:
                 candidates = [parts]
             for values in candidates:
                 if all(part is not None for part in values) and piece.is_proven_by(values):
+                    if values[0] is not parts[0]:
+                        self.derived.append(piece)
                     return values
         return None
 
