@@ -7,6 +7,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bigcons.memory import format_size
 from bigcons.version import __version__
 
 MOST_PARTITIONS, MOST_PASSES, MOST_TRAITS, MOST_VALUES = 200, 60, 8, 6
@@ -289,6 +290,8 @@ def _cell(column: str, value: Any) -> str:
         return "\N{EN DASH}"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if column == "memory":
+        return format_size(value)
     if isinstance(value, int):
         return f"{value:,}"
     if not isinstance(value, float):

@@ -380,7 +380,13 @@ def _facts(source: _Source, told: _Told) -> dict[str, Any]:
     starts = results.pop(name_of("start_objectives"), None)
     if starts is not None:
         results["starts"] = len(starts)
-    return {**found, **results, "seconds in passes": float(sum(seconds)) if seconds else None}
+    memory = [m for m in source.history.get("memory", []) if m is not None]
+    return {
+        **found,
+        **results,
+        "seconds in passes": float(sum(seconds)) if seconds else None,
+        "most memory after a pass": format_size(max(memory)) if memory else None,
+    }
 
 
 def _warnings(source: _Source, told: _Told, clusters: Any, partitions: Any) -> Iterable[str]:

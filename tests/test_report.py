@@ -34,7 +34,7 @@ def told(tmp_path_factory):
     store = Consensus.write(
         folder / "c.zarr", classes, memberships, chunk_rows=64, trust=trust(ensemble, classes),
         history={"pass": [1, 2, 3, 4], "objective": [9.0, 5.0, 4.5, 4.0], "gap": [1.0, 0.1, 0.01, None],
-                 "seconds": [0.5, 0.25, 0.25, 1.0]},
+                 "seconds": [0.5, 0.25, 0.25, 1.0], "memory": [10**9, 3 * 10**9, 2 * 10**9, 10**9]},
         parameters={"method": "PCC", "n_clusters": 7}, results={"converged": False, "objective": 4.0},
         provenance={"ensemble": "e.zarr", "run": {"labels": "<script>"}},
     )  # fmt: skip
@@ -62,6 +62,7 @@ def test_report__tells_clusters_by_falling_size_and_the_least_certain_objects(to
         assert report.least_certain[name].to_pylist() == values[order].tolist()
     assert report.facts["mean confidence"] == pytest.approx(found.confidence[2:].mean(dtype=float))
     assert report.facts["seconds in passes"] == 2.0
+    assert report.facts["most memory after a pass"] == "3 GB"
     warned = " ".join(report.warnings)
     assert "max_iter" in warned
     assert "2 (0.7%) of 300 objects" in warned

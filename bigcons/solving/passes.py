@@ -24,7 +24,7 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, first_line
 from bigcons.execution.engine import Engine, fold, stop_if_cancelled
-from bigcons.memory import Block
+from bigcons.memory import Block, resident_bytes
 from bigcons.progress import Progress, note, progress
 from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshot, Snapshots
 
@@ -296,8 +296,12 @@ def timed_passes(one_pass: Callable[[int], Record], *, max_passes: int, what: st
 
 
 def timed(what: str, number: int, record: Record, began: float) -> Record:
-    """Return the record of a pass with its number and its ``seconds`` since ``began``; log it."""
-    record = {"pass": number, **record, "seconds": time.perf_counter() - began}
+    """Return the record of a pass with its number, ``seconds`` since ``began`` and ``memory`` now; log it.
+
+    ``memory`` is what this process holds, in bytes.
+    """
+    spent = {"seconds": time.perf_counter() - began, "memory": resident_bytes()}
+    record = {"pass": number, **record, **spent}
     logger.info("%s: %s", what, ", ".join(f"{name} {value:.6g}" for name, value in record.items()))
     return record
 

@@ -88,7 +88,7 @@ def fit(solve, stored, client, out=None):
 
 def bits(model):
     memberships = np.asarray(model.memberships_).tobytes() if model.info.soft else b""
-    history = {name: values for name, values in model.history_.items() if name != "seconds"}
+    history = {name: values for name, values in model.history_.items() if name not in ("seconds", "memory")}
     starts = getattr(model, "start_objectives_", None)
     return np.asarray(model.labels_).tobytes(), memberships, history, model.objective_, starts
 

@@ -49,7 +49,7 @@ def parameters(solve: str, folder: Path) -> dict[str, Any]:
 
 def bits(model: PCC) -> tuple[bytes, bytes, dict[str, list[float]], list[float]]:
     """Return the bits of the labels, memberships, history and starts of a fitted model."""
-    history = {name: values for name, values in model.history_.items() if name != "seconds"}
+    history = {name: values for name, values in model.history_.items() if name not in ("seconds", "memory")}
     labels, memberships = np.asarray(model.labels_).tobytes(), np.asarray(model.memberships_).tobytes()
     return labels, memberships, history, model.start_objectives_
 
