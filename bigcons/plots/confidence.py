@@ -42,7 +42,9 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     found = getattr(found, "trust_", found)
     if hasattr(found, "read_trust"):
         clusters = found.trust_tables[0]
-        parts = (found.read_trust(b.start, b.stop)["confidence"] for b in found.blocks())
+        parts: Iterator[np.ndarray] = (
+            found.read_trust(b.start, b.stop)["confidence"] for b in found.blocks()
+        )
     elif hasattr(found, "confidence") and hasattr(found, "clusters"):
         clusters, parts = found.clusters, iter([found.confidence])
     else:

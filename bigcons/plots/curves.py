@@ -137,8 +137,8 @@ def _draw_curve(axes: Axes, x: Sequence[float], y: Any, color: str) -> None:
 def _set_log(axes: Axes) -> None:
     """Make the vertical axis logarithmic, from power of ten to power of ten."""
     axes.set_yscale("log")
-    seen = np.ma.masked_invalid(np.asarray(axes.lines[0].get_ydata(), float))
-    seen = seen[seen > 0].compressed()
+    drawn = np.asarray(axes.lines[0].get_ydata(), float)
+    seen = drawn[np.isfinite(drawn) & (drawn > 0)]
     if seen.size:
         axes.set_ylim(10 ** np.floor(np.log10(seen.min())), 10 ** np.ceil(np.log10(seen.max()) + 1e-9))
 

@@ -35,7 +35,7 @@ def annotate(adata: Any, found: Any, *, key_added: str = "consensus", membership
 
     Raises InvalidInputError for another number of objects, InvalidIdsError if no id is one of ``obs_names``.
     """
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
 
     if isinstance(found, (str, os.PathLike)):
         found = Consensus.open(found)

@@ -326,9 +326,9 @@ class Ensemble:
         """
         if isinstance(key, tuple) and len(key) == 2:
             objects, partitions = key
-            chosen = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
-            if isinstance(chosen, slice):
-                chosen = range(self.n_partitions)[chosen]
+            chosen: Any = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
+            if isinstance(partitions, slice):
+                chosen = range(self.n_partitions)[partitions]
             return self.select(list(chosen))[objects]
         if isinstance(key, str):
             return self.select([key])

@@ -56,7 +56,7 @@ def dataset_of_ensemble(ensemble: Ensemble) -> Any:
         "partition": ("base_cluster", np.repeat(np.array(ensemble.names, object), counts)),
         "cluster": ("base_cluster", np.concatenate([np.arange(k) for k in counts])),
     }
-    rows = {"memberships": (("object", "base_cluster"), ensemble.to_dask(), {})}
+    rows: dict[str, Any] = {"memberships": (("object", "base_cluster"), ensemble.to_dask(), {})}
     return _dataset(rows, by_cluster, ensemble.ids, attributes)
 
 
