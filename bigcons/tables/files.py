@@ -545,9 +545,14 @@ class ParquetTable(Table):
                 raise _other_columns(str(path), str(self._files[0][0]))
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._files.append((path, [group.num_rows for group in groups]))
+            n_bytes = path.stat().st_size
+            if metadata.num_rows != sum(group.num_rows for group in groups):
+                raise _broken_parquet(path, ValueError("its footer counts other rows than its row groups"))
             for group in groups:  # pages compressed, decompressed and decoded
-                sizes = [group.column(c).total_uncompressed_size for c in range(group.num_columns)]
-                held = sum(min(3 * int(size), _PARQUET_PAGES) for size in sizes)
+                columns = [group.column(c) for c in range(group.num_columns)]
+                if not all(_is_within(column, group.num_rows, n_bytes) for column in columns):
+                    raise _broken_parquet(path, ValueError("its footer places columns beyond the file"))
+                held = sum(min(3 * int(column.total_uncompressed_size), _PARQUET_PAGES) for column in columns)
                 self.fixed_bytes: int = max(self.fixed_bytes, held)
 
     def column_types(self) -> list[pa.DataType]:
@@ -595,6 +600,17 @@ class ParquetTable(Table):
                             yield [batch.column(name)[low:high] for name in names]
             except (pa.ArrowException, OSError) as error:
                 raise _broken_parquet(path, error) from None
+
+
+def _is_within(column: Any, n_rows: int, n_bytes: int) -> bool:
+    """Return whether the pages of a column are within a file of this size; Arrow may crash on others."""
+    if n_rows == 0:
+        return True
+    start, size = column.data_page_offset, column.total_compressed_size
+    if column.has_dictionary_page and column.dictionary_page_offset > 0:  # 0 is of some old writers
+        start = min(start, column.dictionary_page_offset)
+    is_sound = min(n_rows, size, column.num_values, column.total_uncompressed_size) >= 0
+    return bool(is_sound and 4 <= start <= n_bytes - size)
 
 
 def _open_parquet(path: Path) -> Any:

@@ -256,6 +256,15 @@ def test_parquet__false_row_counts(tmp_path, where, stated):
         assert Ensemble.from_labels(tmp_path / "x.parquet").n_objects == 1000  # rows are counted as they come
 
 
+def test_parquet__columns_beyond_the_file(tmp_path):
+    """What lies where the footer says is not looked for beyond the end."""
+    values = np.random.default_rng(0).integers(2**62, size=3000)
+    parquet.write_table(pa.table({"a": values}), tmp_path / "x.parquet", use_dictionary=False)
+    content = (tmp_path / "x.parquet").read_bytes()
+    (tmp_path / "x.parquet").write_bytes(content[:4] + content[10_000:])
+    assert "beyond the file" in refused(lambda: Ensemble.from_labels(tmp_path / "x.parquet"))
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 def test_labels__at_the_ends_of_their_type(dtype):
     """Values are kept as they are, or refused; none becomes another."""
