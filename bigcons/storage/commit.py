@@ -31,7 +31,15 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
 from bigcons.schema import FORMAT_VERSION, KINDS
 from bigcons.storage.interface import Place, StorePath
-from bigcons.storage.leftovers import is_left, is_running, partials_of, sweep_partials
+from bigcons.storage.leftovers import (
+    is_left,
+    is_running,
+    is_temporary_left,
+    partials_of,
+    sweep_partials,
+    sweep_temporary,
+    temporary_in,
+)
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
 from bigcons.version import __version__
@@ -242,6 +250,7 @@ def _restore_previous(path: Path) -> None:
 def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
     """Yield a hidden folder next to ``path`` that is renamed to it at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    sweep_temporary(path.parent)
     abandoned = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.partial")
     for entry in path.parent.iterdir():
         if abandoned.fullmatch(entry.name):
@@ -404,6 +413,10 @@ def leftovers_of(path: StorePath | Place) -> list[Leftover]:
             found.append((DiskPlace(partial), state))
         for aside in place.path.parent.glob(f".{glob.escape(place.name)}.*.previous"):
             found.append((DiskPlace(aside), "a store moved aside: the next writer puts it back"))
+        if found or place.exists():  # temporary folders are of some output in the same folder
+            left_folders = filter(is_temporary_left, temporary_in(place.path.parent))
+            state = "scratch of a killed process: the next writer here removes it"
+            found += [(DiskPlace(folder), state) for folder in left_folders]
     elif place.exists():
         named = _folders_named(read_manifest(place)) if is_store(place) else []
         unnamed = [name for name in place.names() if _is_data_folder(name) and name not in named]

@@ -25,6 +25,9 @@ from pathlib import Path
 LEFT_AFTER_SECONDS = 7 * 24 * 3600.0
 """Age from which a temporary file counts as left if its process cannot be looked up."""
 
+BESIDE = ".bigcons-"
+"""What the names of temporary folders begin with that are next to an output."""
+
 _OWNER = re.compile(r"([0-9a-f]{8})-([0-9]+)-[0-9a-z_]+")
 
 
@@ -86,11 +89,29 @@ def temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") -> It
 def make_temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") -> Path:
     """Return a new temporary folder, which the caller removes; see `temporary_folder`."""
     where = Path(tempfile.gettempdir()) if parent is None else parent
-    for left in where.glob(f"{prefix}*"):
-        found = _OWNER.fullmatch(left.name.removeprefix(prefix))
-        if found is not None and found[1] == _machine() and _is_gone(int(found[2])) and _is_ours(left):
-            shutil.rmtree(left, ignore_errors=True)
+    sweep_temporary(where, prefix)
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{_machine()}-{os.getpid()}-", dir=where))
+
+
+def sweep_temporary(parent: Path, prefix: str = BESIDE) -> None:
+    """Remove the temporary folders in ``parent`` that killed processes of this user and machine left."""
+    for left in temporary_in(parent, prefix):
+        if is_temporary_left(left, prefix):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def temporary_in(parent: Path, prefix: str = BESIDE) -> list[Path]:
+    """Return the temporary folders in ``parent`` whose names tell their owner."""
+    found = sorted(parent.glob(f"{prefix}*"))
+    return [entry for entry in found if _OWNER.fullmatch(entry.name.removeprefix(prefix))]
+
+
+def is_temporary_left(folder: Path, prefix: str = BESIDE) -> bool:
+    """Return whether the owner of a temporary folder, a process of this user and machine, is gone."""
+    found = _OWNER.fullmatch(folder.name.removeprefix(prefix))
+    if found is None or found[1] != _machine() or not _is_ours(folder):
+        return False
+    return _is_gone(int(found[2])) is True
 
 
 def is_running(process: int) -> bool:

@@ -21,7 +21,7 @@ from bigcons.memory import Block, enough_for, format_size, rows_within
 from bigcons.progress import progress
 from bigcons.schema import PAIR_COLUMNS
 from bigcons.storage.interface import StorePath
-from bigcons.storage.leftovers import make_temporary_folder
+from bigcons.storage.leftovers import BESIDE, make_temporary_folder
 from bigcons.storage.places import DiskPlace, disk_errors, naming, place_of
 from bigcons.stores.pair_rows import MAX_OBJECTS, MAX_SEEN, Edges, Rows, counts_dtype, rows_of_entries
 from bigcons.stores.pair_store import write_pairs
@@ -354,7 +354,7 @@ def scratch_beside(out: StorePath) -> Iterator[Path]:
     if parent is not None:
         parent.mkdir(parents=True, exist_ok=True)
     with naming(Path(str(place))):
-        folder = make_temporary_folder(parent, ".bigcons-")
+        folder = make_temporary_folder(parent, BESIDE)
     try:
         yield folder
     finally:
