@@ -78,6 +78,16 @@ def test_complete_labels_give_the_moves_of_the_model_with_tables(problem):
     np.testing.assert_allclose(many.ByCandidates.of(sums, offsets)(labels), placed, atol=2e-5)
 
 
+def test_a_snapshot_holds_the_sums_and_the_rates(problem):
+    labels, offsets, truth, rates = problem
+    sums = many.sums_of_clusters(labels, offsets, truth, rates)
+    method = many.ManyClusters(K, np.full(12, 60), None)
+    arrays, facts = method.pack(sums)
+    found = method.unpack(dict(arrays), dict(facts))
+    for part, expected in zip((*found[:4], *found.weights), (*sums[:4], *sums.weights), strict=True):
+        np.testing.assert_array_equal(part, expected)
+
+
 def test_rates_are_those_of_the_block_model(problem, monkeypatch):
     monkeypatch.setattr(many, "LEAST_AFFINITY", 0.0)
     labels, offsets, truth, rates = problem

@@ -309,9 +309,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     has no table of K x K for each partition. An object keeps at most 16 memberships, found among all
     clusters; affinities below .02 count as none; and the weight of a pair of objects in ``(y_i' theta
     y_j)^2`` follows from the labels that each has, not from those they share, which is exact if none is
-    missing and right on average if they are missing at random. Passes also end when at most a share ``tol``
-    of the objects changed cluster, and `converged_` then is True. The start is k-means, twice for
-    n_init="auto", in 32 columns of the embedding of 32 objects for each cluster.
+    missing and right on average if they are missing at random. Unless ``tol`` is 0, passes also end when at
+    most one of 10,000 objects, or a share ``tol``, changed cluster; `converged_` then is True. The start is
+    k-means, twice for n_init="auto", in 32 columns of the embedding of 32 objects for each cluster.
 
     On listed pairs the subsample, or memberships given as
     ``init``, is where objects start, and rates are those of the listed pairs given this start; other starts

@@ -69,8 +69,11 @@ OBJECTS_PER_CLUSTER, MOST_COLUMNS = 32, 32
 LEAST_AFFINITY = 0.02
 
 # Passes over the subsample, and parts of the way that a pass tries.
-SAMPLE_PASSES = 10
+SAMPLE_PASSES = 4
 LENGTHS = (1.0, 0.5, 0.25, 0.125)
+
+# Passes have settled when at most this share of the objects changed cluster, or ``tol`` if that is more.
+FEW_CHANGE = 1e-4
 
 # A pass is taken if it lowers the objective by this share of what its objects would, each alone.
 SUFFICIENT_SHARE = 0.1
@@ -250,7 +253,7 @@ class ManyClusters:
     """The passes of PCC of many clusters; objects carry their few memberships, see `few_shares`.
 
     Passes have settled if no object has a gap above ``tol``, in units of the mean weight of an object, or if
-    the largest membership of at most a share ``tol`` of the objects is in another cluster than before.
+    the largest membership of few objects is in another cluster than before, see `FEW_CHANGE`.
     """
 
     name = "PCC of many clusters"
@@ -314,7 +317,8 @@ class ManyClusters:
             "changed": n_changed,
             "step_length": length,
         }
-        return Step(after, record, n_moved == 0 or n_changed <= run.tol * run.data.n_objects, tried)
+        few = max(run.tol, FEW_CHANGE) * run.data.n_objects if run.tol > 0 else -1.0
+        return Step(after, record, n_moved == 0 or n_changed <= few, tried)
 
     def pack(self, state: ManySums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the sums and the rates as arrays and facts."""
@@ -368,7 +372,8 @@ def plan_of_many(ensemble: Ensemble, n_clusters: int, keeps_labels: bool, *, in_
     held = 4 * n + 5 * table + 10 * square + start + 48 * min(n, SUBSAMPLE) * M
     held += (4 * n * K + TRUST_ROW.itemsize * n if in_memory else 0) + 2 * kept * n
     held += label_bytes(ensemble, n) if keeps_labels else 0
-    per_block = block_label_bytes(ensemble) + table + square + rows * (2 * kept + 12 * K + 64)
+    # a pass, or memberships that are published
+    per_block = block_label_bytes(ensemble) + max(table + square + rows * (2 * kept + 64), 12 * rows * K)
     return MemoryPlan(held, per_block, table + square + rows * (kept + 8 + (4 * K if in_memory else 0)))
 
 
