@@ -19,6 +19,9 @@ For the last two, as ConsensusClusterPlus does, k-means clusters 10 samples of 8
 for every number of clusters. Of the objects it sees the labels, as 40 leading directions of the scaled
 one-hot matrix, because a consensus has no features. Results are appended to ``--out`` as they come; an
 interrupted run resumes.
+
+With ``--surplus``: whether `PCC` finds the planted number when it is given that number, or two or three times
+as many, on ensembles drawn from seed 400 on, by which nothing was chosen; `results/surplus_k.json`.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +39,7 @@ import numpy as np
 from accuracy import CHOOSING, KINDS, PLANTED, REAL, REPORTING, kept_ensemble, kmeans_labels, one_hot
 from machine import describe
 
-from bigcons import HBGF, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
+from bigcons import HBGF, PCC, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import one_thread
 from bigcons.seeding import generator
@@ -143,6 +147,32 @@ def ensembles_of(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
             yield f"{data}/{kind}/0", lambda told=told: kept_ensemble(*told)
 
 
+# -------------------------------------------------------------------------------------- surplus clusters
+
+
+def surplus(classes: list[int], seeds: int) -> dict[str, Any]:
+    """Return how often `PCC` finds planted numbers of clusters, given 1, 2 and 3 times as many."""
+    rows: list[dict[str, Any]] = []
+    for told in product(range(400, 400 + seeds), classes, ("equal", "unequal"), ("complete", "half")):
+        seed, n_classes, sizes, coverage = told
+        labels, truth = planted(n_classes, sizes, coverage, seed)
+        seen, name = (labels >= 0).any(axis=1), f"planted/{n_classes}/{sizes}/{coverage}/{seed}"
+        row: dict[str, Any] = {"ensemble": name, "n_classes": n_classes, "found": [], "ari": []}
+        for times in (1, 2, 3):
+            pcc = PCC(times * n_classes, random_state=0, client="serial").fit(labels)
+            row["found"].append(int(pcc.n_clusters_))
+            row["ari"].append(round(float(adjusted_rand(truth[seen], pcc.labels_[seen])), 4))
+        rows.append(row)
+        print(row, flush=True)
+    found, ari = np.array([row["found"] for row in rows]), np.array([row["ari"] for row in rows])
+    right = found == np.array([row["n_classes"] for row in rows])[:, None]
+    near = ari >= ari[:, :1] - 0.02
+    summary = {"ensembles": len(rows), "right": right.sum(axis=0).tolist(), "ari": ari.mean(axis=0).tolist(),
+               "ari_within_.02_of_that_at_the_number": near.sum(axis=0).tolist()}  # fmt: skip
+    print(json.dumps(summary))
+    return {"machine": describe(), "times_too_many": [1, 2, 3], "summary": summary, "rows": rows}
+
+
 # ------------------------------------------------------------------------------------------------ report
 
 
@@ -198,13 +228,19 @@ def main() -> None:
     parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles of the data sets")
     parser.add_argument("--out", type=Path, help="JSON lines, one an ensemble; results/choosing_k.jsonl")
     parser.add_argument("--again", action="store_true", help="find the numbers of `auto` again in all rows")
+    parser.add_argument("--surplus", action="store_true", help="PCC given more clusters than there are")
     arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.surplus:
+        found = surplus(arguments.classes, arguments.seeds)
+        if not arguments.smallest:
+            (arguments.out or RESULTS / "surplus_k.json").write_text(json.dumps(found, indent=1) + "\n")
+        return
     if arguments.data is None:
         arguments.data = [*PLANTED, *(REAL if os.environ.get("BIGCONS_DATA") else ["iris", "digits"])]
     out = arguments.out or RESULTS / "choosing_k.jsonl"
     if arguments.smallest:
         arguments.classes, arguments.seeds, arguments.data, out = [3], 1, [], None
-    warnings.simplefilter("ignore")
     rows = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
     done = {row["ensemble"]: at for at, row in enumerate(rows)}
     for name, make in ensembles_of(arguments):

@@ -59,6 +59,13 @@ CLEAR = 2.5
 # number are all clusters as distinct as that; only where at least so many objects of the sample are in each.
 KEEPS, AT_MOST_BEYOND, LEAST_TO_MERGE = 0.1, 0.6, 8
 
+# At least so many clusters are merged once, or three times as many as were asked for: a cut into fewer
+# divides a large cluster further before it shows small ones.
+MANY_TO_MERGE = 48
+
+# No more clusters are told apart: it takes time by the third power of their number.
+MOST_TOLD_APART = 100
+
 # They are kept at once if as distinct as this, because no smaller number can then score more.
 SURELY_DISTINCT = 1.0 - float(np.sqrt(LEAST_MERGED_BLUR * np.exp(KEEPS)))
 
@@ -424,36 +431,47 @@ def distinct_clusters(labels: np.ndarray, offsets: np.ndarray, most: int) -> int
     """Return how many clusters the labels (rows, M) of a sample tell apart, ``most`` if in doubt.
 
     A smaller number has to stand out more than ``most`` itself by `KEEPS`, and no larger one may be distinct;
-    both if as many clusters are merged, and if more are, because a cut into ``most`` may divide a cluster and
-    join two others.
+    from each of several numbers of clusters that are merged. A cut into ``most`` may divide a large cluster
+    and join small ones, which a cut into many more does not.
     """
-    labels, found = labels[(labels >= 0).any(axis=1)], most
-    if not 2 < most <= len(labels) // LEAST_TO_MERGE:
+    labels, found = labels[(labels >= 0).any(axis=1)], 2
+    starts = starts_to_merge(len(labels), most)
+    numbers = np.arange(2, most + 1)
+    if not starts:
         return most
-    numbers, n_more = np.arange(2, most + 1), int(MORE_CLUSTERS * most)
     with one_thread():
         incidence = incidence_of(labels, offsets)
-        _, vectors = spectrum(normalized(incidence, np.ones(incidence.shape[1])), n_more)
-        for n_start in (most, n_more):
+        _, vectors = spectrum(normalized(incidence, np.ones(incidence.shape[1])), starts[-1])
+        for n_start in starts:
             clusters, _ = cut_spectrum(vectors, n_start)
             path = merge(incidence, offsets, np.ones(offsets.size - 1), clusters, SURELY_DISTINCT)
             scores, beyond = path.scores(numbers), path.distinctness_of(np.arange(2, n_start + 2))
             beyond = np.maximum.accumulate(beyond[::-1])[::-1][1:]
             scores[:-1][beyond[: most - 2] >= AT_MOST_BEYOND] = -np.inf
             scores[-1] += KEEPS
-            found = int(numbers[scores.argmax()])
+            found = max(found, int(numbers[scores.argmax()]))
             if found == most:
                 break
     return found
 
 
+def starts_to_merge(n_rows: int, n_clusters: int) -> list[int]:
+    """Return the numbers of clusters that are merged to tell ``n_clusters`` apart; none if those are many."""
+    most = n_rows // LEAST_TO_MERGE
+    if not 2 < n_clusters <= min(most, MOST_TOLD_APART):
+        return []
+    many = min(max(MANY_TO_MERGE, 3 * n_clusters), most)
+    return sorted({n_clusters, int(MORE_CLUSTERS * n_clusters), many})
+
+
 def bytes_to_tell_apart(n_rows: int, n_partitions: int, n_base_clusters: int, n_clusters: int) -> int:
     """Return the bytes that `distinct_clusters` holds."""
-    if n_clusters > n_rows // LEAST_TO_MERGE:
+    starts = starts_to_merge(n_rows, n_clusters)
+    if not starts:
         return 0
-    n_more = int(MORE_CLUSTERS * n_clusters)
     spectrum = 32 * n_rows * n_partitions + 24 * min(n_rows, n_base_clusters) ** 2
-    return spectrum + bytes_to_merge(n_partitions, n_more) + 8 * n_more * (8 * n_base_clusters + 3 * n_rows)
+    tables = 8 * starts[-1] * (8 * n_base_clusters + 3 * n_rows)
+    return spectrum + tables + bytes_to_merge(n_partitions, starts[-1])
 
 
 class ChoosingClusterer(ConsensusClusterer):

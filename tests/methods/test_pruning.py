@@ -223,21 +223,27 @@ def test_auto__merges_what_the_labels_do_not_tell_apart_and_says_so(halves):
     labels, truth = halves
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        right = bigcons.PCC(6, n_init=2, prune="auto", random_state=0).fit(labels)
-    with pytest.warns(SurplusClustersWarning, match=r"tell 6 of n_clusters=15 clusters apart"):
-        merged = bigcons.PCC(15, n_init=2, prune="auto", random_state=0).fit(labels)
+        right = bigcons.PCC(6, n_init=2, random_state=0).fit(labels)
+    with pytest.warns(SurplusClustersWarning, match=r"tell 6 of n_clusters=15 clusters apart.*prune=None"):
+        merged = bigcons.PCC(15, n_init=2, random_state=0).fit(labels)
     assert right.n_clusters_ == merged.n_clusters_ == 6
     assert adjusted_rand(truth, merged.labels_) > 0.99
-    np.testing.assert_array_equal(merged.labels_, right.labels_)
-    np.testing.assert_array_equal(merged.memberships_, right.memberships_)
+    assert merged.memberships_.shape == (600, 15)
+    np.testing.assert_array_equal(merged.memberships_[:, :6], right.memberships_)
+    assert not merged.memberships_[:, 6:].any()
+    for name in ("labels_", "affinities_"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(right, name))
+    np.testing.assert_array_equal(merged.trust_.confidence, right.trust_.confidence)
     np.testing.assert_array_equal(merged.predict(labels), right.predict(labels))
+    np.testing.assert_array_equal(merged.predict_proba(labels)[:, :6], right.predict_proba(labels))
     assert merged.n_clusters == 15
-    kept = bigcons.PCC(15, n_init=2, random_state=0).fit(labels)
-    assert kept.memberships_.shape[1] == 15
+    kept = bigcons.PCC(15, n_init=2, prune=None, random_state=0).fit(labels)
     assert kept.n_clusters_ > 6
 
 
-def test_auto__refuses_given_memberships(halves):
-    start = np.random.default_rng(0).dirichlet(np.ones(9), 600)
-    with pytest.raises(InvalidInputError, match="prune='auto' with init= as memberships"):
-        PCC(9, init=start, prune="auto", random_state=0).fit(halves[0])
+def test_auto__keeps_clusters_of_given_memberships_and_of_other_models(halves):
+    start = np.random.default_rng(0).dirichlet(np.ones(15), 600)
+    for options in ({"init": start}, {"coassociation": "paper"}):
+        asked = {"n_init": 1, "max_iter": 2, "tol": 0, "random_state": 0, **options}
+        found, kept = (bigcons.PCC(15, prune=prune, **asked).fit(halves[0]) for prune in ("auto", None))
+        np.testing.assert_array_equal(found.memberships_, kept.memberships_)

@@ -24,7 +24,7 @@ from bigcons.errors import (
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, SUBSAMPLE, entropy_weights
-from bigcons.methods.pcc.block_model import start_bytes
+from bigcons.methods.pcc.block_model import MOST_PARTITIONS, start_bytes
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
 from bigcons.methods.pcc.many import MOST_IN_TABLES, plan_of_many
 from bigcons.methods.pcc.memberships import Init
@@ -287,26 +287,29 @@ def choose_calibration(
 
 
 def choose_prune(
-    asked: Any, init: Init, solver: str, pairs: Any, divergence: Divergence
+    asked: Any,
+    init: Init,
+    solver: str,
+    pairs: Any,
+    divergence: Divergence,
+    calibration: Calibration | None,
 ) -> tuple[float | None, bool]:
     """Return the share below which clusters are removed, if any, and whether indistinct ones are merged.
 
-    Refuse either if the solver does not prune, and merging if memberships are given.
+    "auto" merges in the block model, unless the clusters are those of given memberships. Refuse a share if
+    the solver does not prune.
     """
     if asked is None:
         return None, False
+    if isinstance(asked, str) and asked == "auto":
+        of_block_model = calibration is not None and calibration.rule == BLOCK_MODEL
+        return None, of_block_model and isinstance(init, str)
     if solver != ALL:
         raise InvalidInputError(
             f"prune with pairs={pairs!r}, divergence={divergence.label!r}; "
             "it requires pairs='all' and divergence='l2'."
         )
-    if not (isinstance(asked, str) and asked == "auto"):
-        return check_number("prune", asked, at_least=0.0, at_most=1.0), False
-    if not isinstance(init, str):
-        raise InvalidInputError(
-            "prune='auto' with init= as memberships, whose clusters are given; use a share, or leave one out."
-        )
-    return None, True
+    return check_number("prune", asked, at_least=0.0, at_most=1.0), False
 
 
 # Pairs
@@ -416,10 +419,9 @@ def plan_memory(
         held += PAIR_BYTES * n_pair_ends(pairs, n) // 2
     held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
     if calibrates:
-        held += start_bytes(min(n, SUBSAMPLE), M, B, K)
+        sample = min(n, SUBSAMPLE), min(M, MOST_PARTITIONS), B, K
+        held += max(start_bytes(*sample), bytes_to_tell_apart(*sample) if merges else 0)
         statistics += 8 * M * (K + 8)
-    if merges:
-        held += bytes_to_tell_apart(min(n, SUBSAMPLE), M, B, K)
     return MemoryPlan(
         held=held,
         # including the memberships before and after

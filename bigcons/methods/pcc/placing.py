@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,6 +72,20 @@ class ByPrototypes:
 
 
 Placing = BySquares | ByPrototypes | ByCandidates
+
+
+@dataclass(frozen=True)
+class Widened:
+    """Gives memberships of more clusters, the last of them empty."""
+
+    rows_of: Callable[[Any], np.ndarray]
+    """Of a block, or of labels."""
+    n_clusters: int
+
+    def __call__(self, given: Any) -> np.ndarray:
+        """Return memberships (rows, n_clusters)."""
+        rows = np.asarray(self.rows_of(given))
+        return np.pad(rows, ((0, 0), (0, self.n_clusters - rows.shape[1])))
 
 
 class Known(NamedTuple):
