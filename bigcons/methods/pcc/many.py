@@ -72,8 +72,9 @@ LEAST_AFFINITY = 0.02
 SAMPLE_PASSES = 4
 LENGTHS = (1.0, 0.5, 0.25, 0.125)
 
-# Passes have settled when at most this share of the objects changed cluster, or ``tol`` if that is more.
-FEW_CHANGE = 1e-4
+# Passes have settled when at most this share of the objects changed cluster, or ``tol`` if that is more, and
+# the objective fell by at most this share of it.
+FEW_CHANGE, LEAST_DECREASE = 1e-4, 1e-4
 
 # A pass is taken if it lowers the objective by this share of what its objects would, each alone.
 SUFFICIENT_SHARE = 0.1
@@ -253,7 +254,8 @@ class ManyClusters:
     """The passes of PCC of many clusters; objects carry their few memberships, see `few_shares`.
 
     Passes have settled if no object has a gap above ``tol``, in units of the mean weight of an object, or if
-    the largest membership of few objects is in another cluster than before, see `FEW_CHANGE`.
+    the largest membership of few objects is in another cluster than before and the objective hardly fell: see
+    `FEW_CHANGE`.
     """
 
     name = "PCC of many clusters"
@@ -317,8 +319,9 @@ class ManyClusters:
             "changed": n_changed,
             "step_length": length,
         }
-        few = max(run.tol, FEW_CHANGE) * run.data.n_objects if run.tol > 0 else -1.0
-        return Step(after, record, n_moved == 0 or n_changed <= few, tried)
+        few = max(run.tol, FEW_CHANGE) * run.data.n_objects
+        creeps = run.tol > 0 and n_changed <= few and before - objective <= LEAST_DECREASE * abs(objective)
+        return Step(after, record, n_moved == 0 or creeps, tried)
 
     def pack(self, state: ManySums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the sums and the rates as arrays and facts."""
