@@ -16,6 +16,7 @@ from bigcons import METHODS, methods
 from bigcons.cli import main
 
 README = Path(__file__).parents[2] / "README.md"
+PAGE = README.parent / "docs/methods.md"
 
 
 def test_registry__shows_type_checkers_the_class_of_every_method_in_its_module():
@@ -61,10 +62,10 @@ def test_registry__is_what_the_readme_and_the_command_line_list():
     ]
 
 
-def test_registry__is_what_the_readme_says_of_large_data():
+def test_registry__is_what_the_page_of_methods_says_of_large_data():
     sentence = re.search(
         r"All but ([^;.]*) run out of core; all of these but ([^;.]*) run on",
-        README.read_text(encoding="utf-8"),
+        PAGE.read_text(encoding="utf-8"),
     )
     patterns, local = (re.findall(r"`([^`]+)`", part) for part in sentence.groups())
     in_memory = {name for name in METHODS if any(fnmatch(name, pattern) for pattern in patterns)}
@@ -72,7 +73,7 @@ def test_registry__is_what_the_readme_says_of_large_data():
     assert set(local) == {name for name in METHODS if not METHODS[name].info.distributed} - in_memory
 
 
-def test_readme__costs_are_those_measured_with_the_options_named():
+def test_page_of_methods__costs_are_those_measured_with_the_options_named():
     measured = json.loads((README.parent / "benchmarks" / "results" / "methods.json").read_text())["rows"]
     found = {}
     for row in measured:
@@ -83,7 +84,7 @@ def test_readme__costs_are_those_measured_with_the_options_named():
             megabytes = f"{row['peak_memory'] / 1e6:.0f} MB"
             numbers = f"{row['seconds']:.1f}", f"{row['pass_ratio']:.1f}", megabytes, f"{row['ARI']:.3f}"
             found[method, *options] = numbers
-    table = README.read_text(encoding="utf-8").partition("| method | seconds | pass")[2].partition("\n\n")[0]
+    table = PAGE.read_text(encoding="utf-8").partition("| method | seconds | pass")[2].partition("\n\n")[0]
     shown = {}
     for line in table.splitlines()[2:]:
         first, *numbers = (cell.strip() for cell in line.strip("|").split("|"))

@@ -191,9 +191,9 @@ def test_weights__are_refused_for_a_balanced_cut(labels, cls):
     assert refusal.value.parameter == "weights"
 
 
-def test_readme__names_the_methods_with_weights():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    stated = re.search(r"`weights=`, a number for each partition.*? is for (.*?), and for", readme, re.DOTALL)
+def test_page_of_methods__names_those_with_weights():
+    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
+    stated = re.search(r"`weights=`, a number for each partition.*? is for (.*?), and for", page, re.DOTALL)
     named = set(re.findall(r"`([\w*-]+)`", stated[1]))
     taking = {name for name, cls in METHODS.items() if "weights" in inspect.signature(cls).parameters}
     assert named == {"eac*" if name.startswith("eac") else name for name in taking}

@@ -192,9 +192,9 @@ def test_predict__of_a_balanced_cut_is_refused() -> None:
     assert refusal.value.parameter == "partitioner"
 
 
-def test_readme__names_the_methods_that_do_not_predict() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    named = re.search(r"All but (.*?) place new objects", readme, flags=re.DOTALL)
+def test_page_of_methods__names_those_that_do_not_predict() -> None:
+    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
+    named = re.search(r"All but (.*?) place new objects", page, flags=re.DOTALL)
     assert named is not None
     stated = set(re.findall(r"`([\w*-]+)`", named[1]))
     expected = {name for name, method in METHODS.items() if not hasattr(method, "predict")}
