@@ -106,6 +106,14 @@ def repair(
     -----
     The store is read and written once more, which takes as much space on its disk again. A consensus is
     solved again, and pairs are sampled again, as a whole.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> _ = bc.MCLA(6, random_state=0).fit(ensemble.save("ensemble.zarr"), out="consensus.zarr")
+    >>> bc.repair("consensus.zarr")["repaired"]
+    []
     """
     how = _How(place_of(path), source, memory, client)
     if is_parquet(path):

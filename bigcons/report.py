@@ -88,6 +88,15 @@ class Report:
         The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, as far as known.
     profiles : ClusterProfiles or None
         What is in each cluster.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, _ = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> report = bc.Report(bc.MCLA(6, random_state=0).fit(ensemble), ensemble=ensemble)
+    >>> report.clusters.column_names[:3]
+    ['cluster', 'size', 'share']
+    >>> report.save("report.html")
     """
 
     def __init__(

@@ -54,6 +54,13 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
     for each task in flight within ``memory``. Pairs are not included: they need 30 bytes each besides the
     labels, then 60 each and 40 per object without them, and 12 each in the table. O(n_pairs n_partitions)
     time.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> pairs = bc.coassociation.count([[0, 0], [0, 1], [1, -1]], i=[0, 0], j=[1, 2])
+    >>> pairs.n_agree, pairs.n_seen
+    (array([1, 0, 1, 0], dtype=uint8), array([2, 1, 2, 1], dtype=uint8))
     """
     from bigcons.stores.ensemble import as_ensemble
 
@@ -151,6 +158,15 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
 
     8 bytes for each of the n^2 entries and O(n^2 n_partitions) time; MemoryBudgetError above ``memory``. For
     larger ensembles, `sample` counts a sample of the pairs.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> n_agree, n_seen = bc.coassociation.dense([[0, 0], [0, 1], [1, -1]])
+    >>> n_agree
+    array([[2, 1, 0],
+           [1, 2, 0],
+           [0, 0, 1]], dtype=int32)
     """
     from bigcons.stores.ensemble import as_ensemble
 

@@ -97,6 +97,14 @@ def did_matrix(
     O(n^2 (d + M) + d sum of squared cluster sizes) time, on all workers; 8 n^2 bytes. A matrix that does not
     fit raises MemoryBudgetError before it is computed, a ``pair_model`` whose values are not probabilities
     InvalidInputError.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features = [[0.0], [0.1], [0.3], [5.0], [5.2], [5.3]]
+    >>> labels = [[0, 0], [0, 0], [0, 0], [1, 1], [1, 1], [1, 1]]
+    >>> bc.coassociation.did_matrix(features, labels)[0].round(2)
+    array([0.7, 1. , 0.7, 0. , 0. , 0. ])
     """
     from bigcons.stores.ensemble import as_ensemble
 
@@ -135,6 +143,15 @@ def did_ranking(
     than three objects, and those whose increments are all 0, have no law and add their penalty only.
     Lengths of partitions with different numbers of labeled objects are not comparable. ``features``, ``x``
     and ``increments`` as for `did_matrix`. O(n_features sum of squared cluster sizes) time.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features = [[0.0], [0.1], [0.3], [5.0], [5.2], [5.3]]
+    >>> labels = [[0, 0], [0, 1], [0, 0], [1, 1], [1, 0], [1, 1]]
+    >>> order, lengths = bc.coassociation.did_ranking(features, labels)
+    >>> order
+    array([0, 1])
     """
     from bigcons.stores.ensemble import as_ensemble
 

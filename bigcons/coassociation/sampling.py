@@ -94,6 +94,14 @@ def sample(
     ``out`` within ``memory`` (see `sample_tiles`). "auto": 8 if the table goes to ``out`` and would exceed
     ``memory`` before it is written, else None. Raises MemoryBudgetError if a table not drawn in tiles would
     exceed it.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> pairs = bc.coassociation.sample(ensemble, per_object=10, random_state=0)
+    >>> pairs.n_objects
+    500
     """
     from bigcons.stores.ensemble import as_ensemble
 
@@ -238,6 +246,13 @@ def sample_pairs(
 
     Returns ``(i, j)``, both ``(n_pairs,)`` int32, in ascending order of i, then j. About 30 bytes per pair
     of memory and O(n_pairs log n_pairs) time, regardless of the number of objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> i, j = bc.coassociation.sample_pairs(1000, n_pairs=5, random_state=0)
+    >>> bool((i < j).all()), len(i)
+    (True, 5)
     """
     total = count_all_pairs(n_objects)
     wanted = _number_of_pairs(n_objects, total, share, n_pairs, per_object)

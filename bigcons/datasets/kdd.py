@@ -61,6 +61,11 @@ def kddcup99(
 
     Raises StoreNotFoundError if the data cannot be found or downloaded, InvalidInputError if n_objects is too
     large.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.kddcup99(n_objects=1000)  # doctest: +SKIP
     """
     check_int("n_objects", n_objects)
     table, classes = _kdd_table(data_dir)

@@ -62,6 +62,14 @@ class PlantedLabels(Planted):
     replaced by a uniformly random one at the noise rate of the partition, or at ``hard_noise`` if the object
     is hard, and is missing with probability ``missing``. `read` returns labels ``(rows, n_partitions)``, -1
     missing, and truth ``(rows,)``.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> recipe = bc.datasets.planted_blocks(10**7, 20)
+    >>> labels, truth = recipe.read(5000, 5010)
+    >>> labels.shape, truth.shape
+    ((10, 20), (10,))
     """
 
     n_partitions: int
@@ -122,7 +130,16 @@ def planted_blocks(
     missing: float = 0.5,
     random_state: SeedLike = 0,
 ) -> PlantedLabels:
-    """Return the recipe of `planted_ensemble`, same parameters, to generate data of any size by blocks."""
+    """Return the recipe of `planted_ensemble`, same parameters, to generate data of any size by blocks.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> recipe = bc.datasets.planted_blocks(10**7, 20, missing=0.8)
+    >>> labels, truth = recipe.read(0, 1000)
+    >>> round((labels < 0).mean(), 1)
+    np.float64(0.8)
+    """
     low = check_int("n_clusters[0]", n_clusters[0])
     quietest = check_number("noise[0]", noise[0], at_least=0, at_most=1)
     return PlantedLabels(
@@ -171,6 +188,13 @@ def planted_ensemble(
 
     `PlantedLabels` describes how clusters follow from classes. Unlike in real ensembles, errors are
     independent between partitions. ``n_objects * n_partitions`` draws, in memory.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(1000, 20, random_state=0)
+    >>> ensemble.shape, truth.max()
+    ((1000, 20), np.int64(5))
     """
     from bigcons.stores.ensemble import Ensemble  # imports zarr, which the other data sets do not need
 
@@ -198,6 +222,14 @@ class PlantedFeatures(Planted):
     on, each cloud ``spread`` away from the center of its class. Clouds are spherical with the heavy
     tails of Student's t with 2.5 degrees of freedom; their widths grow from 0.3 in the largest class
     to 1 in the smallest. `read` returns features ``(rows, n_features)`` float32 and truth ``(rows,)``.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> recipe = bc.datasets.planted_feature_blocks(10**7, 4)
+    >>> features, truth = recipe.read(5000, 5010)
+    >>> features.shape, truth.shape
+    ((10, 4), (10,))
     """
 
     n_features: int
@@ -251,6 +283,13 @@ def planted_features(
     accuracy), because two clusters are too few and seven or more split the classes, while the consensus of
     40 such partitions into 3 clusters matches it at .985 to .99. Features are float32.
     `planted_feature_blocks` makes the same points block by block.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.planted_features(1000, 10)
+    >>> features.shape
+    (1000, 10)
     """
     recipe = planted_feature_blocks(
         n_objects, n_features, shares=shares, separation=separation, spread=spread, random_state=random_state
@@ -267,7 +306,16 @@ def planted_feature_blocks(
     spread: float = 2.5,
     random_state: SeedLike = 0,
 ) -> PlantedFeatures:
-    """Return the recipe of `planted_features`, same parameters, to generate data of any size by blocks."""
+    """Return the recipe of `planted_features`, same parameters, to generate data of any size by blocks.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> recipe = bc.datasets.planted_feature_blocks(10**7, 4)
+    >>> features, truth = recipe.read(5000, 5010)
+    >>> features.shape, truth.shape
+    ((10, 4), (10,))
+    """
     return PlantedFeatures(
         n_objects=check_int("n_objects", n_objects),
         n_features=check_int("n_features", n_features),

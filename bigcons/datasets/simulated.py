@@ -27,6 +27,13 @@ def simulated_soft_partitions(
     its row of ``Z``. The paper states neither means nor variances; the defaults are ours.
 
     Returns labels (int8) and ``Z`` (float64).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels, memberships = bc.datasets.simulated_soft_partitions(50, n_partitions=30)
+    >>> labels.shape, memberships.shape
+    ((200, 30), (200, 4))
     """
     check_int("n_per_component", n_per_component)
     check_int("n_partitions", n_partitions)
@@ -49,6 +56,13 @@ def ce_2d2k(random_state: SeedLike = 0) -> tuple[np.ndarray, np.ndarray]:
     paper's "0.1" is the standard deviation of each coordinate, not the variance as it says: only then is the
     error of the best classifier, 2.1 %, consistent with the published results. Points of a class are
     consecutive.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.ce_2d2k()
+    >>> features.shape
+    (1000, 2)
     """
     return _gaussians(np.array([(-0.227, 0.077), (0.095, 0.323)]), 500, "ce_2d2k", random_state)
 
@@ -59,6 +73,13 @@ def ce_8d5k(random_state: SeedLike = 0) -> tuple[np.ndarray, np.ndarray]:
     200 points of each of five Gaussians in eight dimensions of standard deviation 0.1 (see `ce_2d2k`), with
     means drawn uniformly from the unit hypercube, since the paper does not state its own. Points of a class
     are consecutive.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.ce_8d5k()
+    >>> features.shape
+    (1000, 8)
     """
     seed = resolve_seed(random_state)
     means = generator(seed, "datasets.ce_8d5k.means").random((5, 8))

@@ -42,6 +42,13 @@ class ColumnSite:
     Notes
     -----
     Time and message size O(n K) for each of its partitions and iterations, all in memory.
+
+    Examples
+    --------
+    >>> from bigcons.distributed import ColumnSite
+    >>> site = ColumnSite([[0, 1], [0, 1], [1, -1]])
+    >>> sorted(site.answer({"ask": "shape"}))
+    ['n_objects', 'n_partitions']
     """
 
     def __init__(self, labels: Any) -> None:
@@ -102,7 +109,19 @@ class ColumnSite:
 
 
 class ColumnFit(NamedTuple):
-    """What the coordinator of `fit_columns` knows at the end; each site has its own label probabilities."""
+    """What the coordinator of `fit_columns` knows at the end; each site has its own label probabilities.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> from bigcons.distributed import ColumnSite, fit_columns
+    >>> ensemble, truth = bc.datasets.planted_ensemble(400, 15, random_state=0)
+    >>> labels = ensemble.read(0, 400)
+    >>> sites = [ColumnSite(labels[:, :5]), ColumnSite(labels[:, 5:])]
+    >>> fit = fit_columns(sites, 6, n_init=2, random_state=0)
+    >>> fit.memberships.shape, fit.weights.shape
+    ((400, 6), (6,))
+    """
 
     labels: np.ndarray
     """(n_objects,) int32, clusters by falling size, -1 for objects that no site labeled."""
@@ -160,6 +179,17 @@ def fit_columns(
     Notes
     -----
     One exchange with every site an iteration; O(n M K) memory here, for the messages of one iteration.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> from bigcons.distributed import ColumnSite, fit_columns
+    >>> ensemble, truth = bc.datasets.planted_ensemble(400, 15, random_state=0)
+    >>> labels = ensemble.read(0, 400)
+    >>> sites = [ColumnSite(labels[:, :5]), ColumnSite(labels[:, 5:])]
+    >>> fit = fit_columns(sites, 6, n_init=2, random_state=0)
+    >>> fit.labels.shape
+    (400,)
     """
     check_model(method, n_clusters, update_alpha)
     check_int("max_iter", max_iter)

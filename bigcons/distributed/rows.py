@@ -46,6 +46,13 @@ class RowSite:
     Notes
     -----
     Memory: 4 n_own K bytes for gamma of every start (`fit_rows`), and the labels unless they are stored.
+
+    Examples
+    --------
+    >>> from bigcons.distributed import RowSite
+    >>> site = RowSite([[0, 1], [0, 1], [1, -1]])
+    >>> sorted(site.answer({"ask": "values"}))
+    ['values']
     """
 
     def __init__(self, labels: Any, *, values: Sequence[Any] | None = None) -> None:
@@ -231,7 +238,19 @@ def merged(tallies: Sequence[Message]) -> Message:
 
 
 class RowFit(NamedTuple):
-    """What the coordinator knows at the end. Memberships are at the sites: ``site.memberships()``."""
+    """What the coordinator knows at the end. Memberships are at the sites: ``site.memberships()``.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> from bigcons.distributed import RowSite, fit_rows
+    >>> ensemble, truth = bc.datasets.planted_ensemble(400, 15, random_state=0)
+    >>> labels = ensemble.read(0, 400)
+    >>> sites = [RowSite(labels[:100]), RowSite(labels[100:])]
+    >>> fit = fit_rows(sites, 6, n_init=2, random_state=0)
+    >>> sorted(fit.parameters)
+    ['alpha', 'beta']
+    """
 
     parameters: dict[str, np.ndarray]
     """Of "bce" ``alpha`` (K,) and ``beta`` (B, K); of "mixture" ``weights`` (K,) and ``theta`` (B, K)."""
@@ -291,6 +310,17 @@ def fit_rows(
     for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums above. Starts are those
     of `BCE` with the same seed on all the labels, and so are the iterations: the result is that of all
     objects at one place up to the order of summation, and bit for bit if each site is one of its blocks.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> from bigcons.distributed import RowSite, fit_rows
+    >>> ensemble, truth = bc.datasets.planted_ensemble(400, 15, random_state=0)
+    >>> labels = ensemble.read(0, 400)
+    >>> sites = [RowSite(labels[:100]), RowSite(labels[100:])]
+    >>> fit = fit_rows(sites, 6, n_init=2, random_state=0)
+    >>> fit.converged, sites[0].labels().shape
+    (True, (100,))
     """
     with Team(sites) as team:
         problem, values = _begin(team, method, n_clusters, update_alpha)
@@ -353,6 +383,17 @@ def fit_rows_in_turn(
     -------
     RowFit
         As of `fit_rows`; the objective sums what each site saw when the parameters reached it.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> from bigcons.distributed import RowSite, fit_rows_in_turn
+    >>> ensemble, truth = bc.datasets.planted_ensemble(400, 15, random_state=0)
+    >>> labels = ensemble.read(0, 400)
+    >>> sites = [RowSite(labels[:100]), RowSite(labels[100:])]
+    >>> fit = fit_rows_in_turn(sites, 6, n_init=2, random_state=0)
+    >>> len(fit.history["objective"]) <= 10
+    True
     """
     with Team(sites) as team:
         problem, values = _begin(team, method, n_clusters, update_alpha)

@@ -30,7 +30,18 @@ Message = dict[str, Any]
 
 
 class Site(Protocol):
-    """Whatever answers messages: a site itself, or a stub that sends them to one."""
+    """Whatever answers messages: a site itself, or a stub that sends them to one.
+
+    Examples
+    --------
+    >>> from bigcons.distributed import RowSite, Site
+    >>> class Stub:  # sends messages to where the labels are
+    ...     def __init__(self, send):
+    ...         self.send = send
+    ...     def answer(self, message):
+    ...         return self.send(message)
+    >>> site: Site = Stub(RowSite([[0, 1], [0, 1], [1, 0]]).answer)
+    """
 
     def answer(self, message: Message) -> Message:
         """Return the answer of the site, which counts every message: deliver each one once."""
@@ -133,7 +144,19 @@ def warn_unless_settled(run: Run) -> None:
 
 
 class WorkerSite:
-    """A site on a Dask worker, where `at_worker` made it."""
+    """A site on a Dask worker, where `at_worker` made it.
+
+    Examples
+    --------
+    >>> import distributed
+    >>> from bigcons.distributed import RowSite, at_worker
+    >>> client = distributed.Client(n_workers=1, processes=False, dashboard_address=":0")
+    >>> worker = next(iter(client.scheduler_info()["workers"]))
+    >>> site = at_worker(client, worker, RowSite, [[0, 1], [0, 1], [1, 0]])
+    >>> site.run(lambda own: type(own).__name__)
+    'RowSite'
+    >>> client.shutdown()
+    """
 
     def __init__(self, pinned: Pinned) -> None:
         self._pinned = pinned
@@ -175,6 +198,17 @@ def at_worker(
     -----
     Messages pass through the scheduler. This limits what is sent, not what could be: whoever has a client of
     a Dask cluster can run any code on its workers.
+
+    Examples
+    --------
+    >>> import distributed
+    >>> from bigcons.distributed import RowSite, at_worker
+    >>> client = distributed.Client(n_workers=1, processes=False, dashboard_address=":0")
+    >>> worker = next(iter(client.scheduler_info()["workers"]))
+    >>> site = at_worker(client, worker, RowSite, [[0, 1], [0, 1], [1, 0]])
+    >>> sorted(site.answer({"ask": "values"}))
+    ['values']
+    >>> client.shutdown()
     """
     from bigcons.execution.dask_pinned import Pinned
 

@@ -100,6 +100,19 @@ def diverse(
     MissingDependencyError for graph partitioning without pymetis. Cost: linkage, spectral clustering and
     graph partitioning take at least ``n_objects ** 2`` time, and 8, 36 and 48 bytes per ordered pair of
     objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features = [[0.0], [0.1], [0.2], [5.0], [5.1], [9.0]]
+    >>> ensemble = bc.generate.diverse(features, n_clusters=(2, 3), algorithms=("single", "ward"))
+    >>> ensemble.names
+    ['single-2', 'single-3', 'ward-2', 'ward-3']
+    >>> ensemble.read(0, 6).T
+    array([[0, 0, 0, 1, 1, 1],
+           [0, 0, 0, 1, 1, 2],
+           [0, 0, 0, 1, 1, 1],
+           [0, 0, 0, 1, 1, 2]], dtype=int8)
     """
     from bigcons.stores.ensemble import ensemble_of
     from bigcons.tables.memory import ColumnsTable

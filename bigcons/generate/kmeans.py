@@ -118,6 +118,13 @@ def kmeans(
     of 120,000 objects with 39 features take 5 to 15 seconds. Otherwise the same on samples, and one pass of
     ``n_objects * n_features`` operations per cluster of all partitions, in float64; of equally near centers
     the first wins.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
+    >>> bc.generate.kmeans(features, n_partitions=10, n_clusters=(2, 8), sample=0.5, random_state=0)
+    Ensemble(1,000 objects x 10 partitions of 3-8 clusters, 50.0% missing, 10 kB in memory)
     """
     objects = RandomShare(check_number("sample", sample, above=0, at_most=1))
     return make_partitions(
@@ -176,6 +183,13 @@ def weighted_kmeans(
         as in `kmeans`.
 
     Constant columns are dropped and have no weights. Errors, memory and cost are those of `kmeans`.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
+    >>> bc.generate.weighted_kmeans(features, n_partitions=10, n_clusters=5, random_state=0)
+    Ensemble(1,000 objects x 10 partitions of 5-5 clusters, 0.0% missing, 10 kB in memory)
     """
     if not isinstance(alpha_range, (tuple, list)) or len(alpha_range) != 2:
         raise InvalidInputError(f"alpha_range={alpha_range!r} is not a range; use (low, high).")
@@ -219,6 +233,13 @@ def feature_views(
 
     No label is missing. Errors, memory and cost are those of `kmeans` with ``n_features`` features,
     and InvalidInputError if fewer than ``n_features`` vary.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
+    >>> bc.generate.feature_views(features, n_features=2, n_clusters=5, n_partitions=3, random_state=0)
+    Ensemble(1,000 objects x 3 partitions of 5-5 clusters, 0.0% missing, 3 kB in memory)
     """
     scheme = Scheme("feature_views", RandomShare(1.0), RandomFeatures(check_int("n_features", n_features)))
     return make_partitions(features, scheme, n_partitions=n_partitions, n_clusters=n_clusters, **options)
@@ -258,6 +279,13 @@ def object_views(
     graph partitioning of the paper. Partition ``u`` depends on
     ``n_partitions``. Errors and memory are those of `kmeans`; the cost is that of ``repetition``
     partitions of all objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
+    >>> bc.generate.object_views(features, n_clusters=5, n_partitions=8, repetition=2, random_state=0)
+    Ensemble(1,000 objects x 8 partitions of 5-5 clusters, 75.0% missing, 8 kB in memory)
     """
     p = check_int("n_partitions", n_partitions)
     objects = DealtShare(p, check_int("repetition", repetition, at_most=p))

@@ -83,6 +83,16 @@ def from_memberships(
     Raises InvalidInputError, naming the row, for memberships off the simplex, and for a consensus with
     labels only; StoreExistsError; MemoryBudgetError. Cost: two passes over the memberships (three with
     ``out``, for a checksum), each with ``n_objects * n_partitions * n_clusters`` operations.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> memberships = [[1.0, 0.0], [0.5, 0.5]]
+    >>> ensemble = bc.generate.from_memberships(memberships, n_partitions=8, random_state=0)
+    >>> ensemble.read(0, 1)
+    array([[0, 0, 0, 0, 0, 0, 0, 0]], dtype=int8)
+    >>> ensemble.shape
+    (2, 8)
     """
     from bigcons.stores.ensemble import ensemble_of
 
@@ -160,6 +170,13 @@ def mask_labels(
 
     Names of partitions and label values are kept. Raises InvalidInputError if a partition loses all its
     labels, StoreExistsError, MemoryBudgetError. Cost: two passes over the labels.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, _ = bc.datasets.planted_ensemble(1000, 10, missing=0, random_state=0)
+    >>> round(bc.generate.mask_labels(ensemble, 0.3, random_state=0).missing_share, 3)
+    0.3
     """
     from bigcons.stores.ensemble import as_ensemble, ensemble_of
 
@@ -240,6 +257,17 @@ def noisy_copies(
 
     Raises InvalidInputError, StoreExistsError, MemoryBudgetError. Cost: two passes with
     ``n_objects * n_partitions`` draws each.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import numpy as np
+    >>> labels = np.repeat([0, 1, 2], 100)
+    >>> copies = bc.generate.noisy_copies(labels, n_partitions=4, noise=0.3, random_state=0)
+    >>> copies.shape
+    (300, 4)
+    >>> bc.metrics.nmi(labels, copies.read(0, 300)[:, 0]) < 1
+    True
     """
     from bigcons.stores.ensemble import Ensemble, ensemble_of
 

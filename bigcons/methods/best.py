@@ -78,6 +78,14 @@ class BEST(ConsensusClusterer):
     References
     ----------
     Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*; Nguyen and Caruana (2007).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.BEST(n_clusters=2, unlabeled="nearest").fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Gionis et al. 2007", "base-cluster overlaps")

@@ -251,6 +251,14 @@ class CCC(Alternating):
     References
     ----------
     Boulis and Ostendorf (2004), *Combining multiple clustering systems*, PKDD.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.CCC(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     _one_to_one = True
@@ -293,6 +301,14 @@ class CCU(Alternating):
     References
     ----------
     Boulis and Ostendorf (2004), *Combining multiple clustering systems*, PKDD.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.CCU(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     _one_to_one = False
@@ -339,6 +355,14 @@ class CCSVD(Correspondence):
     References
     ----------
     Boulis and Ostendorf (2004), *Combining multiple clustering systems*, PKDD.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.CCSVD(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     def __init__(

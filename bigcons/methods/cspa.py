@@ -78,6 +78,14 @@ class CSPA(GraphClusterer):
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.CSPA(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(

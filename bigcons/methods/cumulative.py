@@ -112,6 +112,14 @@ class CumulativeVoting(SoftPredictingClusterer):
     ----------
     Ayad and Kamel (2008), *Cumulative voting consensus method for partitions with variable number of
     clusters*, IEEE Transactions on Pattern Analysis and Machine Intelligence 30.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.CumulativeVoting(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Ayad and Kamel 2008", "base-cluster overlaps", soft=True)

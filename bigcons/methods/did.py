@@ -110,6 +110,14 @@ class DID(ConsensusClusterer):
     References
     ----------
     Aidos and Fred, *DID-based probabilistic consensus clustering* (PCC_DID), Algorithm 1.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> features = [[0.0], [0.1], [0.3], [0.4], [5.0], [5.1], [5.3]]
+    >>> bc.DID(n_clusters=2, features=features).fit(labels).labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(

@@ -134,6 +134,16 @@ class EAC(ConsensusClusterer):
     References
     ----------
     Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.EAC(n_clusters=2).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.n_clusters_
+    2
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -386,6 +396,14 @@ class EACSingle(EAC):
     References
     ----------
     Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.EACSingle(n_clusters=2).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = EAC.info._replace(distributed=False)
@@ -467,6 +485,16 @@ class EACAverage(EAC):
     ----------
     Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*;
     Nguyen and Caruana (2007), whose HAC consensus this is.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.EACAverage(n_clusters=2).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.linkage_.shape
+    (4, 4)
     """
 
     def __init__(

@@ -81,6 +81,14 @@ class Furthest(ConsensusClusterer):
     ----------
     Nguyen and Caruana (2007); Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*, whose Furthest
     stops by the disagreements.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.Furthest(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Nguyen and Caruana 2007", "labels", missing="c/N")

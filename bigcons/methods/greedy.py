@@ -85,6 +85,16 @@ class GreedyANMI(ConsensusClusterer):
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.GreedyANMI(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> round(bc.metrics.anmi(labels, model.labels_), 3)
+    0.935
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels", distributed=False)

@@ -84,6 +84,14 @@ class HGPA(GraphClusterer):
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles*.
     Zhou, Huang and Schölkopf (2006), *Learning with hypergraphs*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.HGPA(n_clusters=2, objective="laplacian", random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(

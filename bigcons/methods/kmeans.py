@@ -127,6 +127,14 @@ class LabelKMeans(ChoosingClusterer, AssignmentClusterer):
     References
     ----------
     Wang, Shan and Banerjee (2011), *Bayesian cluster ensembles*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.LabelKMeans(n_clusters=2, encode="onehot", random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Wang, Shan and Banerjee 2011", "labels")

@@ -105,6 +105,16 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.MCLA(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.memberships_.round(2)[2]
+    array([1., 0.], dtype=float32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(

@@ -170,6 +170,16 @@ class MixtureModel(ChoosingClusterer, SoftPassClusterer):
     References
     ----------
     Topchy, Jain and Punch (2004), *A mixture model for clustering ensembles*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.MixtureModel(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.memberships_.round(2)[2]
+    array([1., 0.], dtype=float32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Topchy, Jain and Punch 2004", "labels", soft=True)

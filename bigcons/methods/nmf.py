@@ -167,6 +167,16 @@ class NMF(ChoosingClusterer, SoftPassClusterer):
     ----------
     Li, Ding and Jordan (2007), *Solving consensus and semi-supervised clustering problems using nonnegative
     matrix factorization*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.NMF(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.memberships_.round(2)[2]
+    array([1., 0.], dtype=float32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Li, Ding and Jordan 2007", "labels", soft=True)

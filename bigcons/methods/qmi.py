@@ -130,6 +130,14 @@ class QMI(ChoosingClusterer, AssignmentClusterer):
     ----------
     Topchy, Jain and Punch (2003), *Combining multiple weak clusterings*; (2005), *Clustering ensembles:
     models of consensus and weak partitions*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.QMI(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Topchy, Jain and Punch 2003", "labels")
@@ -221,6 +229,14 @@ class KCC(QMI):
     References
     ----------
     Wu, Liu, Xiong, Cao and Chen (2015), *K-means-based consensus clustering: a unified view*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.KCC(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = QMI.info._replace(paper="Wu et al. 2015")

@@ -71,6 +71,16 @@ class Supra(ConsensusClusterer):
     References
     ----------
     Strehl and Ghosh (2002), *Cluster ensembles*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.Supra(n_clusters=2, members=("cspa", "mcla", "hbgf"), random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> sorted(model.scores_)
+    ['cspa', 'hbgf', 'mcla']
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels", out_of_core=False)

@@ -111,6 +111,14 @@ class IVC(AssignmentClusterer):
     References
     ----------
     Nguyen and Caruana (2007), *Consensus clusterings*, ICDM.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.IVC(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = _INFO
@@ -162,6 +170,16 @@ class IPVC(AssignmentClusterer):
     References
     ----------
     Nguyen and Caruana (2007).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.IPVC(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.predict([[-1, 1, 0]])
+    array([1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = _INFO
@@ -218,6 +236,14 @@ class IPC(AssignmentClusterer):
     References
     ----------
     Nguyen and Caruana (2007).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.IPC(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = _INFO._replace(missing="c/N or c/M")

@@ -39,6 +39,13 @@ def contingency(a: Any, b: Any) -> np.ndarray:
     of no compared object are left out, so no row or column is empty.
 
     Raises InvalidInputError if the lengths differ or no object is labeled in both.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> bc.metrics.contingency([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7])
+    array([[2, 1],
+           [0, 3]])
     """
     return compared_table(LabelColumn("a", a), LabelColumn("b", b))
 
@@ -141,6 +148,12 @@ def matching_accuracy(truth: Any, labels: Any) -> float:
     Clusters of ``labels`` are matched with classes of ``truth`` by the Hungarian method; if their numbers
     differ, some match nothing (Lourenço et al. 2015). In (0, 1], 1 if equal up to names. Labels as in
     `contingency`.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.matching_accuracy([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.833
     """
     return float(matching_accuracy_of_table(truth_table(truth, labels)))
 
@@ -150,6 +163,12 @@ def consistency_index(truth: Any, labels: Any, *, matching: str = "hungarian") -
 
     With ``matching="hungarian"``, the best matching, it is the H criterion (`matching_accuracy`); with
     "greedy" the largest overlaps are matched first, as in Fred (2001).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.consistency_index([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.833
     """
     check_choice("matching", matching, ("hungarian", "greedy"))
     return micro_precision(truth, labels, mode=matching)
@@ -165,6 +184,12 @@ def micro_precision(truth: Any, labels: Any, *, mode: str = "greedy") -> float:
 
     Wang, Shan and Banerjee (2009) define it by the majority, but their tables have values below the share of
     the largest class, which is impossible with a majority: compare with them by the default.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.micro_precision([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.833
     """
     check_choice("mode", mode, tuple(_MODES))
     return float(_MODES[mode](truth_table(truth, labels)))
@@ -175,6 +200,12 @@ def purity(truth: Any, labels: Any) -> float:
 
     The accuracy of Nguyen and Caruana (2007). Many clusters may represent one class, so it grows with the
     number of clusters and is 1 for singletons: compare it at equal numbers of clusters only.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.purity([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.833
     """
     return purity_of_table(truth_table(truth, labels))
 
@@ -185,6 +216,12 @@ def rand_index(a: Any, b: Any) -> float:
     Symmetric, in [0, 1], 1 if equal up to names or if there is one object. With many clusters it is near 1 by
     chance alone; `adjusted_rand` corrects for that. The Rand distance of Nguyen and Caruana (2007), which
     they call adjusted, is 1 minus this index.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.rand_index([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.667
     """
     return float(rand_index_of_table(contingency(a, b)))
 
@@ -193,6 +230,12 @@ def adjusted_rand(truth: Any, labels: Any) -> float:
     """Return the adjusted Rand index of Hubert and Arabie (1985): 1 if equal, 0 on average by chance.
 
     Symmetric. 1 if both clusterings have a single cluster, or both have only singletons.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.adjusted_rand([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.324
     """
     return float(adjusted_rand_of_table(truth_table(truth, labels)))
 
@@ -202,6 +245,12 @@ def van_dongen(a: Any, b: Any) -> float:
 
     ``1 - (sum of row maxima + sum of column maxima) / 2n`` of the contingency table (Nguyen and Caruana
     2007). A symmetric distance in [0, 1), 0 if equal up to names.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.van_dongen([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.167
     """
     return float(van_dongen_of_table(contingency(a, b)))
 
@@ -214,6 +263,12 @@ def nmi(a: Any, b: Any) -> float:
 
     In [0, 1], 1 if equal up to names; 0 by definition if one of them has a single cluster (Strehl and Ghosh
     2002). Labels as in `contingency`.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.nmi([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.479
     """
     return float(nmi_of_table(contingency(a, b)))
 
@@ -224,6 +279,13 @@ def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
     The quality of a consensus of clusterings of parts of the data relative to one clustering of all (Strehl
     and Ghosh 2002, object-distributed clustering); above 1 if it is better. Each NMI compares the objects
     labeled in both. Raises InvalidInputError if the reference has NMI 0 with the truth.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> truth, reference = [0, 0, 1, 1], [0, 1, 1, 1]
+    >>> round(bc.metrics.relative_nmi(truth, [0, 0, 1, 1], reference), 3)
+    2.894
     """
     whole = nmi(truth, reference)
     if whole == 0:
@@ -238,6 +300,12 @@ def variation_of_information(a: Any, b: Any) -> float:
 
     A metric of clusterings (Meilă 2007): symmetric, 0 exactly if they are equal up to names, at most
     ``log n``. Labels as in `contingency`. Nguyen and Caruana (2007) do not say which logarithm they use.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.variation_of_information([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
+    0.693
     """
     return float(variation_of_information_of_table(contingency(a, b)))
 

@@ -114,6 +114,16 @@ def trust(
 
     Two passes over the ensemble, O(n_objects M K) time, and K by ``n_base_clusters`` counts; at most 2,048
     objects are sampled. Raises InvalidInputError if the lengths differ or no object has a label.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> trust = bc.metrics.trust(labels, [0, 0, 0, 0, 1, 1, 1])
+    >>> trust.confidence.shape
+    (7,)
+    >>> trust.clusters["size"].to_pylist()
+    [4, 3]
     """
     ensemble, column = as_ensemble(x), LabelColumn("labels", _labels_of(labels))
     if memberships is None and temperature is None and getattr(labels, "_states_probabilities", False):
@@ -517,6 +527,15 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     A label is right if its cluster is matched with the object's class, in the best one-to-one matching, as in
     `matching_accuracy`. ``confidence`` (n_objects,), from 0 to 1, is that of `trust`, or the largest
     membership of each object. Labels as in `contingency`; objects without a class or a label are left out.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> found = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4], n_bins=2)
+    >>> found.accuracy
+    array([0., 1.])
+    >>> round(found.error, 3)
+    0.2
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -72,6 +72,17 @@ def cluster_profiles(
     One pass over the features and two over the labels. Memory for a block and, of each cluster, three
     numbers per column and up to 1,000 counts per column of text. Raises InvalidInputError for names of no
     columns and another number of rows, MemoryBudgetError if the counts do not fit.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import pyarrow as pa
+    >>> people = pa.table({"age": [20, 30, 60, 70], "city": ["Bern", "Bern", "Oslo", "Rome"]})
+    >>> profiles = bc.metrics.cluster_profiles(people, [0, 0, 1, 1])
+    >>> profiles.numbers["mean"].to_pylist()
+    [25.0, 65.0]
+    >>> profiles.categories.slice(0, 1).to_pylist()
+    [{'cluster': 0, 'feature': 'city', 'category': 'Bern', 'share': 1.0, 'overall': 0.5, 'lift': 2.0}]
     """
     return profile(features, labels, columns, n_categories, memory, np.empty(0, np.int64))[0]
 
@@ -301,6 +312,13 @@ def partition_agreement(x: Any) -> pa.Table:
 
     ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes. `Ensemble.drop` leaves
     partitions out.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> found = bc.metrics.partition_agreement([[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]])
+    >>> found.select(["partition", "agreement", "most_alike"]).to_pylist()[0]
+    {'partition': 'p0', 'agreement': 0.25, 'most_alike': 'p1'}
     """
     ensemble = as_ensemble(x)
     names = ensemble.names

@@ -27,6 +27,13 @@ def anmi(x: Any, labels: Any, *, weights: Any = None, client: object = None) -> 
     it leaves out count with NMI 0, so that leaving out objects in doubt earns nothing; `average_criterion`
     with ``weighted=True`` leaves them out too. With ``weights`` (n_partitions,), numbers >= 0, each partition
     counts as if it occurred that many times. Cost and errors as in `average_criterion`.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> partitions = [[0, 0], [0, 1], [1, 2], [1, 2]]
+    >>> round(bc.metrics.anmi(partitions, [0, 0, 1, 1]), 3)
+    0.908
     """
     return anmi_of_tables(*partition_tables(x, labels, weights=weights, client=client), weights)
 
@@ -71,6 +78,13 @@ def average_criterion(
     Each value compares the objects that both the partition and ``labels`` label; partitions without such an
     object are left out. One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts
     per task. Raises InvalidInputError if the lengths differ or no object is labeled in both.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> partitions = [[0, 0], [0, 1], [1, 2], [1, 2]]
+    >>> round(bc.metrics.average_criterion("rand_index", partitions, [0, 0, 1, 1]), 3)
+    0.917
     """
     if isinstance(criterion, str):
         check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))

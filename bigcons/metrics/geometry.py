@@ -32,6 +32,14 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
     ``dissimilarities`` is ``(n, n)`` and symmetric, for example ``1 - n_agree / n_seen``; NaN, for pairs
     that no partition labels, counts as farther than anything else. Returns a permutation ``(n,)`` int64.
     O(n^2) time and one copy of the matrix in memory, so order a sample if there are many objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import numpy as np
+    >>> points = np.array([0.0, 9.0, 1.0, 10.0])
+    >>> bc.metrics.vat_order(abs(points[:, None] - points))
+    array([0, 2, 1, 3])
     """
     distances = np.asarray(dissimilarities, dtype=np.float64)
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
@@ -77,6 +85,13 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
         Engine for the pairs; a task holds two blocks of about a million values and a tile of distances.
 
     Raises InvalidInputError if the lengths differ or no object has a label.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import numpy as np
+    >>> bc.metrics.compactness(np.array([[0.0], [2.0], [9.0], [10.0]]), [0, 0, 1, 1])
+    1.5
     """
     check_choice("metric", metric, METRICS)
     data, column = open_features(features), LabelColumn("labels", labels)

@@ -15,6 +15,13 @@ def error_roc_auc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> f
 
     The area under `error_roc` by the trapezoidal rule (Aidos, Duin and Fred 2013), with the same parameters
     and errors: 0 if some cut equals the classes, and 1/2 by chance.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> model = bc.EACAverage(2).fit([[0, 0], [0, 0], [0, 1], [1, 2]])
+    >>> bc.metrics.error_roc_auc(model.linkage_, [0, 0, 0, 1], row_of_object=model.row_of_object_)
+    0.0
     """
     separated, joined = error_roc(linkage, classes, row_of_object=row_of_object)
     return float(np.trapezoid(separated, joined))
@@ -44,6 +51,16 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
 
     Raises InvalidInputError if no two objects share a class, or all do. O(n_objects + n_points n_classes)
     time and memory.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> model = bc.EACAverage(2).fit([[0, 0], [0, 0], [0, 1], [1, 2]])
+    >>> separated, joined = bc.metrics.error_roc(
+    ...     model.linkage_, [0, 0, 0, 1], row_of_object=model.row_of_object_
+    ... )
+    >>> separated.round(2), joined.round(2)
+    (array([1.  , 0.67, 0.  , 0.  ]), array([0., 0., 0., 1.]))
     """
     merges = np.asarray(linkage)
     if not _is_linkage(merges):

@@ -41,6 +41,12 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
 
     The divergence is a sum over clusters, so the best matching is an assignment problem, solved exactly
     (Lourenço et al. 2015). Arrays on disk, such as Zarr's, are read block by block. O(n_objects k^2) time.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.jensen_shannon([[1, 0], [0.5, 0.5]], [[0, 1], [0.4, 0.6]]), 4)
+    0.0036
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -89,6 +95,14 @@ def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object 
         Engine.
 
     One pass; O(n_objects n_clusters^2).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> memberships = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    >>> bc.metrics.cluster_overlap(memberships).round(2)
+    array([[1.  , 0.29],
+           [0.38, 1.  ]])
     """
     return overlap_and_sizes(memberships, threshold, client)[0]
 
@@ -121,6 +135,15 @@ def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0
     ``features`` is anything that `bigcons.stores.features.open_features` takes; ``memberships`` and
     ``threshold`` as in `cluster_overlap`. One pass over both, block by block, in this process; O(n_objects
     n_clusters n_features) time. Raises InvalidInputError if they have different numbers of objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import numpy as np
+    >>> memberships = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    >>> bc.metrics.cluster_centroids(np.array([[0.0], [3.0], [6.0]]), memberships)
+    array([[1.],
+           [5.]])
     """
     check_number("threshold", threshold, at_least=0, at_most=1)
     data, rows = open_features(features), _MembershipRows(memberships)
@@ -212,6 +235,15 @@ def pcc_objective(
     one pass over the labels and the memberships, which may be on disk, such as
     ``Consensus.membership_rows``, and allows ``weights`` ``(n_partitions,)`` of partitions, as in PCC.
     Otherwise all pairs take O(n^2 (M + K)) time, with memberships in memory.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0], [0, 0], [1, 1]]
+    >>> bc.metrics.pcc_objective(labels, [[1, 0], [1, 0], [0, 1]])
+    0.0
+    >>> bc.metrics.pcc_objective(labels, [[1, 0], [0, 1], [0, 1]])
+    4.0
     """
     from bigcons.kernels.objective import over_pairs
 

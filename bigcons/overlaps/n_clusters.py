@@ -75,7 +75,18 @@ LLOYD = 30
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NClustersChoice:
-    """The number of clusters that an ensemble supports, and why: see `choose_n_clusters`."""
+    """The number of clusters that an ensemble supports, and why: see `choose_n_clusters`.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> choice = bc.choose_n_clusters(ensemble, k_range=(2, 9), random_state=0)
+    >>> choice.table["n_clusters"]
+    array([2, 3, 4, 5, 6, 7, 8, 9])
+    >>> sorted(choice.row(6))[:3]
+    ['crispness', 'distinctness', 'eigenvalue']
+    """
 
     n_clusters: int
     """The number recommended."""
@@ -166,6 +177,14 @@ def choose_n_clusters(
     structure. Numbers are compared by the labels alone: classes that all partitions merge cannot be counted,
     and clusters that most partitions cut alike are counted as several. Where no number stands out, as of more
     clusters than ``k_range`` allows, ``is_clear`` is False.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> choice = bc.choose_n_clusters(ensemble, random_state=0)
+    >>> choice.n_clusters, choice.is_clear
+    (6, True)
     """
     data, seed = as_ensemble(ensemble, soft=True), resolve_seed(random_state)
     with open_engine(client) as engine:

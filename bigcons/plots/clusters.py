@@ -30,6 +30,13 @@ def memberships(
     than ``n_objects`` objects, a random sample is drawn. Next to each cluster is the number of its objects;
     clusters that share objects are neighbors (in VAT order). Clusters without objects are left out, and of
     more than ``n_clusters`` the smaller ones with theirs. A store is read block by block.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.memberships(bc.MCLA(6, random_state=0).fit(ensemble))
+    >>> figure.savefig("memberships.png")
     """
     check_int("n_clusters", n_clusters)
     sample = _sampled_memberships(consensus, n_objects, random_state)

@@ -37,6 +37,13 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
 
     ``found`` is what `bigcons.metrics.trust` returned, a fitted clusterer, or a `Consensus` with it, which
     is read block by block.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.trust(bc.MCLA(6, random_state=0).fit(ensemble))
+    >>> figure.savefig("trust.png")
     """
     check_int("n_clusters", n_clusters)
     found = getattr(found, "trust_", found)
@@ -99,6 +106,13 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
     ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name. Points on the
     diagonal are calibrated, those below it overconfident. Below is the share of the objects in each bin, and
     the area of a point grows with it.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> found = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4])
+    >>> figure = bc.plots.reliability(found)
+    >>> figure.savefig("reliability.png")
     """
     curves = found if isinstance(found, Mapping) else {"": found}
     with new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:

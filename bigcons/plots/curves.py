@@ -27,6 +27,13 @@ def convergence(consensus: Any) -> Figure:
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.convergence(bc.IVC(6, random_state=0).fit(ensemble))
+    >>> figure.savefig("convergence.png")
     """
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
     if not isinstance(history, Mapping):
@@ -87,6 +94,14 @@ def n_clusters(choice: Any) -> Figure:
     ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer fitted with ``n_clusters="auto"``.
     Above, the eigenvalues of the co-association, held out and of all partitions: the number is where they
     fall. Below, how crisp the clusters are, and how far two halves of the partitions agree on them.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> choice = bc.choose_n_clusters(ensemble, k_range=(2, 9), random_state=0)
+    >>> figure = bc.plots.n_clusters(choice)
+    >>> figure.savefig("n_clusters.png")
     """
     choice = getattr(choice, "n_clusters_choice_", choice)
     if not hasattr(choice, "runner_up"):

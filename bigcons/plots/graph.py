@@ -61,6 +61,13 @@ def cluster_graph(
         Maximum number of clusters to draw, the largest. Clusters without objects are left out.
     client
         Engine.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> memberships = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    >>> figure = bc.plots.cluster_graph(memberships)
+    >>> figure.savefig("clusters.png")
     """
     from bigcons.metrics.memberships import overlap_and_sizes
 

@@ -25,6 +25,13 @@ def coassociation(
     sample is drawn. ``labels``, one for each object of the ensemble or a `Consensus`, put the objects of a
     cluster together, in VAT order, next to clusters that are often joined with it, and color a strip below
     the matrix. O(n_objects^2) time and memory.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.coassociation(ensemble, labels=truth, n_objects=200)
+    >>> figure.savefig("coassociation.png")
     """
     with new_figure(4.4, 4.1) as figure:
         draw_coassociation(figure.subplots(), ensemble, labels, n_objects, random_state)
@@ -37,6 +44,13 @@ def partitions(ensemble: Any) -> Figure:
     ``ensemble`` is an Ensemble of labels, its path, or a table of labels; agreement is that of at most 2,048
     sampled objects, see `bigcons.metrics.partition_agreement`. Of more than a thousand partitions, some are
     drawn, evenly spaced.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.partitions(ensemble)
+    >>> figure.savefig("partitions.png")
     """
     from bigcons.metrics.description import partition_similarity
     from bigcons.metrics.geometry import vat_order

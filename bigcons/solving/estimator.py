@@ -59,7 +59,17 @@ AUTO = "auto"
 
 
 class MethodInfo(NamedTuple):
-    """Facts about a method for `bigcons methods` and the documentation; the defaults hold for most."""
+    """Facts about a method for `bigcons methods` and the documentation; the defaults hold for most.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> info = bc.METHODS["hbgf"].info
+    >>> info.paper
+    'Fern and Brodley 2004'
+    >>> info.soft_input, info.out_of_core, info.distributed
+    (True, True, True)
+    """
 
     paper: str
     needs: str
@@ -89,6 +99,15 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     Blocks, random draws and sums do not depend on the number of workers: one seed gives the same bits on any
     engine. ``memory`` bounds this process or, on the machine with the most of them, the Dask workers; the
     data held and the blocks being processed must fit. ``client="threads"`` uses all cores of this machine.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> method = bc.METHODS["mcla"]
+    >>> issubclass(method, bc.ConsensusClusterer)
+    True
+    >>> method(n_clusters=2, random_state=0).fit_predict([[0, 0], [0, 0], [0, 1], [1, 2], [1, 2]])
+    array([0, 0, 0, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo]

@@ -34,6 +34,12 @@ def annotate(adata: Any, found: Any, *, key_added: str = "consensus", membership
         Whether to write the memberships, which take 4 bytes for each observation and cluster.
 
     Raises InvalidInputError for another number of objects, InvalidIdsError if no id is one of ``obs_names``.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> model = bc.MCLA(2, random_state=0).fit([[0, 0], [0, 0], [0, 1], [1, 2], [1, 2]])
+    >>> bc.annotate(adata, model, key_added="consensus")  # doctest: +SKIP
     """
     import pandas as pd  # type: ignore[import-untyped]
 

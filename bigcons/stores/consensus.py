@@ -50,6 +50,18 @@ class Consensus:
     (of the column that identifies the objects, None without one), ``id_column`` (what reads it),
     ``chunk_rows``, ``history`` (lists by name, one value per step), ``parameters`` (of the method),
     ``results`` (objective, gap, passes, ...) and ``provenance`` (its input and how it was computed).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, _ = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> model = bc.MCLA(6, random_state=0).fit(ensemble, out="consensus.zarr")
+    >>> consensus = bc.Consensus.open("consensus.zarr")
+    >>> consensus.n_objects, consensus.n_clusters
+    (500, 6)
+    >>> consensus.read_memberships(0, 2).shape
+    (2, 6)
+    >>> consensus.export("consensus.csv")
     """
 
     def __init__(

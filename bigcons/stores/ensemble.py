@@ -59,6 +59,18 @@ class Ensemble:
     ``(n_objects, n_base_clusters)`` float32 in place of labels: the real incidence matrix of objects and base
     clusters. The columns of partition ``u`` begin at ``offsets[u]``; they sum to 1 for an object, or are all
     0 where it is missing. Methods that work on labels alone refuse it; ``harden`` gives them labels.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble = bc.Ensemble.from_labels([["a", "x"], ["a", "y"], ["b", None]])
+    >>> ensemble.read(0, 3)
+    array([[ 0,  0],
+           [ 0,  1],
+           [ 1, -1]], dtype=int8)
+    >>> _ = ensemble.save("ensemble.zarr")
+    >>> bc.Ensemble.open("ensemble.zarr").shape
+    (3, 2)
     """
 
     def __init__(

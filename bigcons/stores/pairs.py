@@ -92,6 +92,16 @@ class PairTable:
     temporary folder; methods that solve by blocks do so within their memory budget.
     ``provenance`` records the source of the table and how it was made. ``rows_per_block`` is set if the pairs
     were sampled in tiles: the rows of one such block then have neighbors in a few blocks only.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> pairs = bc.coassociation.count([[0, 0], [0, 1], [1, 1]], i=[0, 1], j=[1, 2])
+    >>> pairs.n_agree, pairs.n_seen
+    (array([1, 1, 1, 1], dtype=uint8), array([2, 2, 2, 2], dtype=uint8))
+    >>> _ = pairs.save("pairs.zarr")
+    >>> bc.PairTable.open("pairs.zarr").n_objects
+    3
     """
 
     def __init__(

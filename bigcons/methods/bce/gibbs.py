@@ -104,6 +104,14 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
     ----------
     Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*. "x_ij | z ~ Dirichlet" there
     should read Discrete; ``n_hj`` counts partition ``j`` only, as the normalizer ``k_j omega`` requires.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.GibbsBCE(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(

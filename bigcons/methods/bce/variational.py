@@ -115,6 +115,16 @@ class BCE(ChoosingClusterer, SoftPassClusterer):
     References
     ----------
     Wang, Shan and Banerjee (2009), *Bayesian cluster ensembles*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.BCE(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.memberships_.round(2)[-1]
+    array([0., 1.], dtype=float32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Wang, Shan and Banerjee 2009", "labels", soft=True)

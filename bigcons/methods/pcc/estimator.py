@@ -341,6 +341,18 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     ----------
     Lourenço, Rota Bulò, Rebagliati, Fred, Figueiredo and Pelillo (2015), *Probabilistic consensus clustering
     using evidence accumulation*, Machine Learning 98.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.PCC(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.memberships_.round(2)[:3]
+    array([[1., 0.],
+           [1., 0.],
+           [1., 0.]], dtype=float32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
