@@ -170,9 +170,9 @@ class NotRepairableError(CorruptStoreError):
             f"{path} is damaged in {named}, which cannot be made again ({reason}); it was left as it was.",
             path=path,
         )
-        self.lost = list(lost)
+        self.lost: list[str] = list(lost)
         self.reason = reason
-        self.rows = list(rows)
+        self.rows: list[tuple[int, int]] = list(rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NotRepairableError, (self.path, self.lost, self.reason, self.rows)

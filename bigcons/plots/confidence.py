@@ -42,7 +42,8 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     --------
     >>> import bigcons as bc
     >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
-    >>> figure = bc.plots.trust(bc.MCLA(6, random_state=0).fit(ensemble))
+    >>> model = bc.MCLA(6, random_state=0).fit(ensemble)
+    >>> figure = bc.plots.trust(bc.metrics.trust(ensemble, model))
     >>> figure.savefig("trust.png")
     """
     check_int("n_clusters", n_clusters)
