@@ -78,7 +78,7 @@ def create_group(place: Place, names: Iterable[str]) -> None:
         "attributes": {},
         "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays},
     }
-    (place / METADATA).write(json.dumps(group, indent=1).encode())
+    (place / METADATA).write(json.dumps(group, indent=1).encode(), durable=True)
 
 
 def open_array(
