@@ -5,6 +5,7 @@ process of its own:
 
 - ordinary: a million objects, 100 partitions such as k-means with 2 to 20 clusters gives, 12 classes,
   complete and half missing; for PCC also its passes, and the labels that a longer solve changes
+- creeping: the passes of PCC by both models at 3 to 20 clusters, on a tenth of the objects of such ensembles
 - wide: many more partitions than objects, as from bootstraps of a genomics study
 - fine: 100,000 objects, 50 partitions of sqrt(n) / 2 to sqrt(n) base clusters (the rule of evidence
   accumulation), around random objects of 12 Gaussian classes
@@ -106,6 +107,30 @@ def ordinary(*, smallest: bool) -> Iterator[Cell]:
             "one-hot k-means": partial(one_hot_kmeans, n_clusters=12),
         }
         yield f"{n:,} x {M}, {100 * missing:.0f} % missing", ensemble, classes, methods
+
+
+def creeping(*, smallest: bool) -> Iterator[dict[str, Any]]:
+    """Yield the passes of both models by number of clusters, and the labels that a longer solve changes."""
+    n, M = (5_000, 20) if smallest else (100_000, 100)
+    for missing in (0.0, 0.5):
+        ensemble, classes = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
+        for n_clusters in (3, 12) if smallest else (3, 8, 12, 20):
+            for model in ("block-model", "paper"):
+                solve = partial(METHODS["pcc"], n_clusters, coassociation=model, random_state=0)
+                most = {"max_iter": 5 if smallest else 300}
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found, longer = solve(**most).fit(ensemble), solve(tol=1e-7, **most).fit(ensemble)
+                yield {
+                    "ensemble": f"{n:,} x {M}, {100 * missing:.0f} % missing",
+                    "n_clusters": n_clusters,
+                    "model": model,
+                    "passes": found.n_passes_,
+                    "shortened": sum(length < 1.0 for length in found.history_["step_length"]),
+                    "gap": found.gap_,
+                    "labels_changed": float(np.mean(longer.labels_ != found.labels_)),
+                    "adjusted_rand": round(adjusted_rand(classes, found.labels_), 4),
+                }
 
 
 def wide(*, smallest: bool) -> Iterator[Cell]:
@@ -254,6 +279,7 @@ def passes(*, smallest: bool) -> Iterator[dict[str, Any]]:
 
 CELLS: dict[str, Callable[..., Iterator[Any]]] = {
     "ordinary": ordinary,
+    "creeping": creeping,
     "wide": wide,
     "fine": fine,
     "evidence": evidence,
