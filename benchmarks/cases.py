@@ -86,7 +86,8 @@ def measured(name: str, made: Made, model: str, seed: int) -> dict[str, Any]:
 def table_of_large(rows: list[dict[str, Any]]) -> list[str]:
     """Return the table of the large cases in Markdown, both models beside each other; means over seeds."""
     lines = ["| case | ARI, paper | ARI, default | passes | seconds |", "|---|---|---|---|---|"]
-    for case in dict.fromkeys(row["case"] for row in rows if " / " not in row["case"]):
+    cases = dict.fromkeys(row["case"] for row in rows if " / " not in row["case"])
+    for case in cases:
         of_model = [[r for r in rows if (r["case"], r["model"]) == (case, model)] for model in MODELS]
         mean = {what: [np.mean([r[what] for r in part]) for part in of_model] for what in ("ARI", "seconds")}
         most = [max(r["passes"] for r in part) for part in of_model]
@@ -94,7 +95,7 @@ def table_of_large(rows: list[dict[str, Any]]) -> list[str]:
             f"| {case} | {mean['ARI'][0]:.3f} | **{mean['ARI'][1]:.3f}** | {most[0]}, {most[1]} | "
             f"{mean['seconds'][0]:.0f}, {mean['seconds'][1]:.0f} |"
         )
-    return lines
+    return lines if cases else []
 
 
 def table_of_ordinary(rows: list[dict[str, Any]]) -> list[str]:
