@@ -10,10 +10,11 @@ file of an earlier pass or of another run. Then it is read, or the run that left
 - silent: other bits and no error,
 - untyped: an error of another kind, or of more than one line.
 
-Kills: ``import``, ``generate``, ``sample``, ``solve`` and ``export`` are killed (SIGKILL) at random moments
-and repeated. The results must have the bits of a quiet run, and nothing else may be left.
+Kills: every command that writes, and an append, is killed (SIGKILL) at random moments and repeated; with
+``--overwrite`` if the kill came after its commit and it does not know its own result. The results must have
+the bits of a quiet run, and nothing else may be left. Only kills that met the command running count.
 
-    python benchmarks/faults.py --alterations 400 --kills 100
+    python benchmarks/faults.py --alterations 420 --kills 312
 
 ``--smallest`` makes a few of each, to show that it runs. Silent or untyped outcomes end it with an error.
 """
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -45,6 +47,7 @@ from bigcons import METHODS, Consensus, Ensemble, PairTable, generate
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import BigconsError
+from bigcons.storage.commit import read_manifest
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 OUTCOMES = ("detected", "detected by verify", "harmless", "silent", "untyped")
@@ -178,19 +181,31 @@ def sample_alterations(
 # What is altered
 
 
-def read_ensemble(path: Path) -> bytes:
-    ensemble = Ensemble.open(path / "e.zarr")
-    return ensemble.read(0, ensemble.n_objects).tobytes() + repr(ensemble.info()["n_base_clusters"]).encode()
+def read_ensemble(store: Path) -> bytes:
+    ensemble = Ensemble.open(store)
+    ids = [] if ensemble.ids is None else list(ensemble.ids[:])
+    facts = [ensemble.info()["n_base_clusters"], ids, [repr(found) for found in ensemble.categories]]
+    return ensemble.read(0, ensemble.n_objects).tobytes() + repr(facts).encode()
 
 
-def read_pairs(name: str, path: Path) -> bytes:
-    pairs = PairTable.open(path / name)
+def read_pairs(store: Path) -> bytes:
+    pairs = PairTable.open(store)
     return b"".join(np.ascontiguousarray(column).tobytes() for column in pairs.read(0, pairs.n_objects))
 
 
-def read_consensus(path: Path) -> bytes:
-    found = Consensus.open(path / "c.zarr")
-    return found.labels.tobytes() + np.ascontiguousarray(found.memberships).tobytes()
+def read_consensus(store: Path) -> bytes:
+    found = Consensus.open(store)
+    arrays = [found.labels]
+    if found.has_memberships:
+        arrays.append(found.memberships)
+    if found.has_trust:
+        trust = found.trust
+        arrays += [trust.confidence, trust.second_labels, trust.second_confidence]
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+
+
+def inside(read: Callable[[Path], bytes], name: str, path: Path) -> bytes:
+    return read(path / name)
 
 
 def verify(kind: Any, name: str, path: Path) -> Any:
@@ -200,20 +215,21 @@ def verify(kind: Any, name: str, path: Path) -> Any:
 def resume(method: str, options: dict[str, Any], ensemble: Path, path: Path) -> bytes:
     """Return the bits of a solve that goes on in ``path``."""
     METHODS[method](**options, client="serial").fit(str(ensemble), out=path / "c.zarr")
-    return read_consensus(path)
+    return read_consensus(path / "c.zarr")
 
 
-def make_partitions(features: np.ndarray, path: Path, seed: int = 0) -> bytes:
-    ensemble = generate.kmeans(
-        features,
-        n_partitions=6,
-        n_clusters=3,
-        sample=0.7,
-        algorithm="lloyd",
-        out=path / "e.zarr",
-        random_state=seed,
-        client="serial",
-    )
+def make_partitions(features: np.ndarray, train: str, path: Path, seed: int = 0) -> bytes:
+    with patch.multiple("bigcons.generate.one_pass", SAMPLE_ROWS=150, LEAST_PER_CLUSTER=20):
+        ensemble = generate.kmeans(
+            features,
+            n_partitions=6,
+            n_clusters=3,
+            sample=0.7,
+            train=train,
+            out=path / "e.zarr",
+            random_state=seed,
+            client="serial",
+        )
     return ensemble.read(0, ensemble.n_objects).tobytes()
 
 
@@ -249,6 +265,8 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def make_targets(folder: Path, solves: list[str]) -> list[Target]:
     """Write one of every kind of file."""
+    import pyarrow as pa
+
     from bigcons.generate.scratch import Scratch
     from bigcons.storage.checkpoint import Snapshots
 
@@ -258,27 +276,29 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
         path = folder / f"ensemble {seed}"
         ensembles.append(ensemble.save(path / "e.zarr", chunk_rows=128))
         pairs = sample(ensembles[seed], per_object=16, out=folder / f"pairs {seed}/p.zarr", random_state=seed)
-        pairs.to_parquet(folder / f"parquet {seed}/p.parquet")
+        pairs.to_parquet(folder / f"pairs in Parquet {seed}/p.parquet")
         rng = np.random.default_rng(seed)
+        words = np.array(["ant", "bee", "c,t", 'd"g', "eel"])[rng.integers(0, 5, (N_OBJECTS, 3))]
+        columns = {"name": [f"{seed}-{row}" for row in range(N_OBJECTS)], "a": words[:, 0], "b": words[:, 1]}
+        Ensemble.from_labels(pa.table(columns), id="name").save(
+            folder / f"words and ids {seed}/e.zarr", chunk_rows=128
+        )
         soft = [rng.dirichlet(np.ones(3), N_OBJECTS).astype(np.float32) for _ in range(3)]
-        Ensemble.from_memberships(soft).save(folder / f"soft {seed}/e.zarr", chunk_rows=128)
-        METHODS["pcc"](3, random_state=seed).fit(ensembles[seed], out=folder / f"result {seed}/c.zarr")
+        Ensemble.from_memberships(soft).save(folder / f"soft ensemble {seed}/e.zarr", chunk_rows=128)
+        METHODS["pcc"](3, random_state=seed).fit(ensembles[seed], out=folder / f"consensus {seed}/c.zarr")
 
-    def of(kind: str) -> tuple[Path, list[Path]]:
-        return folder / f"{kind} 0", [folder / f"{kind} 1"]
-
-    targets = [
-        Target("ensemble", *of("ensemble"), read_ensemble, partial(verify, Ensemble, "e.zarr")),
-        Target("soft ensemble", *of("soft"), read_ensemble, partial(verify, Ensemble, "e.zarr")),
-        Target("pairs", *of("pairs"), partial(read_pairs, "p.zarr"), partial(verify, PairTable, "p.zarr")),
-        Target(
-            "pairs in Parquet",
-            *of("parquet"),
-            partial(read_pairs, "p.parquet"),
-            partial(verify, PairTable, "p.parquet"),
-        ),
-        Target("consensus", *of("result"), read_consensus, partial(verify, Consensus, "c.zarr")),
+    kinds: list[tuple[str, str, Any, Callable[[Path], bytes]]] = [
+        ("ensemble", "e.zarr", Ensemble, read_ensemble),
+        ("words and ids", "e.zarr", Ensemble, read_ensemble),
+        ("soft ensemble", "e.zarr", Ensemble, read_ensemble),
+        ("pairs", "p.zarr", PairTable, read_pairs),
+        ("pairs in Parquet", "p.parquet", PairTable, read_pairs),
+        ("consensus", "c.zarr", Consensus, read_consensus),
     ]
+    targets = []
+    for name, store, kind, read in kinds:
+        folders = folder / f"{name} 0", [folder / f"{name} 1"]
+        targets.append(Target(name, *folders, partial(inside, read, store), partial(verify, kind, store)))
     for name in solves:
         method, own = SOLVES[name]
         states = {"last": (3, 1), "before": (2, 1), "other": (3, 2)}
@@ -294,12 +314,15 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
                 use = partial(resume, method, options, folder / "ensemble 0/e.zarr")
         targets.append(Target(name, folder / f"{name} last", [folder / f"{name} {s}" for s in states], use))
     features = np.random.default_rng(0).normal(size=(N_OBJECTS, 3)).astype(np.float32)
-    for state, calls, seed in (("last", 4, 0), ("before", 3, 0), ("other", 4, 1)):
-        with stopping(Scratch, "write", calls):
-            make_partitions(features, folder / f"generate {state}", seed)
-    others = [folder / f"generate {state}" for state in ("before", "other")]
-    use = partial(make_partitions, features)
-    return [*targets, Target("generate", folder / "generate last", others, use)]
+    for name, train in (("generate", "all"), ("generate by samples", "auto")):
+        for state, calls, seed in (("last", 4, 0), ("before", 3, 0), ("other", 4, 1)):
+            with stopping(Scratch, "write", calls):
+                make_partitions(features, train, folder / f"{name} {state}", seed)
+                raise RuntimeError(f"{name} did not come to {calls} files")
+        others = [folder / f"{name} {state}" for state in ("before", "other")]
+        use = partial(make_partitions, features, train)
+        targets.append(Target(name, folder / f"{name} last", others, use))
+    return targets
 
 
 # Kills
@@ -307,24 +330,42 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("import labels.csv -o e.zarr", "e.zarr"),
+    "import-pairs": ("import-pairs pairs.csv -o q.zarr", "q.zarr"),
     "generate": (
         "generate features.npy -o g.zarr --n-partitions 8 --n-clusters 3 --random-state 0",
         "g.zarr",
     ),
+    "append": ("append more.csv -o a.zarr", "a.zarr"),
+    "harden": ("harden soft.zarr -o h.zarr", "h.zarr"),
     "sample": ("sample e.zarr -o p.zarr --per-object 20 --random-state 0 --scheduler serial", "p.zarr"),
+    "sample to Parquet": (
+        "sample e.zarr -o p.parquet --per-object 20 --random-state 0 --scheduler serial",
+        "p.parquet",
+    ),
     "solve": ("solve e.zarr -k 4 --random-state 0 --tol 1e-9 --scheduler serial -o c.zarr", "c.zarr"),
     "solve pairs": (
         "solve e.zarr -k 4 --pairs p.zarr --random-state 0 --scheduler serial -o d.zarr",
         "d.zarr",
     ),
+    "run": ("run features.npy -o run -k 3 --n-partitions 8 --random-state 0 --scheduler serial", "run"),
     "export": ("export c.zarr --memberships -o o.csv", "o.csv"),
+    "report": ("report c.zarr --ensemble e.zarr --scheduler serial -o r.html", "r.html"),
+    "plot": ("plot c.zarr --ensemble e.zarr -o plots", "plots"),
 }
+FEW = ("import", "generate", "append", "sample", "solve", "export")
+"""Commands for a short run."""
+FINDS_ITS_RESULT = ("generate", "solve", "solve pairs", "run")
+"""Commands that are simply repeated, and by which a finished result is found."""
 
 
 def run_command(text: str) -> int:
-    """Run a command of bigcons in this process; return its exit code."""
+    """Run a command of bigcons, or an append, in this process; return its exit code."""
     from bigcons.cli.group import main
 
+    if text.startswith("append"):
+        _, table, _, path = text.split()[:4]
+        Ensemble.open(path, mode="a").append_objects(table)
+        return 0
     with Path(os.devnull).open("w") as null, patch("sys.stdout", null), patch("sys.stderr", null):
         try:
             main(text.split(), standalone_mode=False)
@@ -350,68 +391,121 @@ def in_child(text: str, after: float | None) -> int:
 
 def bits_of(path: Path) -> bytes:
     """Return the bits of what a command wrote."""
-    readers = {"e": read_ensemble, "g": read_ensemble, "c": read_consensus, "d": read_consensus}
-    if path.suffix == ".csv":
+    if path.suffix == ".parquet":
+        return read_pairs(path)
+    if path.is_file():
         return path.read_bytes()
-    if path.stem == "p":
-        return read_pairs(path.name, path.parent)
-    if path.stem in "gd":  # read under the name that the readers know
-        link = path.parent / f"as {path.stem}"
-        link.mkdir(exist_ok=True)
-        renamed = link / ("e.zarr" if path.stem == "g" else "c.zarr")
-        shutil.copytree(path, renamed, dirs_exist_ok=True)
-        found = readers[path.stem](link)
-        shutil.rmtree(link)
-        return found
-    return readers[path.stem](path.parent)
+    if path.suffix != ".zarr":
+        return b"".join(bits_of(found) for found in sorted(path.iterdir()))
+    kind = read_manifest(path)["kind"]
+    return {"ensemble": read_ensemble, "pairs": read_pairs, "consensus": read_consensus}[kind](path)
+
+
+def names_in(folder: Path) -> set[str]:
+    """Return what is in a folder, and in folders there that are no stores."""
+    found = {path.name for path in folder.iterdir()}
+    inside = [path for path in folder.iterdir() if path.is_dir() and "." not in path.name]
+    return found.union(*({f"{path.name}/{entry.name}" for entry in path.iterdir()} for path in inside))
+
+
+def remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    path.unlink(missing_ok=True)
+
+
+def write_inputs(folder: Path, n_objects: int) -> None:
+    """Write what the commands read."""
+    labels = planted_ensemble(n_objects, 12, noise=(0.4, 0.6), missing=0.2, random_state=0)[0].read(
+        0, n_objects
+    )
+    header = {"header": ",".join("abcdefghijkl"), "comments": "", "fmt": "%d", "delimiter": ","}
+    np.savetxt(folder / "labels.csv", labels, **header)
+    np.savetxt(folder / "more.csv", labels[: n_objects // 2], **header)
+    Ensemble.from_labels(folder / "labels.csv").save(folder / "before.zarr", chunk_rows=n_objects // 10)
+    rng = np.random.default_rng(0)
+    np.save(folder / "features.npy", rng.normal(size=(n_objects, 4)).astype(np.float32))
+    pairs = np.unique(np.sort(rng.integers(0, n_objects, (8 * n_objects, 2))), axis=0)
+    pairs = rng.permutation(pairs[pairs[:, 0] < pairs[:, 1]])
+    counts = np.sort(rng.integers(1, 9, (len(pairs), 2)))
+    header["header"] = "i,j,n_agree,n_seen"
+    np.savetxt(folder / "pairs.csv", np.hstack([pairs, counts]), **header)
+    soft = [rng.dirichlet(np.ones(3), n_objects).astype(np.float32) for _ in range(6)]
+    Ensemble.from_memberships(soft).save(folder / "soft.zarr")
+
+
+def prepare(output: str) -> None:
+    """Remove the output; one to append to is put back as it was."""
+    remove(Path(output))
+    if output == "a.zarr":
+        shutil.copytree("before.zarr", output)
+
+
+def repeat(name: str, text: str, output: str, n_before: int) -> int:
+    """Run a command again after a kill, as its user would; return its exit code."""
+    if name == "append":
+        if Ensemble.open(output).n_objects == n_before:
+            return in_child(text, None)
+        Path(f".{output}.lock").unlink(missing_ok=True)  # locks nothing; the next append would remove it
+        return 0
+    overwrites = name not in FINDS_ITS_RESULT and Path(output).exists()
+    return in_child(f"{text} --overwrite" if overwrites else text, None)
 
 
 def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, Any]:
     """Kill and repeat commands; return how many kills met a running command, and what was wrong after."""
     folder.mkdir(parents=True)
-    before = Path.cwd()
+    began = Path.cwd()
     os.chdir(folder)
     try:
-        labels = planted_ensemble(n_objects, 12, noise=(0.4, 0.6), missing=0.2, random_state=0)[0].read(
-            0, n_objects
-        )
-        np.savetxt(
-            "labels.csv", labels, fmt="%d", delimiter=",", header="a,b,c,d,e,f,g,h,i,j,k,l", comments=""
-        )
-        np.save("features.npy", np.random.default_rng(0).normal(size=(n_objects, 4)).astype(np.float32))
-        inputs = {path.name for path in folder.iterdir()}
+        write_inputs(folder, n_objects)
+        commands = {name: COMMANDS[name] for name in (COMMANDS if n >= 2 * len(COMMANDS) else FEW)}
         quiet, seconds = {}, {}
-        for name, (text, output) in COMMANDS.items():
-            run_command(text.replace(output, f"warm-{output}"))  # kernels are compiled
-            began = time.perf_counter()
+        for name, (text, output) in commands.items():
+            prepare(output)
+            if name != "append":
+                run_command(text.replace(f"-o {output}", f"-o warm-{output}"))  # kernels are compiled
+                remove(Path(f"warm-{output}"))
+            start = time.perf_counter()
             if in_child(text, None):
                 raise RuntimeError(f"{text} fails undisturbed")
-            seconds[name] = time.perf_counter() - began
+            seconds[name] = time.perf_counter() - start
             quiet[name] = bits_of(folder / output)
-        inputs |= {output for _, output in COMMANDS.values()} | {p.name for p in folder.glob("warm-*")}
-        killed, resumed, wrong = Counter(), Counter(), []
-        for number in range(n):
-            name = list(COMMANDS)[number % len(COMMANDS)]
-            text, output = COMMANDS[name]
-            rng = np.random.default_rng([seed, number])
-            shutil.rmtree(output, ignore_errors=True)
-            Path(output).unlink(missing_ok=True)
-            killed[name] += in_child(text, float(rng.uniform(0, 1.1 * seconds[name]))) == -signal.SIGKILL
-            resumed[name] += Path(f"{output}.partial").exists()
-            is_finished = Path(output).exists() and name in ("import", "sample", "export")
-            code = 0 if is_finished else in_child(text, None)
-            if is_finished:  # no later writer removes the lock
-                Path(f".{output}.lock").unlink(missing_ok=True)
-            left = sorted({path.name for path in folder.iterdir()} - inputs)
-            same = code == 0 and bits_of(folder / output) == quiet[name]
-            if not same or left:
-                wrong.append({"command": name, "number": number, "exit": code, "same": same, "left": left})
-                for entry in left:
-                    shutil.rmtree(entry, ignore_errors=True)
-                    Path(entry).unlink(missing_ok=True)
+        expected = names_in(folder)
+        tried, killed, kept, wrong = Counter(), Counter(), Counter(), []
+        for name, (text, output) in commands.items():
+            wanted = -(-n // len(commands))
+            while killed[name] < wanted and tried[name] < 4 * wanted:
+                rng = np.random.default_rng([seed, zlib.crc32(name.encode()), tried[name]])
+                tried[name] += 1
+                prepare(output)
+                if in_child(text, float(rng.uniform(0, seconds[name]))) != -signal.SIGKILL:
+                    continue
+                killed[name] += 1
+                partials = [Path(f"{output}.partial"), *Path(output).glob("*.partial")]
+                kept[name] += any(path.exists() for path in partials)
+                code = repeat(name, text, output, n_objects)
+                left = sorted(names_in(folder) - expected)
+                same = code == 0 and bits_of(folder / output) == quiet[name]
+                if not same or left:
+                    what = {
+                        "command": name,
+                        "number": tried[name] - 1,
+                        "exit": code,
+                        "same": same,
+                        "left": left,
+                    }
+                    wrong.append(what)
+                    for entry in left:
+                        remove(Path(entry))
     finally:
-        os.chdir(before)
-    return {"kills": n, "met running": dict(killed), "left a checkpoint": dict(resumed), "wrong": wrong}
+        os.chdir(began)
+    return {
+        "tried": tried.total(),
+        "met running": killed.total(),
+        "by command": dict(killed),
+        "left a checkpoint": {name: count for name, count in kept.items() if count},
+        "wrong": wrong,
+    }
 
 
 def measure(n_alterations: int, n_kills: int, seed: int, folder: Path, solves: list[str]) -> dict[str, Any]:
@@ -430,15 +524,17 @@ def measure(n_alterations: int, n_kills: int, seed: int, folder: Path, solves: l
         "bad": bad,
     }
     if n_kills and hasattr(os, "fork"):
-        found["kills"] = sample_kills(n_kills, seed, folder / "kills", 20_000 if n_kills > 20 else 2000)
+        found["kills"] = sample_kills(
+            n_kills, seed, folder / "kills", 20_000 if n_kills >= 2 * len(COMMANDS) else 2000
+        )
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
-    parser.add_argument("--alterations", type=int, default=400)
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--alterations", type=int, default=420)
+    parser.add_argument("--kills", type=int, default=312)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
     arguments = parser.parse_args()

@@ -258,7 +258,8 @@ def _value(option: str, text: str, default: Any) -> Any:
     """Return ``text`` as the value it looks like; if the default is a number, it must be one, of its kind."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    for kind in (float,) if isinstance(default, float) else (int, float):
+    kinds: tuple[type[int] | type[float], ...] = (float,) if isinstance(default, float) else (int, float)
+    for kind in kinds:
         try:
             return kind(text)
         except ValueError:

@@ -12,10 +12,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import distributed
+from distributed.client import ClosedClientError
 
 from bigcons.errors import ExecutionError
 from bigcons.version import __version__
@@ -78,23 +80,24 @@ class Workers:
         check_versions(self._client, self._workers)
 
     def tell_lost(self) -> None:
-        """Log which workers were lost since this was last called for the client, and what runs again."""
+        """Log which workers were lost since this was last called for the client, and how much ran again."""
         known = _checked.get(self._client, set())
-        try:
+        if self._client.status != "running":
+            return
+        with suppress(OSError, CancelledError, ClosedClientError):  # which the work itself reports
             present = self._client.sync(_describe, self._client, callback_timeout=CONNECT_SECONDS)
             for address in known - present.keys():
                 known.discard(address)
                 events = self._client.sync(_events, self._client, address, callback_timeout=CONNECT_SECONDS)
-                lost = [event for _, event in events if event.get("action") == "remove-worker"]
-                if lost and not lost[-1].get("expected"):
-                    keys = {*lost[-1].get("processing-tasks", ()), *lost[-1].get("lost-computed-tasks", ())}
-                    n_tasks = sum(str(key).startswith(KEY_PREFIX) for key in keys)
+                removals = [event for _, event in events if event.get("action") == "remove-worker"]
+                lost: dict[str, Any] = removals[-1] if removals else {}
+                keys = {*lost.get("processing-tasks", ()), *lost.get("lost-computed-tasks", ())}
+                n_tasks = sum(str(key).startswith(KEY_PREFIX) for key in keys)
+                if n_tasks and not lost.get("expected"):
+                    what = "1 task it had" if n_tasks == 1 else f"{n_tasks} tasks it had"
                     logger.warning(
-                        "Dask worker %s was lost; its tasks (%d) ran again on others, with the same results",
-                        *(address, n_tasks),
+                        "Dask worker %s was lost; %s ran again, with the same results", address, what
                     )
-        except (OSError, CancelledError):  # a lost scheduler, which the work itself reports
-            return
 
     def are_working(self) -> bool:
         """Return whether any busy worker has sent a heartbeat since the last description."""
