@@ -9,7 +9,8 @@ Planted ensembles of which one size grows while the others stay, solved in this 
 
 Reports the seconds of a whole solve and of a pass, and the slope of each line where both axes are
 logarithmic: 1 is time proportional to the size. A point that is expected to take more than ``--limit``
-seconds is left out and said to be. Writes ``results/growth.json`` and ``results/growth.png``.
+seconds, or longer than ``--minutes`` leave, is left out and said to be. Writes ``results/growth.json`` and
+``results/growth.png``.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ SMALLEST = {
     "partitions": (10, 20),
 }
 
+MEMORY = "8GB"
+
 # Solves that take fewer seconds are run twice, and the faster counts.
 SHORT = 5.0
 
@@ -74,12 +77,12 @@ COMPILED: set[tuple[str, np.dtype]] = set()
 def solved(name: str, n_clusters: int, ensemble: Ensemble, *, once: bool) -> dict[str, Any]:
     """Return the seconds of a solve, of its passes, and how many these were."""
     if (name, ensemble.dtype) not in COMPILED and not once:
-        METHODS[name](n_clusters, random_state=0).fit(ensemble)
+        METHODS[name](n_clusters, random_state=0, memory=MEMORY).fit(ensemble)
         COMPILED.add((name, ensemble.dtype))
     best: dict[str, Any] = {}
     for _ in range(2):
         began = time.perf_counter()
-        model = METHODS[name](n_clusters, random_state=0).fit(ensemble)
+        model = METHODS[name](n_clusters, random_state=0, memory=MEMORY).fit(ensemble)
         row: dict[str, Any] = {"seconds": round(time.perf_counter() - began, 3)}
         passes = getattr(model, "history_", {}).get("seconds", [])
         if len(passes):
@@ -90,15 +93,15 @@ def solved(name: str, n_clusters: int, ensemble: Ensemble, *, once: bool) -> dic
     return best
 
 
-def grow(axis: str, *, smallest: bool, limit: float) -> Iterator[dict[str, Any]]:
-    """Yield one row for each size and method, the sizes growing."""
+def grow(axis: str, *, smallest: bool, limit: float, ends: float) -> Iterator[dict[str, Any]]:
+    """Yield one row for each size and method, the sizes growing; ``ends``: when time is up."""
     done: dict[str, list[tuple[int, float]]] = {name: [] for name in SOLVED}
     for size in (SMALLEST if smallest else SIZES)[axis]:
         expected = {name: next_seconds(done[name], size) for name in SOLVED}
         ensemble, n_clusters = None, 0
         for name in SOLVED:
             row: dict[str, Any] = {"axis": axis, "size": size, "method": name}
-            if expected[name] > limit:
+            if expected[name] > min(limit, ends - time.perf_counter()):
                 yield {**row, "left_out": f"expected to take {expected[name]:.0f} s"}
                 continue
             if ensemble is None:
@@ -181,14 +184,17 @@ def main() -> None:
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
     parser.add_argument("--axes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--limit", type=float, default=40.0, help="seconds of a solve")
+    parser.add_argument("--minutes", type=float, default=8.0, help="for all of it")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     kept, path = [], RESULTS / "growth.json"
     if path.exists() and not arguments.smallest:  # axes that are not measured now
         kept = [row for row in json.loads(path.read_text())["rows"] if row["axis"] not in arguments.axes]
     rows = []
+    asked = {"smallest": arguments.smallest, "limit": arguments.limit}
+    ends = time.perf_counter() + 60 * arguments.minutes
     for axis in arguments.axes:
-        for row in grow(axis, smallest=arguments.smallest, limit=arguments.limit):
+        for row in grow(axis, **asked, ends=ends):
             print(json.dumps(row), flush=True)
             rows.append(row)
     rows = [row for axis in SIZES for row in [*kept, *rows] if row["axis"] == axis]
