@@ -125,44 +125,44 @@ def solve(solver: str, given: dict[str, Any], peers: Path | None, timeout: float
     return {"seconds": answer["wall"], "peak": answer["peak"], "labels": np.load(given["found"])}
 
 
-def measure(arguments: argparse.Namespace, solvers: list[str], folder: Path) -> list[dict[str, Any]]:
-    """Return a row for every solver, kind and size."""
+def measure(
+    arguments: argparse.Namespace, solvers: list[str], kind: str, folder: Path
+) -> list[dict[str, Any]]:
+    """Return a row for every solver and size."""
     rows: list[dict[str, Any]] = []
-    for kind in arguments.kinds:
-        last: dict[str, dict[str, Any]] = {}
-        for n in arguments.sizes:
-            ensemble, classes = planted_ensemble(n, N_PARTITIONS, random_state=0, **KINDS[kind])
-            given = {
-                **{name: str(folder / f"{name}.npy") for name in ("labels", "found")},
-                "store": str(folder / "ensemble.zarr"),
-                "n_clusters": int(classes.max()) + 1,
-                "seed": 0,
-            }
-            ensemble.save(given["store"], overwrite=True)
-            np.save(given["labels"], np.asarray(ensemble))
-            for solver in solvers:
-                before = last.get(solver)
-                row: dict[str, Any] = {"solver": solver, "kind": kind, "n_objects": n}
-                if before is not None and "failed" in before:
-                    row["failed"] = "not tried: failed at a smaller size"
-                elif (
-                    before is not None
-                    and before["seconds"] > 1
-                    and (
-                        (expected := before["seconds"] * PACE * n / before["n_objects"] / 10)
-                        > arguments.timeout
-                    )
-                ):
-                    row["failed"] = f"not tried: {expected:.0f} s or more at its pace"
-                else:
-                    if solver.startswith("bigcons") and not arguments.smallest:
-                        solve(solver, given, None, COMPILING + arguments.timeout, arguments.memory)
-                    row |= solve(solver, given, arguments.peers, arguments.timeout, arguments.memory)
-                    if "labels" in row:
-                        row["ARI"] = adjusted_rand(classes, row.pop("labels"))
-                last[solver] = row
-                rows.append(row)
-                print(told(row), flush=True)
+    last: dict[str, dict[str, Any]] = {}
+    for n in arguments.sizes:
+        ensemble, classes = planted_ensemble(n, N_PARTITIONS, random_state=0, **KINDS[kind])
+        given = {
+            **{name: str(folder / f"{name}.npy") for name in ("labels", "found")},
+            "store": str(folder / "ensemble.zarr"),
+            "n_clusters": int(classes.max()) + 1,
+            "seed": 0,
+        }
+        ensemble.save(given["store"], overwrite=True)
+        np.save(given["labels"], np.asarray(ensemble))
+        for solver in solvers:
+            before = last.get(solver)
+            row: dict[str, Any] = {"solver": solver, "kind": kind, "n_objects": n}
+            if before is not None and "failed" in before:
+                row["failed"] = "not tried: failed at a smaller size"
+            elif (
+                before is not None
+                and before["seconds"] > 1
+                and (
+                    (expected := before["seconds"] * PACE * n / before["n_objects"] / 10) > arguments.timeout
+                )
+            ):
+                row["failed"] = f"not tried: {expected:.0f} s or more at its pace"
+            else:
+                if solver.startswith("bigcons") and not arguments.smallest:
+                    solve(solver, given, None, COMPILING + arguments.timeout, arguments.memory)
+                row |= solve(solver, given, arguments.peers, arguments.timeout, arguments.memory)
+                if "labels" in row:
+                    row["ARI"] = adjusted_rand(classes, row.pop("labels"))
+            last[solver] = row
+            rows.append(row)
+            print(told(row), flush=True)
     return rows
 
 
@@ -250,17 +250,17 @@ def main() -> None:
                 solvers += [f"{package} {method}" for method in methods]
     if arguments.solvers:
         solvers = [solver for solver in solvers if solver in arguments.solvers]
-    before = os.getloadavg()[0]
+    found: dict[str, Any] = {"machine": describe(), "n_partitions": N_PARTITIONS}
+    found |= {"timeout": arguments.timeout, "memory": arguments.memory, "load": [], "rows": []}
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure(arguments, solvers, Path(folder))
+        for kind in arguments.kinds:
+            found["load"].append(round(os.getloadavg()[0], 1))
+            found["rows"] += measure(arguments, solvers, kind, Path(folder))
+            if not arguments.smallest:
+                arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+                draw(found, arguments.out.with_suffix(".png"))
     if arguments.smallest:
-        assert all("ARI" in row for row in rows)
-        return
-    limits = {"timeout": arguments.timeout, "memory": arguments.memory}
-    machine = {**describe(), "load": [round(load, 1) for load in (before, os.getloadavg()[0])]}
-    found = {"machine": machine, "n_partitions": N_PARTITIONS, **limits, "rows": rows}
-    arguments.out.write_text(json.dumps(found, indent=1) + "\n")
-    draw(found, arguments.out.with_suffix(".png"))
+        assert all("ARI" in row for row in found["rows"])
 
 
 if __name__ == "__main__":
