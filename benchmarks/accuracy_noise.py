@@ -46,10 +46,11 @@ def main() -> None:
     parser.add_argument("--smallest", action="store_true", help="one small data set, to see that it runs")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--contenders", nargs="+", default=CONTENDERS)
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, metavar="KIND")
     parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "accuracy_noise.json")
     arguments = parser.parse_args()
-    names, kinds, repeats = list(arguments.contenders), list(KINDS), arguments.repeats
+    names, kinds, repeats = list(arguments.contenders), arguments.kinds, arguments.repeats
     data = [name for name in CHOOSING if name in PLANTED or os.environ.get("BIGCONS_DATA")]
     if arguments.smallest:
         data, kinds, repeats, names = ["blobs-5"], ["halves-10"], 2, ["scaled SVD"]
@@ -58,8 +59,8 @@ def main() -> None:
     kept = not arguments.smallest and arguments.out.exists()
     rows: list[dict[str, Any]] = json.loads(arguments.out.read_text()) if kept else []
     done = {(row["data"], row["kind"], row["contender"]) for row in rows}
-    for name in data:
-        for kind in kinds:
+    for kind in kinds:
+        for name in data:
             for contender in names:
                 if (name, kind, contender) in done:
                     continue

@@ -268,6 +268,11 @@ def report(rows: list[dict[str, Any]], halves: Mapping[str, list[str]]) -> dict[
     return found | {"before and after": before_and_after(rows)}
 
 
+def main_table(half: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of a half that has most ensembles."""
+    return dict(half.get("most ensembles") or half["every contender"])
+
+
 def attainable(rows: list[dict[str, Any]], data: Iterable[str], names: Iterable[str]) -> dict[str, float]:
     """Return the mean shortfall of the default, and of the best choices of a contender in hindsight.
 
@@ -321,7 +326,10 @@ def default_lines(found: dict[str, Any], what: str) -> list[str]:
 
 def markdown(found: dict[str, Any]) -> str:
     """Return all tables as Markdown."""
-    lines = attainable_lines(found["attainable"], found["noise"]) if "noise" in found else []
+    lines: list[str] = []
+    if "noise" in found:
+        by_data = {half: main_table(found[half])["default by data"] for half in found["attainable"]}
+        lines = attainable_lines(found["attainable"], found["noise"], by_data)
     for half in ("reporting", "choosing"):
         for kind in ("every contender", "most ensembles"):
             part = found.get(half, {}).get(kind)
@@ -354,7 +362,7 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def attainable_lines(found: dict[str, Any], noise: dict[str, Any]) -> list[str]:
+def attainable_lines(found: dict[str, Any], noise: dict[str, Any], by_data: dict[str, Any]) -> list[str]:
     """Return what part of the shortfall is attainable, in words."""
     repeats = next(iter(noise.values()))["repeats"]
     lines = ["## What shortfall is attainable", ""]
@@ -365,15 +373,20 @@ def attainable_lines(found: dict[str, Any], noise: dict[str, Any]) -> list[str]:
     lines += ["| contender | ensembles | random states | and partitions |", "|---|---|---|---|"]
     for name, row in noise.items():
         lines += [f"| {name} | {row['ensembles']} | {row['states']:.3f} | {row['drawn']:.3f} |"]
-    lines += [
-        "",
-        "And so much is the mean shortfall of the best choices in hindsight, which no rule can make",
-    ]
-    lines += ["without the classes:", ""]
+    lines += ["", "The best choices of a contender in hindsight, which no rule can make without the classes,"]
+    lines += ["have these mean shortfalls:", ""]
     lines += ["| half | default | one contender for all | one for each kind | one for each data set |"]
     lines += ["|---|---|---|---|---|"]
     for half, row in found.items():
         lines += [f"| {half} | {' | '.join(f'{value:.3f}' for value in row.values())} |"]
+    for half, table in by_data.items():
+        own = {name: row["shortfall"] for name, row in table.items()}
+        first, second = sorted(own, key=lambda name: -own[name])[:2]
+        share = (own[first] + own[second]) / sum(own.values())
+        lines += [
+            "",
+            f"Of the default's shortfall on the {half} half, {share:.0%} is on {first} and {second}.",
+        ]
     return [*lines, ""]
 
 
@@ -449,9 +462,8 @@ def main() -> None:
     if NOISE.exists():
         found["noise"] = by_noise(json.loads(NOISE.read_text()))
         found["attainable"] = {
-            half: attainable(rows, data, most["contenders"])
+            half: attainable(rows, data, main_table(found[half])["contenders"])
             for half, data in halves.items()
-            if (most := found[half].get("most ensembles") or found[half].get("every contender"))
         }
     show(found)
     if not arguments.write:
