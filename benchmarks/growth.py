@@ -191,7 +191,7 @@ def main() -> None:
     if path.exists() and not arguments.smallest:  # axes that are not measured now
         kept = [row for row in json.loads(path.read_text())["rows"] if row["axis"] not in arguments.axes]
     rows = []
-    asked = {"smallest": arguments.smallest, "limit": arguments.limit}
+    asked = {"smallest": arguments.smallest, "limit": np.inf if arguments.smallest else arguments.limit}
     ends = time.perf_counter() + 60 * arguments.minutes
     for axis in arguments.axes:
         for row in grow(axis, **asked, ends=ends):
