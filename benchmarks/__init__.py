@@ -1,0 +1,1 @@
+"""Programs that measure bigcons; each says with --help what it runs."""
