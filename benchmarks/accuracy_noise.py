@@ -6,7 +6,8 @@ ensemble many times over, and the best of its results is compared with their mea
 and in addition on as many partitions drawn with replacement.
 
 The data sets are those of the choosing half. Rows are kept in results/accuracy_noise.json, from which
-`accuracy_report.py` makes a paragraph; an interrupted run resumes.
+`accuracy_report.py` makes a paragraph; an interrupted run resumes. The committed ones are of three kinds of
+ensembles, of `pcc` of halves-20 only.
 """
 
 from __future__ import annotations
