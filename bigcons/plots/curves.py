@@ -59,7 +59,8 @@ def convergence(consensus: Any) -> Figure:
             _draw_curve(panels[0], history[unit], np.where(distance > 0, distance, np.nan), PALETTE[0])
             _set_log(panels[0])
             panels[0].set_ylabel("objective, relative\ndistance to the best")
-            panels[0].set_title(f"best: {best:,.10g}", loc="right", fontsize=8)
+            told = f"{best:,.0f}" if abs(best) >= 1e9 else f"{best:,.10g}"
+            panels[0].set_title(f"best: {told}", loc="right", fontsize=8)
         else:
             _draw_curve(panels[0], history[unit], objective, PALETTE[0])
             least = 10 * ROUNDING * abs(best)
