@@ -40,8 +40,8 @@ from accuracy import CHOOSING, KINDS, PLANTED, REAL, REPORTING, kept_ensemble, k
 from machine import describe
 
 from bigcons import HBGF, PCC, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
+from bigcons.execution.blas import one_thread
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps.eigenvectors import one_thread
 from bigcons.seeding import generator
 
 RESULTS = Path(__file__).parent / "results"

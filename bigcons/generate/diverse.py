@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
-from bigcons.generate.partition import one_thread, quiet_scikit_learn
+from bigcons.execution.blas import one_thread
+from bigcons.generate.partition import quiet_scikit_learn
 from bigcons.generate.pipeline import check_range, map_within, open_logged_engine
 from bigcons.generate.planning import matrix_copies
 from bigcons.generate.scaling import Scaling, measure

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.generate.partition import Settings, one_thread, untrained
+from bigcons.execution.blas import one_thread
+from bigcons.generate.partition import Settings, untrained
 from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
 from bigcons.generate.scaling import Scaling
 from bigcons.kernels.nearest import label_nearest, pack_centers

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigcons.execution.blas import one_thread
 from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
 from bigcons.generate.scratch import Scratch
 from bigcons.memory import row_blocks
@@ -228,20 +228,6 @@ def quiet_scikit_learn() -> Iterator[None]:
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    with warnings.catch_warnings(), _controller().limit(limits=1, user_api="blas"):
+    with warnings.catch_warnings(), one_thread(user_api="blas"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
-
-
-def one_thread() -> Any:
-    """Return a context in which scikit-learn and BLAS use one thread, for concurrent tasks."""
-    return _controller().limit(limits=1)
-
-
-@cache
-def _controller() -> Any:
-    """Return the thread pools of this process, after scikit-learn has loaded its own."""
-    import sklearn.cluster  # noqa: F401
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

@@ -17,9 +17,10 @@ from scipy.sparse import issparse
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors, one_thread
+from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors
 from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,

@@ -15,9 +15,10 @@ from scipy.special import xlogy
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, row_blocks
-from bigcons.overlaps.eigenvectors import fold_groups, groups_of, one_thread
+from bigcons.overlaps.eigenvectors import fold_groups, groups_of
 from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     fold_overlaps,

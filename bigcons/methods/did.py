@@ -21,9 +21,9 @@ from bigcons.coassociation.increments import (
 )
 from bigcons.coassociation.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
 from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.memory import format_size
-from bigcons.overlaps.eigenvectors import one_thread
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget

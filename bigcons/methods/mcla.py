@@ -12,9 +12,10 @@ from scipy.spatial.distance import squareform
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors, one_thread
+from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors
 from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.graph_clusterer import checked_imbalance, refuse_unused
 from bigcons.overlaps.incidence import (

@@ -10,12 +10,13 @@ eigenvalues fall after those wanted: a handful where there are clusters.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, format_size
 from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh
@@ -86,16 +87,6 @@ def with_signs(vectors: np.ndarray) -> np.ndarray:
     """Return vectors (B, k) whose entry of largest magnitude is positive."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     return np.asarray(vectors * np.where(largest < 0, -1.0, 1.0))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep BLAS and OpenMP to one thread, so that the order of sums does not depend on the machine."""
-    import sklearn.cluster  # noqa: F401 - loads the libraries that are to be limited
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1):
-        yield
 
 
 class Eigenvectors(NamedTuple):

@@ -16,12 +16,12 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import (
     leading_by_passes,
     leading_eigenvectors,
-    one_thread,
     takes_passes,
 )
 from bigcons.overlaps.incidence import (

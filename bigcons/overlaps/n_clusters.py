@@ -22,9 +22,10 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_eigenvectors, one_thread
+from bigcons.overlaps.eigenvectors import leading_eigenvectors
 from bigcons.overlaps.incidence import one_hot
 from bigcons.overlaps.merging import LEAST_BLUR as LEAST_MERGED_BLUR
 from bigcons.overlaps.merging import bytes_to_merge, merge

@@ -18,6 +18,7 @@ from bigcons.errors import (
     MissingDependencyError,
     UnlabeledObjectsWarning,
 )
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.overlaps import TILE, WORDS, add_overlaps, count_overlaps, mirror
 from bigcons.methods.cspa import CSPA, similarity_matrix
@@ -296,7 +297,7 @@ def test_passes__end_where_scikit_learn_would_stay(planted, monkeypatch):
     embedding = bipartite_embedding(ensemble, SERIAL, 5)
     rows = np.concatenate([embedding.rows_of(codes)[0], embedding.rows_of_base_clusters()[0]])
     means = np.stack([rows[:3000][model.labels_ == k].mean(axis=0) for k in range(5)])
-    with eigenvectors.one_thread():
+    with one_thread():
         again = KMeans(5, init=means, n_init=1, tol=0.0).fit(rows)
     assert same_grouping(again.labels_[:3000], model.labels_)
     assert again.inertia_ == pytest.approx(model.objective_)
@@ -403,7 +404,7 @@ def views_of_8d5k():
     features, classes = ce_8d5k(random_state=3)
     rng = np.random.default_rng(0)
     views = [rng.choice(8, 2, replace=False) for _ in range(5)]
-    with eigenvectors.one_thread():
+    with one_thread():
         labels = [KMeans(5, n_init=5, random_state=0).fit_predict(features[:, view]) for view in views]
     return classes, np.stack(labels, axis=1)
 
@@ -580,7 +581,7 @@ def test_best_kmeans__is_that_of_scikit_learn_and_tells_of_every_start(weighted)
     rng = np.random.default_rng(3)
     rows, weights = rng.random((80, 4)), rng.random(80) if weighted else None
     found, objectives = spectral.best_kmeans(rows, 7, 5, 11, weights, max_iter=50)
-    with eigenvectors.one_thread():
+    with one_thread():
         expected = KMeans(7, n_init=5, random_state=11, max_iter=50).fit(rows, sample_weight=weights)
     np.testing.assert_array_equal(found.labels_, expected.labels_)
     assert len(set(objectives)) == 5
