@@ -22,10 +22,6 @@ from bigcons.cli.output import emit, facts, reporting, with_clusters
 from bigcons.cli.score import read_classes
 from bigcons.cli.solve import cluster_count, complete_method, parse_method
 
-METHOD = "kcc"
-TOL = 1e-4
-"""Share of the objects that may still move in the last pass of the default method."""
-
 SAMPLE = 0.5
 LEAST_HIGH = 10
 
@@ -45,9 +41,9 @@ LEAST_HIGH = 10
 @click.option(
     "-m",
     "--method",
-    default=METHOD,
+    default="pcc",
     show_default=True,
-    help="Method, one of those listed by `bigcons methods`, with its defaults, but kcc with --tol 1e-4.",
+    help="Method, one of those listed by `bigcons methods`, with its defaults.",
     shell_complete=complete_method,
 )
 @click.option(
@@ -89,9 +85,8 @@ def run(
 
     Short for `bigcons generate` with k-means on random halves of the objects, `bigcons solve` and, with a
     truth, `bigcons score`. FEATURES is one table or several, as for `bigcons generate`, and need not fit in
-    memory; each step keeps to the memory budget. Repeating
-    the command resumes an interrupted run and finds the result of a finished one. What was chosen is printed,
-    with the time of each step.
+    memory; each step keeps to the memory budget. Repeating the command resumes an interrupted run and finds
+    the result of a finished one. What was chosen is printed, with the time of each step.
     """
     from bigcons import generate
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
@@ -107,8 +102,7 @@ def run(
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     given: dict[str, Any] = {"n_clusters": n_clusters, "memory": memory, "random_state": random_state}
     given |= {} if client is None else {"client": client}
-    arguments = (ensemble_path, f"--tol={TOL}") if method == METHOD else (ensemble_path,)
-    _, model = parse_method(method, arguments, given)
+    _, model = parse_method(method, (ensemble_path,), given)
     data = open_features(one_or_many(features), id=id, columns=columns, drop=drop)
     classes = None if truth is None else read_classes(truth, column, data.n_objects, data.ids)
 
@@ -151,7 +145,6 @@ def run(
         "consensus": {
             "path": consensus_path,
             "method": method,
-            **({"tol": TOL} if method == METHOD else {}),
             "memory": memory,
             "random_state": random_state,
             "seconds": solved - generated,

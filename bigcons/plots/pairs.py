@@ -72,7 +72,7 @@ def partitions(ensemble: Any) -> Figure:
         shown = range(0, len(order), step)
         names = [shortened(ensemble.names[others[order[row]]]) for row in shown]
         axes.set_yticks(shown, names, fontsize=9 if len(shown) <= 20 else 6)
-        every = "" if step == 1 else f", every {step}th named"
+        every = "" if step == 1 else f", one in {step} named"
         of_all = "" if len(order) == ensemble.n_partitions else f" of {ensemble.n_partitions:,}"
         axes.set_xlabel(f"{len(order):,}{of_all} partitions in VAT order{every}")
     return figure
@@ -161,7 +161,7 @@ def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
     if shown and len(shown) <= len(PALETTE):
         axes.legend(
             handles=[Patch(color=PALETTE[k % len(PALETTE)], label=str(k)) for k in shown],
-            title="consensus cluster", loc="upper center", fontsize=8, bbox_to_anchor=(0.5, -0.06), ncols=6,
+            title="cluster", loc="upper center", fontsize=8, bbox_to_anchor=(0.5, -0.06), ncols=6,
             handlelength=1.0, columnspacing=1.0, borderaxespad=0.0,
         )  # fmt: skip
         return
@@ -171,4 +171,4 @@ def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
         if k >= 0 and center - last >= apart:
             strip.text(center, 0.8, str(k), fontsize=5.5, rotation=90, ha="center", va="top")
             last = center
-    axes.set_xlabel("strip: consensus cluster", labelpad=26)
+    axes.set_xlabel("strip: cluster", labelpad=26)

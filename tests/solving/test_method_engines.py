@@ -42,6 +42,7 @@ SOLVES = {
         {"coassociation": "moments", "divergence": "kl", "pairs": 0.05, "solver": "blocked", "max_iter": 4},
     ),
     "pcc by least squares": ("pcc", {"coassociation": "least-squares", "rarity": 1.0}),
+    "pcc of many clusters": ("pcc", {"n_clusters": 51}),
     "pcc of the paper": ("pcc", {"coassociation": "paper"}),
     "pcc pruned": ("pcc", {"prune": 0.2}),
 }
@@ -78,7 +79,7 @@ def fit(solve, stored, client, out=None):
     few = {"n_init": 3, "max_iter": 20}
     few = {key: value for key, value in few.items() if key in METHODS[name]().get_params()}
     few = {} if solve == "hgpa km1" else few
-    model = METHODS[name](K, random_state=3, client=client, **{**few, **parameters})
+    model = METHODS[name](**{"n_clusters": K, "random_state": 3, "client": client, **few, **parameters})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsensusWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
