@@ -6,6 +6,7 @@ zeroed, files cut, emptied, deleted, lengthened, exchanged with each other, or r
 file of an earlier pass or of another run. Then it is read, or the run that left it is resumed. The outcome is
 
 - detected: a one-line error of bigcons, by reading or by ``verify`` alone,
+- recovered: a warning, and the same bits from what was left whole,
 - harmless: the same bits as from the files that were not altered,
 - silent: other bits and no error,
 - untyped: an error of another kind, or of more than one line.
@@ -50,7 +51,7 @@ from bigcons.errors import BigconsError
 from bigcons.storage.commit import read_manifest
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
-OUTCOMES = ("detected", "detected by verify", "harmless", "silent", "untyped")
+OUTCOMES = ("detected", "detected by verify", "recovered", "harmless", "silent", "untyped")
 N_OBJECTS = 400
 
 
@@ -134,6 +135,19 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """Collect what bigcons warns of."""
+    lines: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("bigcons").addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logging.getLogger("bigcons").removeHandler(handler)
+
+
 def judge(target: Target, expected: bytes, folder: Path, rng: np.random.Generator) -> tuple[str, str]:
     """Alter a copy of the files at ``folder`` and use it; return the outcome, and what was done and said."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -141,8 +155,11 @@ def judge(target: Target, expected: bytes, folder: Path, rng: np.random.Generato
     done = alter(folder, target.others, rng)
     outcome, said = "harmless", ""
     try:
-        if target.use(folder) != expected:
-            outcome = "silent"
+        with logged() as warned:
+            if target.use(folder) != expected:
+                outcome = "silent"
+            elif any("damaged" in line for line in warned):
+                outcome = "recovered"
     except Exception as error:
         is_typed = isinstance(error, BigconsError) and "\n" not in str(error)
         return "detected" if is_typed else "untyped", f"{done}: {type(error).__name__}: {error}"

@@ -509,7 +509,7 @@ def test_warnings__are_one_line(ensemble, run):
 
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 37.3 GiB"), OSError(28, "No space left")])
 def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
-    monkeypatch.setattr(commit, "read_manifest", Mock(side_effect=error))
+    monkeypatch.setattr("bigcons.stores.opening.read_manifest", Mock(side_effect=error))
     assert_fails_in_one_line(run("info e.zarr"), str(error))
 
 
@@ -526,7 +526,9 @@ def test_paths_that_cannot_be__are_named_with_the_reason(consensus, run, line, c
 
 def test_tracebacks_of_dask__stay_off_the_screen(run, monkeypatch, caplog):
     log = logging.getLogger("distributed.client")
-    monkeypatch.setattr(commit, "read_manifest", Mock(side_effect=lambda _: log.error("Traceback")))
+    monkeypatch.setattr(
+        "bigcons.stores.opening.read_manifest", Mock(side_effect=lambda _: log.error("Traceback"))
+    )
     run("info e.zarr")
     assert caplog.text == ""
     log.error("as before")
@@ -534,7 +536,7 @@ def test_tracebacks_of_dask__stay_off_the_screen(run, monkeypatch, caplog):
 
 
 def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
-    monkeypatch.setattr(commit, "read_manifest", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr("bigcons.stores.opening.read_manifest", Mock(side_effect=KeyboardInterrupt))
     result = run("info e.zarr")
     assert result.exit_code == 130
     assert len(result.stderr.strip().splitlines()) == 1

@@ -22,7 +22,7 @@ def test_alterations__are_never_silently_wrong(tmp_path):
     found = list(faults.sample_alterations(targets, 3 * len(targets), 0, tmp_path / "work"))
     assert [case for case in found if case[1] in ("silent", "untyped")] == []
     counts = Counter(outcome for _, outcome, _ in found)
-    assert counts["detected"] > counts["harmless"]  # the alterations happened
+    assert counts["detected"] + counts["recovered"] > counts["harmless"]  # the alterations happened
 
 
 @pytest.mark.parametrize("how", ["is finished", "is unfinished"])

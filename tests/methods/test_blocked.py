@@ -213,7 +213,7 @@ def test_solve_blocked__resumes_with_the_same_bits(rounding, tmp_path, monkeypat
     solution, memberships = solve(table, "l2", 9, max_passes=8, **keep)
     np.testing.assert_array_equal(memberships, expected[1])
     assert solution.history["objective"] == expected[0].history["objective"]
-    assert len(list(tmp_path.glob("generation-*"))) == 1
+    assert len(list(tmp_path.glob("generation-*"))) == 2
 
 
 @settings(deadline=None)

@@ -499,7 +499,7 @@ def test_commands__take_urls(url, tmp_path):
     scores = run("score", f"{url}/c.zarr", "--truth", tmp_path / "truth.npy", "--ensemble", f"{url}/e.zarr")
     assert "adjusted_rand" in scores.output.replace(" ", "_")
     run("plot", f"{url}/c.zarr", "-o", tmp_path / "figures", "--ensemble", f"{url}/e.zarr")
-    assert len(list((tmp_path / "figures").iterdir())) == 4
+    assert len(list((tmp_path / "figures").iterdir())) == 6
     np.testing.assert_array_equal(
         Ensemble.open(f"{url}/e.zarr").read(0, 600),
         generate.kmeans(tmp_path / "points.npy", n_partitions=10, n_clusters=(2, 10), random_state=0)

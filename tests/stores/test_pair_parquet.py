@@ -197,7 +197,7 @@ def test_users_of_pairs__take_files_that_state_nothing(tmp_path):
             np.testing.assert_array_equal(found.labels_, wanted.labels_)
 
 
-def test_fit__states_the_memory_to_convert_pairs(tmp_path, monkeypatch):
+def test_fit__states_the_memory_to_convert_pairs(tmp_path, monkeypatch, as_small_process):
     labels = np.random.default_rng(0).integers(0, 3, (40, 5))
     pairs = sample(labels, n_pairs=200, random_state=0, out=tmp_path / "pairs.parquet")
     monkeypatch.setattr("bigcons.methods.pcc.estimator.process_bytes", lambda _: 1_990_000_000)
