@@ -556,7 +556,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    logging.getLogger("bigcons").setLevel(logging.ERROR)
+    logging.getLogger("bigcons").addHandler(logging.NullHandler())  # nothing on the screen
     sizes = (24, 6) if arguments.smallest else (arguments.alterations, arguments.kills)
     solves = ["PCC", "mixture"] if arguments.smallest else list(SOLVES)
     with tempfile.TemporaryDirectory() as folder:
