@@ -92,6 +92,56 @@ def weights_of(residual: np.ndarray, n: np.ndarray) -> np.ndarray:
     return np.asarray(w / w.mean())
 
 
+class Joins(NamedTuple):
+    """Sums (M,) over ordered pairs of objects that a partition labels, joins weighed by rarity, and rates."""
+
+    n: np.ndarray
+    """How many pairs."""
+    joined: np.ndarray
+    squares: np.ndarray
+    """Of the joins."""
+    a: np.ndarray
+    d: np.ndarray
+
+
+def joins_of(
+    sizes: np.ndarray,
+    of_base: np.ndarray,
+    squares_of_base: np.ndarray,
+    omega: np.ndarray,
+    offsets: np.ndarray,
+    *,
+    common: bool,
+) -> Joins:
+    """Return the joins, and by them the rates a and d of pairs in different clusters and in one.
+
+    By how many objects of each partition are in each cluster, ``sizes`` (M, K), and the sums (B,) of these
+    numbers, and of their squares, over the clusters for each base cluster.
+    """
+    n = sizes.sum(axis=1) * (sizes.sum(axis=1) - 1.0)
+    joined = by_partition(omega * of_base * (of_base - 1.0), offsets)
+    together = (sizes * (sizes - 1.0)).sum(axis=1)
+    hits = by_partition(omega * (squares_of_base - of_base), offsets)
+    squares = by_partition(omega**2 * of_base * (of_base - 1.0), offsets)
+    parts = [np.full(n.size, part.sum()) if common else part for part in (n, joined, together, hits)]
+    a = (parts[1] - parts[3]) / np.maximum(parts[0] - parts[2], 1.0)
+    d = np.maximum(parts[3] / np.maximum(parts[2], 1.0) - a, LEAST_RATE)
+    return Joins(n, joined, squares, a, d)
+
+
+def by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the sums (M,) of ``values`` (B,) over the base clusters of each partition."""
+    return np.asarray(np.add.reduceat(values, offsets[:-1]))
+
+
+def pairs_of(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the sum (K, K) over rows, by weights, of their ordered pairs of objects of two clusters."""
+    weighed, own = weights[:, None] * rows, np.arange(rows.shape[1])
+    found = np.einsum("bk,bl->kl", weighed, rows)
+    found[own, own] -= weighed.sum(axis=0)
+    return np.asarray(found)
+
+
 def block_rates(
     labels: np.ndarray,
     offsets: np.ndarray,
@@ -106,29 +156,11 @@ def block_rates(
     In theta, 1 is the mean join of two objects of one cluster and 0 that of objects of different clusters;
     pairs of clusters that are joined less often than these count as 0. ``clusters`` (rows,): int64.
     """
-    K, M, own = n_clusters, offsets.size - 1, np.arange(n_clusters)
+    K, w = n_clusters, np.ones(offsets.size - 1)
     table = table_of(labels, offsets, clusters, K)
-
-    def by_partition(values: np.ndarray) -> np.ndarray:
-        return np.asarray(np.add.reduceat(values, offsets[:-1]))
-
-    # of ordered pairs of objects: how many, joined, in one cluster, and both
-    sizes, of_base = np.add.reduceat(table, offsets[:-1], axis=0), table.sum(axis=1)
-    n, joined = sizes.sum(axis=1) * (sizes.sum(axis=1) - 1.0), by_partition(omega * of_base * (of_base - 1.0))
-    together = (sizes * (sizes - 1.0)).sum(axis=1)
-    hits = by_partition(omega * (table * (table - 1.0)).sum(axis=1))
-    squares = by_partition(omega**2 * of_base * (of_base - 1.0))
-    w = np.ones(M)
-    parts = [np.full(M, part.sum()) if common else part for part in (n, joined, together, hits)]
-    a = (parts[1] - parts[3]) / np.maximum(parts[0] - parts[2], 1.0)
-    d = np.maximum(parts[3] / np.maximum(parts[2], 1.0) - a, LEAST_RATE)
-
-    def pairs_of(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the sum (K, K) over rows, by weights, of their ordered pairs of objects of two clusters."""
-        weighed = weights[:, None] * rows
-        found = np.einsum("bk,bl->kl", weighed, rows)
-        found[own, own] -= weighed.sum(axis=0)
-        return np.asarray(found)
+    sizes = np.add.reduceat(table, offsets[:-1], axis=0)
+    of_base, squares_of_base = table.sum(axis=1), (table * table).sum(axis=1)
+    n, joined, squares, a, d = joins_of(sizes, of_base, squares_of_base, omega, offsets, common=common)
 
     def means_of(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return the sum (rows,) of ``values`` (K, K) over the ordered pairs of objects of each row."""
@@ -144,7 +176,7 @@ def block_rates(
         if not common:
             expected = 2.0 * a * means_of(sizes, theta) + d * means_of(sizes, theta**2)
             fitted = a * a * n + d * expected
-            fitted -= 2.0 * (a * joined + d * by_partition(omega * means_of(table, theta)))
+            fitted -= 2.0 * (a * joined + d * by_partition(omega * means_of(table, theta), offsets))
             w = weights_of(squares + fitted, n)
     return Rates.of(a, d, w, omega, offsets, theta)
 

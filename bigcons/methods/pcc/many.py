@@ -32,9 +32,11 @@ from bigcons.kernels.cluster_tables import padded
 from bigcons.methods.pcc.all_pairs import SUBSAMPLE
 from bigcons.methods.pcc.block_model import (
     BLOCK_ROUNDS,
-    LEAST_RATE,
     MOST_PARTITIONS,
     PRIOR_PAIRS,
+    by_partition,
+    joins_of,
+    pairs_of,
     rarity_of,
     some_partitions,
     weights_of,
@@ -459,26 +461,16 @@ def rates_of_many(
     import scipy.sparse
 
     K, M, own = n_clusters, offsets.size - 1, np.arange(n_clusters)
+    w = np.ones(M)
     rows, partitions = np.nonzero((labels >= 0) & (clusters >= 0)[:, None])
     at = offsets[partitions] + labels[rows, partitions], clusters[rows]
     shape = int(offsets[-1]), K
     table = scipy.sparse.csr_array((np.ones(rows.size), at), shape=shape)
     table.sum_duplicates()
-    of_base, square = table.sum(axis=1), table.multiply(table).sum(axis=1)
+    of_base, squares_of_base = table.sum(axis=1), table.multiply(table).sum(axis=1)
     sizes = np.zeros((M, K))
     np.add.at(sizes, (partitions, clusters[rows]), 1.0)
-
-    def by_partition(values: np.ndarray) -> np.ndarray:
-        return np.asarray(np.add.reduceat(values, offsets[:-1]))
-
-    n, joined = sizes.sum(axis=1) * (sizes.sum(axis=1) - 1.0), by_partition(omega * of_base * (of_base - 1.0))
-    together = (sizes * (sizes - 1.0)).sum(axis=1)
-    hits = by_partition(omega * (square - of_base))
-    squares = by_partition(omega**2 * of_base * (of_base - 1.0))
-    w = np.ones(M)
-    parts = [np.full(M, part.sum()) if common else part for part in (n, joined, together, hits)]
-    a = (parts[1] - parts[3]) / np.maximum(parts[0] - parts[2], 1.0)
-    d = np.maximum(parts[3] / np.maximum(parts[2], 1.0) - a, LEAST_RATE)
+    n, joined, squares, a, d = joins_of(sizes, of_base, squares_of_base, omega, offsets, common=common)
 
     def of_rows(weights: np.ndarray) -> np.ndarray:
         weighed = table.multiply(weights[:, None]).tocsr()
@@ -486,16 +478,10 @@ def rates_of_many(
         found[own, own] -= weighed.sum(axis=0)
         return np.asarray(found)
 
-    def of_sizes(weights: np.ndarray) -> np.ndarray:
-        weighed = weights[:, None] * sizes
-        found = np.einsum("uk,ul->kl", weighed, sizes)
-        found[own, own] -= weighed.sum(axis=0)
-        return np.asarray(found)
-
     for _ in range(BLOCK_ROUNDS):
         weight, prior = w * d * d, PRIOR_PAIRS * float((w * d * d).sum())
-        excess = of_rows(np.repeat(w * d, np.diff(offsets)) * omega) - of_sizes(w * d * a)
-        theta = (excess + prior * np.eye(K)) / (of_sizes(weight) + prior)
+        excess = of_rows(np.repeat(w * d, np.diff(offsets)) * omega) - pairs_of(sizes, w * d * a)
+        theta = (excess + prior * np.eye(K)) / (pairs_of(sizes, weight) + prior)
         theta = np.maximum(0.5 * (theta + theta.T), 0.0)
         theta[(theta < LEAST_AFFINITY) & ~np.eye(K, dtype=bool)] = 0.0
         if not common:
@@ -506,6 +492,6 @@ def rates_of_many(
                 means = (times_theta(sizes, values) * sizes).sum(axis=1) - sizes @ np.diag(values)
                 expected += factor * means
             fitted = a * a * n + d * expected
-            fitted -= 2.0 * (a * joined + d * by_partition(omega * within))
+            fitted -= 2.0 * (a * joined + d * by_partition(omega * within, offsets))
             w = weights_of(squares + fitted, n)
     return Rates.of(a, d, w, omega, offsets, np.ascontiguousarray(theta))
