@@ -296,13 +296,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     ``n_clusters`` on, is taken if it stands out by how distinct its clusters are and no larger number has
     distinct ones, whether as many clusters are merged, half as many more, or three times as many, at least
     48: only many show small classes beside a large one. Fewer are only warned of, and more than 100 clusters
-    are all kept. On 28 ensembles of 100
-    k-means partitions (2 to 20 clusters) of 3 to 25 separated Gaussian classes, drawn after the rule was
-    chosen, their number was kept in 27, and found in 28 given twice and in 27 given three times as many
-    (`benchmarks/choosing_k.py --surplus`). Of 104 further ensembles, of classes that overlap or are of very
-    unequal size, given their number, four were merged to fewer, all with classes of less than 1 % of the
-    objects. On the 203 real and planted ensembles by which the rule was chosen these were five: the adjusted
-    Rand index rose in four, by up to .13, and fell by .22 in one.
+    are all kept. On 28 ensembles of 100 k-means partitions (2 to 20 clusters) of 3 to 25 separated
+    Gaussian classes, drawn after the rule was chosen, their number was kept in 27, and found in 28 given
+    twice and in 27 given three times as many (`benchmarks/choosing_k.py --surplus`). Of 104 further
+    ensembles, of classes that overlap or are of very unequal size, given their number, four were merged
+    to fewer, all with classes of less than 1 % of the objects. On the 203 real and planted ensembles by
+    which the rule was chosen these were five: the adjusted Rand index rose in four, by up to .13, and
+    fell by .22 in one.
 
     Classes of very unequal size defeat k-means of the embedding, and most methods: every partition cuts the
     large class elsewhere, its parts take the leading columns, and small classes none. The block model
