@@ -92,7 +92,7 @@ from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
 from bigcons.solving.passes import Run, run_passes
-from bigcons.solving.survey import take_survey, warn_of_dissent
+from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace, scratch_place
 from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
@@ -401,32 +401,16 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         choices = self._choose(ensemble, engine)
-        in_memory = out is None and engine.shares_memory
-        least_share = choices.least_share
-        held = {"in_memory": in_memory, "prunes": least_share is not None}
+        held = {"in_memory": out is None and engine.shares_memory, "prunes": choices.least_share is not None}
         check_memory(ensemble, engine, choices, self.n_clusters, self.pairs, self.memory, **held)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         is_many = choices.solver == CANDIDATES
         n_rows = max(sample_rows(self.n_clusters), SUBSAMPLE) if is_many else SUBSAMPLE
         survey = take_survey(labels, engine, seed, n_rows, given)
-        self._is_coarse, n_clusters = False, self.n_clusters
-        if choices.merges and not hasattr(self, "n_clusters_choice_"):
-            some = survey.sample[:: max(len(survey.sample) // SUBSAMPLE, 1)]
-            n_clusters = distinct_clusters(*some_partitions(some, ensemble.offsets), n_clusters)
-        if n_clusters < self.n_clusters:
-            is_few = MOST_SURPLUS * n_clusters < self.n_clusters
-            told = (
-                f"n_clusters={n_clusters} or 'auto' may fit better"
-                if is_few
-                else "to which the others were merged; prune=None keeps all"
-            )
-            warn_user(
-                f"the labels tell {n_clusters} of n_clusters={self.n_clusters} clusters apart, {told}.",
-                SurplusClustersWarning,
-            )
-            n_clusters = self.n_clusters if is_few else n_clusters
+        n_clusters = self._distinct(ensemble, survey) if choices.merges else self.n_clusters
         self._merges: bool = n_clusters < self.n_clusters
+        self._is_coarse = False
         if not ensemble.is_soft and choices.calibration is None:
             warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
             self._is_coarse = warn_of_coarse_labels(ensemble, self.n_clusters, choices.weights)
@@ -439,37 +423,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             run = Run(labels, engine, seed, passes, self.tol, survey.sample)
             run.n_init, run.init = choices.n_init, choices.init
             run.arrays, run.snapshots = workspace
-            solve = None
-            if choices.calibration is not None:
-                solve = partial(solve_calibrated, calibration=choices.calibration)
-            if choices.solver == ALL:
-                asked = n_clusters, survey.n_seen, choices.weights, solve
-                least_won = (least_share or 0.0) * (ensemble.n_objects - survey.unlabeled.size)
-                method = AllPairs(*asked) if least_share is None else PrunedPairs(*asked, least_won)
-                at = run_passes(run, method)
-                solution = solution_at(run, at, sums=at.state)
-                if least_share is not None:
-                    solution = settled(run, solution, least_won)
-            elif is_many and choices.calibration is not None:
-                many = ManyClusters(n_clusters, survey.n_seen, choices.calibration)
-                solution = many.solution(run, run_passes(run, many))
-            elif choices.solver == PROTOTYPES:
-                divergence = resolve_divergence(self.divergence)
-                size = choices.n_prototypes, survey.mean_weight
-                grouped = run_passes(run, Prototypes(self.n_clusters, divergence, *size, solve))
-                divergence = calibrated(divergence, grouped.state.rates)
-                unit = survey.mean_weight * unit_of(divergence)
-                gap = sampled_gap(run, grouped.generation, divergence) / unit
-                solution = solution_at(run, grouped, tables=grouped.state.tables)
-                solution = solution._replace(gap=gap, converged=gap <= self.tol).by(divergence)
-            elif choices.solver == PAIRWISE:
-                divergence = resolve_divergence(self.divergence)
-                exact = run_passes(run, Pairwise(self.n_clusters, divergence, survey.mean_weight, solve))
-                solution = solution_at(run, exact).by(calibrated(divergence, exact.state.rates))
-                solution = solution._replace(converged=solution.gap <= self.tol)
-            else:
-                with scratch_place(out) as scratch:
-                    solution = self._solve_pairs(run, choices, scratch)
+            solution = self._solution(run, choices, survey, n_clusters, out)
             self._keep(solution, ensemble.offsets)
             model = PAPER_MODEL if choices.calibration is None else choices.calibration.rule
             self.coassociation_: str = model
@@ -478,17 +432,68 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 self._placing = placing_of(labels, solution, self.divergence, seed, engine)
             # rows held in memory need no workers
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
-            by = engine if share else None
             sums = solution.sums if solution.many is None else solution.many
             width = n_clusters if sums is None else sums.n_clusters
             trust = None if ensemble.is_soft or not can_weigh(ensemble, width) else engine
             read: Callable[[Block], np.ndarray] = solution.read
             if self._merges:
                 read, width = Widened(read, self.n_clusters), self.n_clusters
-            self._publish(ensemble, read, survey.unlabeled, out, by, width, trust)
+            self._publish(ensemble, read, survey.unlabeled, out, engine if share else None, width, trust)
             if sums is not None and (theta := sums.theta) is not None:
                 order = self._order[self._order < len(theta)]
                 self.affinities_: np.ndarray = theta[np.ix_(order, order)]
+
+    def _distinct(self, ensemble: Ensemble, survey: Survey) -> int:
+        """Return the number of clusters to solve for: those asked for, or the fewer that are distinct."""
+        if hasattr(self, "n_clusters_choice_"):
+            return self.n_clusters
+        some = survey.sample[:: max(len(survey.sample) // SUBSAMPLE, 1)]
+        found = distinct_clusters(*some_partitions(some, ensemble.offsets), self.n_clusters)
+        if found >= self.n_clusters:
+            return self.n_clusters
+        is_few = MOST_SURPLUS * found < self.n_clusters
+        told = (
+            f"n_clusters={found} or 'auto' may fit better"
+            if is_few
+            else "to which the others were merged; prune=None keeps all"
+        )
+        warn_user(
+            f"the labels tell {found} of n_clusters={self.n_clusters} clusters apart, {told}.",
+            SurplusClustersWarning,
+        )
+        return self.n_clusters if is_few else found
+
+    def _solution(
+        self, run: Run, choices: Choices, survey: Survey, n_clusters: int, out: Output | None
+    ) -> Solution:
+        """Run the solver that was chosen."""
+        divergence, calibration = resolve_divergence(self.divergence), choices.calibration
+        solve = None if calibration is None else partial(solve_calibrated, calibration=calibration)
+        if choices.solver == ALL:
+            asked = n_clusters, survey.n_seen, choices.weights, solve
+            if choices.least_share is None:
+                at = run_passes(run, AllPairs(*asked))
+                return solution_at(run, at, sums=at.state)
+            least_won = choices.least_share * (run.data.n_objects - survey.unlabeled.size)
+            at = run_passes(run, PrunedPairs(*asked, least_won))
+            return settled(run, solution_at(run, at, sums=at.state), least_won)
+        if choices.solver == CANDIDATES and calibration is not None:
+            many = ManyClusters(n_clusters, survey.n_seen, calibration)
+            return many.solution(run, run_passes(run, many))
+        if choices.solver == PAIRWISE:
+            exact = run_passes(run, Pairwise(self.n_clusters, divergence, survey.mean_weight, solve))
+            solution = solution_at(run, exact).by(calibrated(divergence, exact.state.rates))
+            return solution._replace(converged=solution.gap <= self.tol)
+        if choices.solver == PROTOTYPES:
+            size = choices.n_prototypes, survey.mean_weight
+            grouped = run_passes(run, Prototypes(self.n_clusters, divergence, *size, solve))
+            divergence = calibrated(divergence, grouped.state.rates)
+            unit = survey.mean_weight * unit_of(divergence)
+            gap = sampled_gap(run, grouped.generation, divergence) / unit
+            solution = solution_at(run, grouped, tables=grouped.state.tables)
+            return solution._replace(gap=gap, converged=gap <= self.tol).by(divergence)
+        with scratch_place(out) as scratch:
+            return self._solve_pairs(run, choices, scratch)
 
     def _solve_pairs(self, run: Run, choices: Choices, scratch: Place) -> Solution:
         """Solve listed pairs; objects that are in none are placed over all pairs.
