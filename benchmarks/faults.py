@@ -476,7 +476,7 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
     try:
         write_inputs(folder, n_objects)
         commands = {name: COMMANDS[name] for name in (COMMANDS if n >= 2 * len(COMMANDS) else FEW)}
-        quiet, seconds = {}, {}
+        tried, killed, kept, wrong = Counter(), Counter(), Counter(), []
         for name, (text, output) in commands.items():
             prepare(output)
             if name != "append":
@@ -485,24 +485,21 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
             start = time.perf_counter()
             if in_child(text, None):
                 raise RuntimeError(f"{text} fails undisturbed")
-            seconds[name] = time.perf_counter() - start
-            quiet[name] = bits_of(folder / output)
-        expected = names_in(folder)
-        tried, killed, kept, wrong = Counter(), Counter(), Counter(), []
-        for name, (text, output) in commands.items():
+            seconds = time.perf_counter() - start
+            quiet, expected = bits_of(folder / output), names_in(folder)
             wanted = -(-n // len(commands))
             while killed[name] < wanted and tried[name] < 4 * wanted:
                 rng = np.random.default_rng([seed, zlib.crc32(name.encode()), tried[name]])
                 tried[name] += 1
                 prepare(output)
-                if in_child(text, float(rng.uniform(0, seconds[name]))) != -signal.SIGKILL:
+                if in_child(text, float(rng.uniform(0, seconds))) != -signal.SIGKILL:
                     continue
                 killed[name] += 1
                 partials = [Path(f"{output}.partial"), *Path(output).glob("*.partial")]
                 kept[name] += any(path.exists() for path in partials)
                 code = repeat(name, text, output, n_objects)
                 left = sorted(names_in(folder) - expected)
-                same = code == 0 and bits_of(folder / output) == quiet[name]
+                same = code == 0 and bits_of(folder / output) == quiet
                 if not same or left:
                     what = {
                         "command": name,
