@@ -34,7 +34,7 @@ html_theme_options = {
     "header_links_before_dropdown": 8,
 }
 _pages = (
-    *("quickstart", "choosing", "methods", "large-data", "command-line", "faq"),
+    *("quickstart", "choosing", "methods", "pcc", "large-data", "command-line", "faq"),
     *("papers", "promises", "format", "architecture"),
 )
 html_sidebars = {page: [] for page in _pages}  # nothing below them to navigate to

@@ -118,15 +118,14 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
     ``i`` and ``j`` are clustered together. PCC minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)``, where ``N_ij``
     partitions label both objects and ``c_ij`` of them put both in one cluster (Lourenço et al. 2015,
-    equation 4). Missing labels need no special treatment.
+    equation 4). Missing labels need no special treatment. By default the co-association is calibrated
+    first, which is our addition; ``coassociation="paper"`` is the published model.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        Maximum number of clusters. The default merges those that the labels clearly do not tell apart, see
-        ``prune``, and mostly uses all others. In the model of the paper superfluous clusters can end up
-        empty, but in noisy ensembles often keep some objects: with 8 clusters for 3 planted classes, the
-        extra ones had 3 to 60 objects each. "auto": by `bigcons.choose_n_clusters`.
+        Maximum number of clusters. By default those that the labels do not tell apart are merged, see
+        ``prune``. "auto": by `bigcons.choose_n_clusters`.
     divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
         Bregman divergence ``d``. Over all pairs "l2" is solved exactly and the others by prototypes.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
@@ -141,8 +140,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         were sampled in tiles or whose heap would exceed ``memory``, else "heap".
     max_iter : int, "paper" or None, default=None
         Maximum number of passes over the data (None: 100). For the heap, of single-object steps (None: 10
-        n_objects n_clusters). "paper", for the heap only: n_objects n_clusters steps, the cap of the paper,
-        which in our measurements left the objective 6 % ("l2") to 12.5 % ("kl") above the optimum.
+        n_objects n_clusters; "paper": n_objects n_clusters, which ends well above the optimum).
     tol : float, default=3e-5
         Largest KKT gap at convergence, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
         ``max_iter``. With prototypes, passes end when the gap of the grouped problem is below it or a pass
@@ -153,44 +151,35 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     init : {"auto", "subsample", "uniform", "dirichlet"} or array, default="auto"
         First memberships. "subsample": solve 2,048 objects and extend the solution to all. "uniform":
         perturbed uniform. "dirichlet": random. For solver="blocked" these two are single starts of the
-        subsample: otherwise every block would number the clusters in its own way, and hundreds of passes
-        would go by until blocks agree. An array: memberships (n_objects, n_clusters). If all its rows are 1 /
-        n_clusters, a saddle point, it is perturbed as in "uniform". For a divergence such as "kl" that is
-        infinite where objects with disjoint memberships are joined, or objects surely together are separated,
-        the rows of such pairs (with prototypes, all rows) are mixed with a millionth of the uniform
+        subsample. An array: memberships (n_objects, n_clusters); uniform ones, a saddle point, are perturbed,
+        and rows that a divergence such as "kl" finds infinite are mixed with a millionth of the uniform
         membership. "auto": "uniform" for the heap by the model of the paper, else "subsample".
     n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
         grouped by similar memberships. Time is proportional to it. "auto": as many as objects up to 2,048 of
-        them; for more, four per cluster, at least 16, which kept Kullback-Leibler within 0.4 % of the
-        pair-by-pair optimum in our measurements. With as many prototypes as objects the solve is exact, and
-        its time quadratic.
+        them, which is exact and takes time quadratic in their number; for more, four per cluster, at least
+        16.
     weights : {"entropy", "information"}, array of shape (n_partitions,) or None, default=None
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
         entropy of the labels of each partition. "information": its mutual information with an unweighted
-        consensus. Both are estimated on the subsample and have mean 1. See Notes.
+        consensus. Both are estimated on the subsample and have mean 1.
     prune : float, "auto" or None, default="auto"
-        What becomes of surplus clusters. "auto": in the block model the solve has fewer clusters, and a
-        SurplusClustersWarning says so, if the labels of 2,048 objects do not tell ``n_clusters`` apart and
-        clearly do a smaller number; the others are the last columns of ``memberships_``, which are empty. See
-        Notes. Other models keep all, and so do starts from given memberships. None: all are kept. A share,
-        for pairs="all" and "l2": no cluster wins less than this share of the objects. Smaller clusters are
-        removed where that raises the objective by at most 1e-4 of its magnitude. Others carry the noise in
-        the labels: many objects have a part in them, and without them the fit is far worse. Such clusters
-        remain in ``memberships_``, as its last columns, but the objects they would win get their best
-        membership among the other clusters. 0 removes empty clusters.
+        What becomes of surplus clusters. "auto": in the block model, if the labels of 2,048 objects clearly
+        tell a smaller number of clusters apart than ``n_clusters``, the solve has that number, and a
+        SurplusClustersWarning says so; the others are the last columns of ``memberships_``, which are empty.
+        Other models, and starts from given memberships, keep all. None: all are kept. A share, for
+        pairs="all" and "l2": no cluster wins less than this share of the objects, where removing it raises
+        the objective by at most 1e-4 of its magnitude. 0 removes empty clusters.
     coassociation : {"auto", "paper", "block-model", "moments", "least-squares"}, default="auto"
         Model of the co-association. "paper": partitions join objects ``i`` and ``j`` with probability
         ``y_i.y_j``. The others calibrate it: partition ``u`` joins them with probability ``a_u + d_u
-        y_i.y_j``, its false-join rate and the excess of its hit rate, estimated on the subsample from a
-        spectral start. "block-model", for pairs="all" and "l2": with ``y_i' theta y_j`` for ``y_i.y_j``, as
-        two clusters may be near each other, and one be split more often than another; from a second start,
-        too, for classes of very unequal size. "moments": rates with
-        which pairs that are surely together or apart have probability 1 or 0, so that ``n_clusters`` is an
-        upper limit. "least-squares", for "l2": rates of the best fit, which use all ``n_clusters`` and leave
-        memberships soft; hit rates above 1 rule it out for other divergences. "auto": "block-model" where it
-        can be solved, without ``weights``, else "paper". See Notes.
+        y_i.y_j``, its false-join rate and the excess of its hit rate. "block-model", for pairs="all" and
+        "l2": with ``y_i' theta y_j`` for ``y_i.y_j``, as two clusters may be near each other, and one be
+        split more often than another. "moments": rates with which pairs that are surely together or apart
+        have probability 1 or 0, so that ``n_clusters`` is an upper limit. "least-squares": rates of the best
+        fit, which use all ``n_clusters`` and leave memberships soft; for "l2" only. "auto": "block-model"
+        where it can be solved, without ``weights``, else "paper".
     rarity : float or None, default=None
         Over all pairs by "l2", calibrated models weigh a join in base cluster ``b`` by ``(n_u / n_b) **
         rarity``, ``n_b`` of ``n_u`` labeled objects being in it: 0 counts all joins alike, 1 is the weight of
@@ -213,129 +202,54 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
-    coassociation_ : the model that was solved, such as "block-model"
     memberships_ : (n_objects, n_clusters) float32, rows sum to 1; fewer columns if a share was pruned
-    objective_ : the objective. For pairs="all" without its constant, which for "l2" is
-        ``sum c_ij^2 / N_ij``; for a calibrated model without what it is where all ``y_i.y_j`` are zero. With
-        prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
-        their probabilities ``p_ij``; for "kl" this is the negative log-likelihood
-    start_objectives_ : the objective of every start when the best was chosen. On the subsample this is "l2"
-        over its pairs (weighted, if there are weights), whatever the divergence; of a single start from
-        random or given memberships, and of every start of the heap, it is the final objective. Calibrated
-        models start from the best of ``n_init`` k-means of the spectral embedding: their squared distances,
-        whichever start the block model takes
-    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds. With prototypes it is exact
-        too, over all pairs of 128 random objects (of all objects, up to 2,048)
-    grouped_gap_ : with prototypes, largest gap of the grouped problem, which the passes reduce
-    approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
-    weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
+    n_clusters_ : number of clusters with at least one object in ``labels_``
+    trust_ : how far the labels can be trusted: for every object the ``confidence`` that its label is right,
+        and the second most probable cluster; tables of ``clusters`` and ``partitions``. In the block model
+        by its memberships, else by naive Bayes: see `bigcons.metrics.trust`. Not of soft clusterings
+    coassociation_ : the model that was solved, such as "block-model"
     hit_rates_, false_join_rates_ : (n_partitions,) float64, of calibrated models: how often a partition joins
         objects of one cluster, and of different clusters. Over all pairs by "l2" as counted, whatever the
         rarity of base clusters; else as estimated, ``a + d`` and ``a``
     affinities_ : (n_clusters, n_clusters) float64, ``theta`` of the block model: how often objects of two
         clusters are joined, 1 being the mean of objects of one cluster and 0 that of different ones
-    n_clusters_ : number of clusters with at least one object in ``labels_``
-    trust_ : how far the labels can be trusted: for every object the ``confidence`` that its label is right,
-        and the second most probable cluster; tables of ``clusters`` and ``partitions``. In the block model
-        by its memberships, else by naive Bayes: see `bigcons.metrics.trust`. Not of soft clusterings
+    weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
+    objective_ : the objective. For pairs="all" without its constant, which for "l2" is
+        ``sum c_ij^2 / N_ij``; for a calibrated model without what it is where all ``y_i.y_j`` are zero. With
+        prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
+        their probabilities ``p_ij``; for "kl" this is the negative log-likelihood
+    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds. With prototypes it is exact
+        too, over all pairs of 128 random objects (of all objects, up to 2,048)
     n_passes_ : number of passes; for the heap, of stretches of steps
     converged_ : whether ``gap_ <= tol``; of more than 50 clusters in the block model, whether passes ended
         before ``max_iter``. Fewer prototypes than objects do not reach the default ``tol``
     history_ : one list per quantity, with one entry per pass
+    start_objectives_ : what every start was judged by, if the best of several was chosen: "l2" over the pairs
+        of the subsample; for a calibrated model the squared distances of its k-means; of the heap, and of a
+        single start from random or given memberships, the final objective
+    grouped_gap_ : with prototypes, largest gap of the grouped problem, which the passes reduce
+    approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
 
     Notes
     -----
-    Cost for pairs="all": O(n M K + n K^2 M) time per pass and 8 n K bytes for memberships; for more than 50
-    clusters in the block model O(n M K) and, besides the memberships returned, 256 n bytes. The starts make
-    up to 50 n_init + 200 passes over 2,048 objects before that, those of the block model up to nine
-    embeddings of their labels, which take most of the time if there are few objects and many clusters. With G
-    prototypes: O(n G (M + K^2)) time per pass and up to 12 n K bytes; if the divergence can be infinite, as
-    "kl", every membership is at least 1e-6 / K, so that no pair costs infinity. As many prototypes as
-    objects: O(n^2 (M + K^2)) time per pass. Heap: O(l (K + log n)) time per step for l pairs per object, 24
-    bytes per pair and 24 n K bytes. Blocks: up to n K / 4 such steps per pass; each of up to eight concurrent
-    blocks takes its pairs and, if pairs are drawn from all objects, 4 n K bytes. The divergence generated by
-    ``|x|^2`` is twice "l2".
+    Cost for pairs="all" and "l2": O(n M K + n K^2 M) time per pass for M partitions, and 8 n K bytes for
+    memberships unless they are stored by ``out``; for more than 50 clusters in the block model O(n M K) and
+    256 n bytes. The starts work on 2,048 objects. "PCC in depth" in the documentation has the cost of the
+    other solvers, the starts, the rule by which clusters are merged, and what all of this was measured to do.
+
+    Which model is better? With the true number of clusters, the mean adjusted Rand index on 117 ensembles of
+    13 data sets was .584 with "block-model", .556 with "moments" and .514 with "paper"
+    (`benchmarks/accuracy.py`). With noise that is independent between partitions, as in the planted
+    experiments of the paper, "paper" with weights="entropy" is slightly better. "paper" is also for
+    comparison with published results.
+
+    K clusters of any sizes join at least 1 / K of the pairs. If the labels join far fewer, the paper's model
+    tends to clusters of equal size; an OversegmentationWarning says so. If the partitions have at most half
+    as many clusters as the consensus, it merges clusters; an UndersegmentationWarning says so.
 
     ``predict`` and ``predict_proba`` give each new object its best membership given all fitted objects, over
-    all pairs and by the same divergence: "l2" exactly, others by prototypes. Objects that occur in no sampled
-    pair are placed the same way. Fitted objects mostly get their own label again; fewer do if the model was
-    fitted to few pairs, because all pairs carry more information. In our measurements, half of the labels
-    agreed with 10 pairs per object, 90 % with 30 and 98 % with pairs="dense"; with few pairs the predicted
-    labels were the better ones.
-
-    K clusters of any sizes join at least 1 / K of the pairs. If the labels join far fewer, the model cannot
-    fit them and tends to clusters of equal size; an OversegmentationWarning says so. Average linkage
-    (eac-average) still works. If the partitions have at most half as many clusters as the consensus, the
-    paper's model merges clusters, and an UndersegmentationWarning names one that does not.
-
-    Weights are our addition. The paper counts all partitions alike, although two objects in one of ten
-    clusters are more likely to belong together than two in one of two. With "entropy", agreeing on a label
-    counts as much as the information it carries on average, ``log(1 / share of the label)``. On planted
-    ensembles of 120,000 objects and 100 partitions (six unbalanced classes, two to ten clusters, 10 to 40 %
-    random labels) it raised the adjusted Rand index from .92-.97 to .977-.980 with half of the labels missing
-    and from .95-.99 to .996-.997 with none missing, the best of all methods; on digits by .06 to .09. It
-    resolves finer structure: with ``n_clusters`` twice the number of classes it divided a class of KDD Cup
-    1999 that plain PCC kept whole. "information" gains less, but also detects nearly random partitions, which
-    "entropy" considers informative; it solves the subsample twice and can do harm with few partitions.
-
-    Calibrated models are our addition, too. Partitions coarser than the consensus join objects of different
-    clusters by chance, and the paper's model, which has no term for that, merges clusters; finer ones
-    separate objects of one cluster, and it splits them. A pass costs O(n M K) more, and O(M K^2) more for
-    each object that moves in the block model. Rates are of the subsample, as is the rarity of base clusters.
-
-    Which is better? On 117 ensembles of 60 partitions, of 13 data sets that defaults are chosen on (see
-    benchmarks/accuracy.py), with the true number of clusters, the mean adjusted Rand index was .584 with
-    "block-model", .556 with "moments" and .514 with "paper"; HBGF had .577. "paper" is for comparison with
-    published results. With noise that is independent between partitions, as on the planted ensembles above,
-    "paper" with weights="entropy" is slightly better than "block-model" (.994 with none missing, .970 with
-    half of the labels).
-
-    Surplus clusters are merged by prune="auto". A partition tells two distinct clusters apart cleanly or
-    joins them, while each cuts a single cluster in a place of its own. The clusters of a spectral cut of
-    the subsample are merged one by one, the least distinct two first. A smaller number, from a third of
-    ``n_clusters`` on, is taken if it stands out by how distinct its clusters are and no larger number has
-    distinct ones, whether as many clusters are merged, half as many more, or three times as many, at least
-    48: only many show small classes beside a large one. Fewer are only warned of, and more than 100 clusters
-    are all kept. On 28 ensembles of 100 k-means partitions (2 to 20 clusters) of 3 to 25 separated
-    Gaussian classes, drawn after the rule was chosen, their number was kept in 27, and found in 28 given
-    twice and in 27 given three times as many (`benchmarks/choosing_k.py --surplus`). Of 104 further
-    ensembles, of classes that overlap or are of very unequal size, given their number, four were merged
-    to fewer, all with classes of less than 1 % of the objects. On the 203 real and planted ensembles by
-    which the rule was chosen these were five: the adjusted Rand index rose in four, by up to .13, and
-    fell by .22 in one.
-
-    Classes of very unequal size defeat k-means of the embedding, and most methods: every partition cuts the
-    large class elsewhere, its parts take the leading columns, and small classes none. The block model
-    therefore has a second, linked start, for up to 20 clusters and from 8 partitions: 48 groups or more by
-    k-means of twice as many columns, joined by single link of their affinity, which follows the large class
-    from part to part; a few outliers are no cluster. Of overlapping classes single link makes one, so the
-    start is the one that four pairs of random halves of the partitions reproduce better, by .03 in their
-    adjusted Rand index. From the linked start the affinity of a cluster to itself is raised by the root of
-    how much smaller than an equal share it is; else objects at the edge of the large class, joined with few
-    of its others, would fit small clusters. On the data by which this was chosen, the mean adjusted Rand
-    index rose from .73 to .89 (144 ensembles of 16 planted sets, twelve of them with classes of very unequal
-    size) and fell from .789 to .785 (90 ensembles of two or three overlapping classes); on other data
-    (`benchmarks/accuracy.py`) it rose from .48 to .51 and fell most on pima, from .06 to .03. The log tells
-    which start was taken.
-
-    For more than 50 clusters the block model, started from the subsample and without a share to ``prune``,
-    has no table of K x K for each partition. An object keeps at most 16 memberships, found among all
-    clusters; affinities below .02 count as none; and the weight of a pair of objects in ``(y_i' theta
-    y_j)^2`` follows from the labels that each has, not from those they share, which is exact if none is
-    missing and right on average if they are missing at random. Unless ``tol`` is 0, passes also end when at
-    most one of 10,000 objects, or a share ``tol``, changed cluster and the objective fell by at most 1e-4 of
-    it; `converged_` then is True. The start is k-means, twice for n_init="auto", in 32 columns of the
-    embedding of 32 objects for each cluster. On 20,000 objects of 100 planted classes in 50 partitions of 17
-    to 50 clusters, half of the labels missing, the adjusted Rand index was .91, that of k-means on the labels
-    (`KCC`) .81.
-
-    On listed pairs the subsample, or memberships given as
-    ``init``, is where objects start, and rates are those of the listed pairs given this start; other starts
-    give no rates. The cost of a pair is ``N_ij d(c_ij / N_ij, a + d y_i.y_j)``. With 60 pairs per object
-    in blocks, from one seed, the adjusted Rand index rose from .03 to .88 by either rule on 20,000 planted
-    objects of eight classes, in partitions of two to four clusters; on 2,000 objects of pendigits from .38 to
-    .46 by "least-squares", and on overlapping blobs from .71 to .91, where "moments" changed little. The
-    model of the paper can be better, as on KDD Cup 1999.
+    all pairs and by the same divergence. Fitted objects mostly get their own label again, but only half of
+    them if the model was fitted to as few as ten pairs per object.
 
     References
     ----------
