@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from bigcons import PCC, choose_n_clusters, plots
+from bigcons import MCLA, PCC, choose_n_clusters, plots
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import cluster_overlap, reliability, trust
 from bigcons.metrics.geometry import vat_order
@@ -370,6 +370,14 @@ def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tm
         np.testing.assert_allclose(values[:-1], below, atol=1e-9)
     with pytest.raises(InvalidInputError, match="type ndarray"):
         plots.trust(labels)
+
+
+def test_trust__of_a_clusterer_without_it_says_why():
+    model = MCLA(3, random_state=0)
+    with pytest.raises(InvalidInputError, match="not fitted"):
+        plots.trust(model)
+    with pytest.raises(InvalidInputError, match="only PCC finds it in fit"):
+        plots.trust(model.fit(three_groups()[1]))
 
 
 def test_overview__can_be_saved():

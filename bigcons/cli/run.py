@@ -88,6 +88,11 @@ def run(
     memory; each step keeps to the memory budget. Repeating the command resumes an interrupted run and finds
     the result of a finished one. What was chosen is printed, with the time of each step.
     """
+    from bigcons.tables.files import refuse_missing
+
+    for path in (*features, *([] if truth is None else [truth])):
+        refuse_missing(path)  # methods take seconds to import
+
     from bigcons import generate
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
     from bigcons.storage.commit import is_store

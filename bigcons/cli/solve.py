@@ -111,6 +111,11 @@ def solve(
     --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
     not given take the method's defaults; those it does not have are refused.
     """
+    from bigcons.tables.files import refuse_missing
+
+    if words and not words[0].startswith("-"):
+        refuse_missing(words[0])  # methods take seconds to import
+
     from bigcons.solving.workspace import can_resume
     from bigcons.storage.commit import is_store
     from bigcons.stores.consensus import Consensus, fit_results

@@ -5,6 +5,7 @@ Imported only when a client is used, because ``distributed`` takes half a second
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import re
@@ -12,7 +13,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import islice
@@ -26,7 +27,7 @@ from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
-from bigcons.execution.dask_workers import CONNECT_SECONDS, KEY_PREFIX, Wait, Workers, one_line
+from bigcons.execution.dask_workers import KEY_PREFIX, Wait, Workers, connect_seconds, one_line
 from bigcons.memory import Block
 from bigcons.progress import current_work
 
@@ -35,6 +36,9 @@ Result = TypeVar("Result")
 
 # Dask reassigns the blocks of an unresponsive worker after 300 s (its worker-ttl), so wait longer than that.
 PATIENCE = 360.0
+
+# A scheduler that is being started refuses connections, for so long at most.
+START_SECONDS = 5.0
 
 # A task function sent with every block costs 6 ms per MB and block. Shared by the workers it costs nothing,
 # but Dask crowds the first blocks on the worker that has it: short folds take up to twice as long on 8
@@ -180,18 +184,43 @@ def connect(address: str) -> Iterator[DaskEngine]:
             f"client={address!r} needs certificates; set distributed.comm.tls.ca-file, .client.cert and "
             ".client.key in Dask's configuration, such as a file that DASK_CONFIG names."
         )
-    client = None
-    with suppress(Exception):  # anything may answer there; keeping the error would keep the client
-        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    client, seconds = None, connect_seconds()
+    fault = _fault_of(address, seconds)
+    if fault is None:
+        fault = f"it takes no client within {seconds:g} s"
+        with suppress(Exception):  # keeping the error would keep the client
+            client = distributed.Client(address, timeout=seconds, set_as_default=False)
     if client is None:
         raise InvalidInputError(
-            f"client={address!r} does not answer as a Dask scheduler within {CONNECT_SECONDS:.0f} s; "
+            f"client={address!r} does not answer as a Dask scheduler ({fault}); "
             "correct the address, start one there with 'dask scheduler', or use client='threads'."
         )
     try:
         yield DaskEngine(client)
     finally:
         client.close()
+
+
+def _fault_of(address: str, seconds: float) -> str | None:
+    """Return why nothing at ``address`` exchanges Dask's greetings within so many seconds; None if it does.
+
+    A client would wait for a greeting without end.
+    """
+
+    async def greet() -> None:
+        security = distributed.Security().get_connection_args("client")
+        async with asyncio.timeout(seconds):
+            comm = await distributed.comm.core.connect(address, timeout=min(START_SECONDS, seconds), **security)
+        await comm.close()
+
+    try:
+        with ThreadPoolExecutor(1) as pool:  # the caller's thread may have a running loop, as in Jupyter
+            pool.submit(asyncio.run, greet()).result()
+    except TimeoutError:
+        return f"something listens there, but says nothing within {seconds:g} s"
+    except Exception as error:
+        return one_line(error)
+    return None
 
 
 def active_client() -> distributed.Client | None:

@@ -16,7 +16,9 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import dask
 import distributed
+from dask.utils import parse_timedelta
 from distributed.client import ClosedClientError
 
 from bigcons.errors import ExecutionError
@@ -24,7 +26,6 @@ from bigcons.version import __version__
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 REFRESH_SECONDS = 2.0
 WARN_SECONDS = 20.0
@@ -41,6 +42,11 @@ TASKS = "__import__('bigcons.execution.dask_engine', fromlist=['run_task']).run_
 
 _checked: WeakKeyDictionary[distributed.Client, set[str]] = WeakKeyDictionary()
 """Workers whose versions are known to match."""
+
+
+def connect_seconds() -> float:
+    """Return how long a scheduler may take to answer, as Dask is configured; 30 s by default."""
+    return float(parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"), default="s"))
 
 
 class Workers:
@@ -74,7 +80,7 @@ class Workers:
             self._workers = {}
             return
         try:
-            self._workers = self._client.sync(_describe, self._client, callback_timeout=CONNECT_SECONDS)
+            self._workers = self._client.sync(_describe, self._client, callback_timeout=connect_seconds())
         except OSError:
             self._workers = {}
         check_versions(self._client, self._workers)
@@ -85,10 +91,10 @@ class Workers:
         if self._client.status != "running":
             return
         with suppress(OSError, CancelledError, ClosedClientError):  # which the work itself reports
-            present = self._client.sync(_describe, self._client, callback_timeout=CONNECT_SECONDS)
+            present = self._client.sync(_describe, self._client, callback_timeout=connect_seconds())
             for address in known - present.keys():
                 known.discard(address)
-                events = self._client.sync(_events, self._client, address, callback_timeout=CONNECT_SECONDS)
+                events = self._client.sync(_events, self._client, address, callback_timeout=connect_seconds())
                 removals = [event for _, event in events if event.get("action") == "remove-worker"]
                 lost: dict[str, Any] = removals[-1] if removals else {}
                 keys = {*lost.get("processing-tasks", ()), *lost.get("lost-computed-tasks", ())}

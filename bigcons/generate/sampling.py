@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import row_blocks
 from bigcons.seeding import generator
 
 STRATUM_ROWS = 4096
@@ -74,11 +73,10 @@ class Subset:
         return start + np.sort(rng.choice(stop - start, size=count, replace=False, shuffle=False))
 
     def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return the sampled rows from ``start`` to ``stop``, which are boundaries of segments."""
-        first = start // self.segment_rows
-        return np.concatenate(
-            [self.segment(first + block.index) for block in row_blocks(stop - start, self.segment_rows)]
-        )
+        """Return the sampled rows from ``start`` to ``stop``, ascending."""
+        segments = range(start // self.segment_rows, -(-stop // self.segment_rows))
+        chosen = np.concatenate([self.segment(segment) for segment in segments])
+        return chosen[slice(*np.searchsorted(chosen, (start, stop)))]
 
     def size(self, stop: int) -> int:
         """Return how many of the first ``stop`` objects are sampled."""

@@ -47,7 +47,11 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     >>> figure.savefig("trust.png")
     """
     check_int("n_clusters", n_clusters)
-    found = getattr(found, "trust_", found)
+    if hasattr(type(found), "trust_"):  # a clusterer
+        try:
+            found = found.trust_
+        except AttributeError as error:
+            raise InvalidInputError(str(error)) from None
     if hasattr(found, "read_trust"):
         clusters = found.trust_tables[0]
         parts: Iterator[np.ndarray] = (

@@ -368,12 +368,13 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
         For a stored result, it is read from the store.
         """
-        found = getattr(self, "_trust", None)
-        if found is None:
+        check_is_fitted(self, "labels_")
+        if self._trust is None:
             raise AttributeError(
-                f"{type(self).__name__} has no trust_; compute it with bigcons.metrics.trust(x, model)."
+                f"this {type(self).__name__} has no trust_: only PCC finds it in fit, unless of soft "
+                "clusterings or of too many base clusters; compute it with bigcons.metrics.trust(x, model)."
             )
-        return found.trust if isinstance(found, Consensus) else found
+        return self._trust.trust if isinstance(self._trust, Consensus) else self._trust
 
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
         """Return the facts that a resumed solve must share with the interrupted one."""

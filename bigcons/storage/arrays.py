@@ -10,6 +10,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,6 +80,15 @@ def create_group(place: Place, names: Iterable[str]) -> None:
         "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays},
     }
     (place / METADATA).write(json.dumps(group, indent=1).encode(), durable=True)
+
+
+def listed_arrays(place: Place) -> list[str]:
+    """Return the arrays that the group at ``place`` lists, sorted; none if it is no group or is damaged."""
+    with suppress(StoreError):
+        group = read_metadata(place)
+        with suppress(KeyError, TypeError):
+            return sorted(group["consolidated_metadata"]["metadata"])
+    return []
 
 
 def open_array(

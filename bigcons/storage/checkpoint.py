@@ -212,7 +212,7 @@ class Snapshots:
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Replace the snapshot, which becomes that of the pass before; it is durable when this returns."""
         with disk_errors(self._before), suppress(FileNotFoundError):
-            self._before.write(self._file.read(), durable=True)
+            self._file.copy_to(self._before)
         head = {"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)}
         text = json.dumps({**head, "hash": _hash_of(arrays, json.loads(json.dumps(head)))})
         content = io.BytesIO()

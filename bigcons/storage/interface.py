@@ -74,6 +74,13 @@ class Place(ABC):
         With ``durable``, the file survives a power failure once this returns.
         """
 
+    def copy_to(self, other: Place) -> None:
+        """Make ``other``, in the same folder, a copy of this file; a reader sees its old content or the new.
+
+        The copy is durable as soon as something else in the folder is. Raises FileNotFoundError.
+        """
+        other.write(self.read(), durable=True)
+
     @abstractmethod
     def flush(self) -> None:
         """Make everything below durable."""

@@ -29,6 +29,7 @@ from bigcons.storage.arrays import (
     create_array,
     create_group,
     damaged,
+    listed_arrays,
     open_array,
     refuse_links,
 )
@@ -402,11 +403,8 @@ class ArrayWriter:
         }
         of_ids = array_names(self._ids["dtype"], f"-{self.generation}") if self._ids else {}
         names = [self._path.name, *of_ids.values()]
-        if (self.folder / METADATA).is_file():  # an append on a disk: the generation is valid first
-            write_manifest(place, KIND, body)
+        if not (self.folder / METADATA).is_file():  # else an append on a disk, and `_sweep` lists the arrays
             create_group(self.folder, names)
-            return
-        create_group(self.folder, names)
         if isinstance(self.folder, DiskPlace) or place is self.folder:
             write_manifest(place, KIND, body)
             return
@@ -497,13 +495,20 @@ def appending(place: Place) -> Iterator[Appending]:
 
 
 def _sweep(place: Place) -> None:
-    """Remove what the manifest does not name: older generations, and leftovers of killed writers."""
+    """Remove what the manifest does not name: older generations, and leftovers of killed writers.
+
+    Before that, the listing for other tools names the valid arrays: it never names one that is not there.
+    """
     if not isinstance(place, DiskPlace):
         sweep_folders(place)
         return
     generation = load_manifest(place, KIND).body["generation"]
     prefixes = ("labels-", "memberships-", "categories-", *PREFIXES)
     keep = {f"{prefix}{generation}" for prefix in prefixes} | {categories_name(generation)}
-    for name in place.names():
+    names = place.names()
+    arrays = [name for name in names if name in keep and (place / name / METADATA).is_file()]
+    if listed_arrays(place) != arrays:
+        create_group(place, arrays)
+    for name in names:
         if name.endswith(".partial") or (name.startswith(prefixes) and name not in keep):
             (place / name).remove()

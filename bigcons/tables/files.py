@@ -25,7 +25,7 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
-from bigcons.storage.interface import Place
+from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.tables.memory import ArrayTable
 from bigcons.tables.select import SelectedTable
@@ -65,11 +65,10 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
             f"{place} is neither an ensemble nor a Zarr array (version 3); copy it to a disk, because only "
             "these are read from a bucket."
         )
+    refuse_missing(place)
     if not place.exists():
-        if glob.has_magic(str(place)):
-            matching = glob.iglob(str(place), recursive=True)  # noqa: PTH207 - may begin anywhere
-            return open_files(sorted(map(Path, matching), key=natural_order), role, str(place))
-        raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
+        matching = glob.iglob(str(place), recursive=True)  # noqa: PTH207 - may begin anywhere
+        return open_files(sorted(map(Path, matching), key=natural_order), role, str(place))
     path = Path(path)
     name = path.name.lower()
     if path.is_dir() and (found := _files_in(path)):
@@ -83,6 +82,13 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
     if name.endswith(_PARQUET):
         return ParquetTable(path)
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
+
+
+def refuse_missing(path: StorePath | Place) -> None:
+    """Raise StoreNotFoundError for a path where nothing is and that is no pattern."""
+    place = place_of(path)
+    if not place.exists() and not glob.has_magic(str(place)):
+        raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
 
 
 def open_files(paths: Sequence[Path], role: str, where: str | None = None) -> Table:

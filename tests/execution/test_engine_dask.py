@@ -3,6 +3,7 @@
 import os
 import platform
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -250,13 +251,21 @@ def test_open_engine__connects_to_an_address_and_leaves_nothing_open():
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "carrier-pigeon://127.0.0.1:1"])
 def test_open_engine__says_in_one_line_that_nobody_answers(address, monkeypatch):
-    monkeypatch.setattr("bigcons.execution.dask_engine.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("bigcons.execution.dask_engine.START_SECONDS", 0.5)
     with (
-        pytest.raises(InvalidInputError, match="does not answer as a Dask scheduler") as caught,
+        pytest.raises(InvalidInputError, match="not answer as a Dask scheduler") as caught,
         open_engine(address),
     ):
         pass
     assert "\n" not in str(caught.value)
+
+
+def test_open_engine__does_not_wait_for_what_listens_and_says_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        configured = dask.config.set({"distributed.comm.timeouts.connect": "0.3s"})
+        with configured, pytest.raises(InvalidInputError, match="says nothing"), open_engine(address):
+            pass
 
 
 def test_open_engine__leaves_a_client_it_was_given_open(local_client):

@@ -18,7 +18,7 @@ from bigcons import Ensemble
 from bigcons.errors import ExecutionError, StoreNotFoundError
 from bigcons.execution import dask_workers
 from bigcons.execution.dask_engine import DaskEngine
-from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold
+from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine
 from bigcons.memory import row_blocks
 from bigcons.version import __version__
 
@@ -307,13 +307,22 @@ def test_map__a_dead_scheduler_ends_in_one_line(scheduler_process, tmp_path):
 
 
 def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.execution.dask_workers.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("bigcons.execution.dask_workers.connect_seconds", lambda: 0.5)
     process, client = scheduler_process
     engine = DaskEngine(client, patience=2.0)
     process.send_signal(signal.SIGSTOP)
     with pytest.raises(ExecutionError) as caught:
         list(engine.map(abs, [-1]))
     assert_one_line(caught, "task 0", "no Dask worker worked")
+
+
+def test_open_engine__waits_for_a_scheduler_that_is_busy(scheduler_process, monkeypatch):
+    monkeypatch.setattr("bigcons.execution.dask_engine.START_SECONDS", 0.3)
+    process, client = scheduler_process
+    process.send_signal(signal.SIGSTOP)
+    threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
+    with open_engine(client.scheduler.address) as engine:
+        assert engine.client.status == "running"
 
 
 @pytest.mark.parametrize("seconds", [0.0, 2.1], ids=["at once", "when workers are looked at again"])

@@ -17,8 +17,9 @@ import zarr
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 from bigcons.storage import commit
+from bigcons.storage.arrays import listed_arrays
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import disk_errors
+from bigcons.storage.places import DiskPlace, disk_errors
 from bigcons.stores import ensemble_store
 from tests.support.stores import names_in
 
@@ -335,6 +336,7 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
         child.send_signal(signal.SIGKILL)
         child.wait()
         child.stdout.close()
+        assert all((path / name).is_dir() for name in listed_arrays(DiskPlace(path)))
         survivor = Ensemble.open(path, "a")
         assert survivor.verify()["ok"]
         assert survivor.n_objects % 4000 == 0
@@ -354,6 +356,24 @@ def test_full_disk__that_numpy_tells_of_in_its_own_words_is_named():
             np.zeros(1 << 20).tofile(file)
     with pytest.raises(OSError, match="other"), disk_errors("labels.npy"):
         raise OSError("other")
+
+
+def test_append__killed_after_its_commit_leaves_a_listing_of_arrays_that_are_there(store, monkeypatch):
+    """Other tools then see the labels before the append; the next one mends that, even if it fails."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ensemble_store, "_sweep", lambda _: None)
+        Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
+    assert [(name, array.shape) for name, array in zarr.open_group(store, mode="r").arrays()] == [
+        ("labels-1", (4000, 30))
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(ensemble_store, "write_manifest", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
+    assert [(name, array.shape) for name, array in zarr.open_group(store, mode="r").arrays()] == [
+        ("labels-2", (4000, 31))
+    ]
+    assert names_in(store) == ["labels-2", "manifest.json", "zarr.json"]
 
 
 def test_append__removes_what_a_killed_commit_left(store):

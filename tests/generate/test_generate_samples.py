@@ -90,6 +90,12 @@ def test_samples__labels_depend_neither_on_workers_nor_budget_nor_store(points, 
     assert not np.array_equal(make(points, generator, random_state=1), expected)
 
 
+def test_samples__labels_do_not_depend_on_the_size_of_blocks(points, monkeypatch):
+    expected = make(points)
+    monkeypatch.setattr("bigcons.generate.planning.BLOCK_ROWS", 1000)
+    np.testing.assert_array_equal(make(points), expected)
+
+
 def test_samples__labels_depend_neither_on_the_source_nor_on_how_many_partitions(points, tmp_path):
     np.savetxt(tmp_path / "x.csv", points, delimiter=",", fmt="%.9g")
     np.testing.assert_array_equal(make(tmp_path / "x.csv", n_partitions=2), make(points)[:, :2])

@@ -96,6 +96,26 @@ def test_snapshots__are_replaced_atomically(tmp_path):
     assert snapshots.load()[1] == {"passes": 1}
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_snapshots__killed_between_the_two_writes_are_both_of_the_last_pass(tmp_path, monkeypatch, links):
+    def refuse(*_):
+        raise PermissionError
+
+    snapshots = Snapshots(tmp_path, {})
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
+    snapshots.save({"a": ROWS}, {"passes": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_hash_of", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            snapshots.save({"a": ROWS}, {"passes": 2})
+    assert [kept.facts["passes"] for kept in snapshots.kept()] == [1, 1]
+    for passes in (2, 3):
+        snapshots.save({"a": ROWS}, {"passes": passes})
+        assert [kept.facts["passes"] for kept in snapshots.kept()] == [passes, passes - 1]
+    assert names_in(tmp_path) == ["snapshot-before.npz", "snapshot.npz"]
+
+
 def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path, monkeypatch):
     snapshots = Snapshots(tmp_path, {"k": 3, "seed": 0})
     snapshots.save({"a": ROWS}, {})
