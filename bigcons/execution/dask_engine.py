@@ -210,7 +210,9 @@ def _fault_of(address: str, seconds: float) -> str | None:
     async def greet() -> None:
         security = distributed.Security().get_connection_args("client")
         async with asyncio.timeout(seconds):
-            comm = await distributed.comm.core.connect(address, timeout=min(START_SECONDS, seconds), **security)
+            comm = await distributed.comm.core.connect(
+                address, timeout=min(START_SECONDS, seconds), **security
+            )
         await comm.close()
 
     try:
