@@ -166,7 +166,7 @@ def kill_a_solve(
 
 
 def finish(ensemble: Path, out: Path, address: str, stops: list[str]) -> None:
-    """Make the call until it ends; an error of one line about lost workers, or a busy scheduler, may stop it."""
+    """Make the call until it ends; an error of one line about lost workers may stop it."""
     for _ in range(MOST_STOPS):
         try:
             model_on(address).fit(ensemble, out=out)
@@ -321,7 +321,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         if given.smallest:
-            found = soak(4000, 0.0, 3.0, 512, Path(folder))
+            found = soak(4000, 0.0, 6.0, 512, Path(folder))
         else:
             n_objects = int(given.millions * 1e6)
             found = soak(n_objects, given.minutes, given.kill_seconds, None, Path(folder))
