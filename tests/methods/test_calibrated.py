@@ -312,8 +312,9 @@ def test_linked_clusters__leave_unlabeled_objects_out_and_need_groups(unequal):
 def test_raised__makes_clusters_below_an_equal_share_dearer(unequal):
     labels, offsets, truth = unequal
     rates = block_rates(labels, offsets, truth, 5, rarity_of(labels, offsets, 0.5), common=False)
-    factor = np.diag(raised(rates, truth, offsets).theta) / np.diag(rates.theta)
-    np.testing.assert_allclose(factor, [1, 2, 2, 2, 2])
+    for power, dearer in ((0.5, 2), (1.0, 4)):
+        factor = np.diag(raised(rates, truth, offsets, power).theta) / np.diag(rates.theta)
+        np.testing.assert_allclose(factor, [1, dearer, dearer, dearer, dearer])
 
 
 @pytest.fixture(scope="module")

@@ -38,8 +38,8 @@ BLOCK_ROUNDS = 2
 PRIOR_PAIRS = 10.0
 
 # Small groups that are joined: at least this many, three for each cluster, and no more than a quarter of the
-# objects.
-GROUPS, GROUPS_PER_CLUSTER, OBJECTS_PER_GROUP = 48, 3, 4
+# objects. With fewer, a group holds a class of few objects together with parts of others.
+GROUPS, GROUPS_PER_CLUSTER, OBJECTS_PER_GROUP = 160, 3, 4
 
 # Columns of the embedding for each cluster: the first show parts of large classes before small classes.
 COLUMNS_PER_CLUSTER = 2
@@ -64,10 +64,13 @@ GROUP_STARTS, HALF_STARTS = 2, (3, 1)
 
 # By how much the linked start must agree better, as adjusted Rand index; and how far it may be behind after
 # two halvings for others to be tried.
-MARGIN, HOPELESS = 0.03, -0.15
+MARGIN, HOPELESS = 0.015, -0.15
 
 # Clusters are not taken to be smaller than this share.
 LEAST_SHARE = 1e-3
+
+# Powers by which theta of small clusters is raised after the linked start.
+RAISES = (0.5, 1.0)
 
 
 def rarity_of(labels: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarray:
@@ -389,8 +392,8 @@ def start_bytes(n_rows: int, n_partitions: int, n_base_clusters: int, n_clusters
     return 32 * n_rows * n_partitions + 24 * square**2 + 8 * embedding + 32 * n_base_clusters * groups
 
 
-def raised(rates: Rates, clusters: np.ndarray, offsets: np.ndarray) -> Rates:
-    """Return the rates with theta of each cluster smaller than an equal share raised by the root of how much.
+def raised(rates: Rates, clusters: np.ndarray, offsets: np.ndarray, power: float) -> Rates:
+    """Return the rates with theta of each cluster smaller than an equal share raised by a power of how much.
 
     The objects of a large class are joined with few of its others. To one at its edge a cluster of few
     objects, which costs little, would fit better than its own, if not for this.
@@ -401,5 +404,5 @@ def raised(rates: Rates, clusters: np.ndarray, offsets: np.ndarray) -> Rates:
     sizes = np.bincount(clusters[clusters >= 0], minlength=K)
     shares = sizes / max(int(sizes.sum()), 1)
     theta = rates.theta.copy()
-    theta[own, own] *= np.sqrt(np.maximum(1.0 / (K * np.maximum(shares, LEAST_SHARE)), 1.0))
+    theta[own, own] *= np.maximum(1.0 / (K * np.maximum(shares, LEAST_SHARE)), 1.0) ** power
     return Rates.of(rates.a, rates.d, rates.w, rates.omega, offsets, theta)

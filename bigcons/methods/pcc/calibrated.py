@@ -35,6 +35,8 @@ from bigcons.methods.pcc.all_pairs import (
 )
 from bigcons.methods.pcc.block_model import (
     LEAST_RATE,
+    RAISES,
+    agreement,
     block_rates,
     block_start,
     raised,
@@ -108,9 +110,10 @@ def solve_calibrated(
         memberships, objectives = memberships_of(start.of, n_clusters), start.distances
         common = calibration.common
         rates = block_rates(labels, offsets, start.of, n_clusters, omega, common=common)
-        rates = raised(rates, start.of, offsets) if is_linked else rates
-        found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
-        return SubsampleStart(labels, offsets, n_clusters, seed, rates).resume(found, LONG_PASSES, LONG_TOL)
+        tried = [raised(rates, start.of, offsets, power) for power in RAISES] if is_linked else [rates]
+        solved = [solved_by(each, labels, offsets, memberships, objectives, seed) for each in tried]
+        # the objective would divide large classes: of the linked start, what keeps most of it is best
+        return max(solved, key=lambda found: agreement(start.of, found.memberships.argmax(axis=1)))
     start = spectral_start(*asked)
     memberships, objectives = memberships_of(start.of, n_clusters), start.distances
     rates = estimated(labels, offsets, memberships, omega, calibration, None, 0)
@@ -127,6 +130,20 @@ def solve_calibrated(
         rates = estimated(labels, offsets, memberships, omega, calibration, rates, number)
         found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
     return SubsampleStart(labels, offsets, n_clusters, seed, rates).resume(found, LONG_PASSES, LONG_TOL)
+
+
+def solved_by(
+    rates: Rates,
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    memberships: np.ndarray,
+    objectives: list[float],
+    seed: int,
+) -> Subsample:
+    """Return the subsample solved by given rates from ``memberships``."""
+    found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
+    start = SubsampleStart(labels, offsets, memberships.shape[1], seed, rates)
+    return start.resume(found, LONG_PASSES, LONG_TOL)
 
 
 def memberships_of(clusters: np.ndarray, n_clusters: int) -> np.ndarray:
