@@ -16,6 +16,7 @@ from bigcons.memory import MOST_BYTES
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.embedding import best_kmeans
 from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import AssignmentClusterer, TableProblem
 from bigcons.solving.estimator import MethodInfo
@@ -76,7 +77,7 @@ class IntegerLabels(TableProblem):
         return -((self.numbers - np.repeat(means, np.diff(self.offsets), axis=0)) ** 2)
 
 
-class LabelKMeans(ChoosingClusterer, AssignmentClusterer):
+class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
     """k-means on the label matrix: a baseline that treats labels as numbers.
 
     Parameters
@@ -95,6 +96,8 @@ class LabelKMeans(ChoosingClusterer, AssignmentClusterer):
     n_init : int, default=10
         Number of starts, of which the best objective is kept: by k-means++ for "integer" and "coassoc", from
         base partitions for "onehot". They run on a sample of 4,096 objects, for "coassoc" on all.
+        With "onehot", ensembles of many small base clusters, or of so many partitions that the sample has
+        above 4 million labels, start from k-means in the spectral embedding of `HBGF` instead.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100

@@ -16,8 +16,9 @@ from bigcons.kernels.cluster_tables import (
     responsibilities,
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import CERTAINTY, first_partition
+from bigcons.solving.assignment import CERTAINTY, first_partition, spread
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
@@ -62,8 +63,7 @@ class MixtureProblem:
             r = generator(seed, "mixture.start", number).dirichlet(np.ones(K), len(labels))
         T, sizes = self._zeros()
         sizes[:K] = r.sum(axis=0)
-        if self.background:
-            sizes[K] = _FIRST_BACKGROUND / (1 - _FIRST_BACKGROUND) * sizes[:K].sum()
+        self._add_background(sizes)
         count_shares(labels, self.offsets, r, T)
         return self.state(T, sizes), None
 
@@ -99,6 +99,15 @@ class MixtureProblem:
         bias = np.log((sizes + SMOOTHING) / (sizes.sum() + SMOOTHING * self.n_columns))
         return {"table": table, "bias": bias}
 
+    def state_of_counts(self, counts: np.ndarray, sizes: np.ndarray) -> State:
+        """Return the state of objects that are in their clusters by nine tenths, as in `start`."""
+        K = self.n_clusters
+        T, all_sizes = self._zeros()
+        T[:, :K] = spread(counts, counts.sum(axis=1, keepdims=True))
+        all_sizes[:K] = spread(sizes[None], sizes.sum(keepdims=True)[None])
+        self._add_background(all_sizes)
+        return self.state(T, all_sizes)
+
     def state_of(self, expected: np.ndarray, sizes: np.ndarray) -> State:
         """Return the state of expected label counts (B, K) and sizes (K,), without a background."""
         T, _ = self._zeros()
@@ -112,11 +121,15 @@ class MixtureProblem:
         responsibilities(labels, self.offsets, state["table"], state["bias"][:K], memberships)
         return memberships
 
+    def _add_background(self, sizes: np.ndarray) -> None:
+        if self.background:
+            sizes[-1] = _FIRST_BACKGROUND / (1 - _FIRST_BACKGROUND) * sizes[:-1].sum()
+
     def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((self.offsets[-1], padded(self.n_columns))), np.zeros(self.n_columns)
 
 
-class MixtureModel(ChoosingClusterer, SoftPassClusterer):
+class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
     """Mixture of multinomials: each cluster has its own distribution over the labels of each partition.
 
     Parameters
@@ -136,6 +149,8 @@ class MixtureModel(ChoosingClusterer, SoftPassClusterer):
         Maximum number of passes.
     n_init : int, default=10
         Number of starts on a sample of 4,096 objects, of which the highest log-likelihood is kept.
+        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     tol : float, default=1e-6

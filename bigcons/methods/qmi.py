@@ -9,6 +9,7 @@ import numpy as np
 
 from bigcons.kernels.cluster_tables import LABELED, SCORE
 from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import (
     AssignmentClusterer,
@@ -16,6 +17,7 @@ from bigcons.solving.assignment import (
     expected_counts,
     first_partition,
     shares,
+    spread,
 )
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.passes import State, Stats
@@ -70,8 +72,12 @@ class EntropyUtility(TableProblem):
         state = self.state(*expected_counts(labels, self.offsets, assigned, self.n_clusters))
         return state, np.full((len(labels), 1), -1, np.int32)
 
+    def state_of_counts(self, counts: np.ndarray, sizes: np.ndarray) -> State:
+        """Return the state of clusters that hold nine tenths of their objects."""
+        return self.state(spread(counts, counts.sum(axis=1, keepdims=True)), sizes)
 
-class QMI(ChoosingClusterer, AssignmentClusterer):
+
+class QMI(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
     """Quadratic mutual information consensus: k-means on the one-hot labels.
 
     Maximizes the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -
@@ -89,6 +95,8 @@ class QMI(ChoosingClusterer, AssignmentClusterer):
         all count the same.
     n_init : int, default=10
         Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -191,6 +199,8 @@ class KCC(QMI):
         all count the same.
     n_init : int, default=10
         Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100

@@ -11,6 +11,7 @@ from bigcons.coassociation import dense
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels.cluster_tables import LABELS, SCORE, mark_majorities
 from bigcons.memory import MOST_BYTES
+from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import AssignmentClusterer, TableProblem, first_partition, shares
 from bigcons.solving.estimator import MethodInfo
@@ -64,7 +65,7 @@ class MeanSimilarity(TableProblem):
         return float(stats["totals"][SCORE])
 
 
-class IVC(AssignmentClusterer):
+class IVC(SpectrallyStarted, AssignmentClusterer):
     """Iterative voting consensus: clusters of objects around their majority labels (k-modes).
 
     Every pass takes the majority label of each partition within each cluster as its center, and moves every
@@ -76,6 +77,8 @@ class IVC(AssignmentClusterer):
         Maximum number of clusters; one that loses its last object stays empty.
     n_init : int, default=10
         Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -127,7 +130,7 @@ class IVC(AssignmentClusterer):
         return MajorityLabels("IVC", ensemble.offsets, self.n_clusters)
 
 
-class IPVC(AssignmentClusterer):
+class IPVC(SpectrallyStarted, AssignmentClusterer):
     """Iterative probabilistic voting consensus: clusters of objects around their label frequencies.
 
     As `IVC`, but the distance of an object to a cluster is its mean distance to all members, itself
@@ -139,6 +142,8 @@ class IPVC(AssignmentClusterer):
         Maximum number of clusters; one that loses its last object stays empty.
     n_init : int, default=10
         Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -188,7 +193,7 @@ class IPVC(AssignmentClusterer):
         return LabelFrequencies("IPVC", ensemble.offsets, self.n_clusters)
 
 
-class IPC(AssignmentClusterer):
+class IPC(SpectrallyStarted, AssignmentClusterer):
     """Iterative pairwise consensus: objects join the cluster they are most similar to on average.
 
     The similarity of two objects is the share of partitions that put them together. An object's similarity to
@@ -204,6 +209,8 @@ class IPC(AssignmentClusterer):
         without missing labels.
     n_init : int, default=10
         Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100

@@ -20,6 +20,8 @@ from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import (
+    MOST_PASSES,
+    RESIDUAL,
     leading_by_passes,
     leading_eigenvectors,
     takes_passes,
@@ -106,12 +108,18 @@ def cut_embedding(
 
 
 def bipartite_embedding(
-    ensemble: Ensemble, engine: Engine, n_columns: int, weights: Weights | None = None
+    ensemble: Ensemble,
+    engine: Engine,
+    n_columns: int,
+    weights: Weights | None = None,
+    *,
+    tol: float = RESIDUAL,
+    max_passes: int = MOST_PASSES,
 ) -> Embedding:
     """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``.
 
-    One pass, more where a table of overlaps would cost more. With weights of partitions, these multiply the
-    columns of ``H H^T`` and count in ``D_r``.
+    One pass; where a table of overlaps would cost more, several, until residuals are at most ``tol``. With
+    weights of partitions, these multiply the columns of ``H H^T`` and count in ``D_r``.
     """
     offsets = ensemble.offsets
 
@@ -124,7 +132,9 @@ def bipartite_embedding(
         )
         counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
         scale = np.sqrt(counted / over_zero(sizes))
-        return embed_by_passes(ensemble, engine, weigh, scale, n_columns, weights)
+        return embed_by_passes(
+            ensemble, engine, weigh, scale, n_columns, weights, tol=tol, max_passes=max_passes
+        )
     overlaps = fold_overlaps(ensemble, engine, weigh)
     if weights is None:
         sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
@@ -158,9 +168,12 @@ def embed_by_passes(
     scale: np.ndarray,
     n_columns: int,
     weights: Weights | None,
+    *,
+    tol: float = RESIDUAL,
+    max_passes: int = MOST_PASSES,
 ) -> Embedding:
     """Return the same without the overlaps, after a pass that has found ``scale``."""
-    found = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
+    found = leading_by_passes(ensemble, engine, weigh, scale, n_columns, tol=tol, max_passes=max_passes)
     singular_values = np.sqrt(found.values)
     table = padded(scale[:, None] * found.vectors / singular_values)
     vectors, n_passes = found.vectors, found.n_passes + 1

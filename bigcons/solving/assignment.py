@@ -71,6 +71,10 @@ class TableProblem(ABC):
         count_assigned(labels, self.offsets, assigned, T, sizes)
         return self.state(T, sizes), assigned[:, None]
 
+    def state_of_counts(self, counts: np.ndarray, sizes: np.ndarray) -> State:
+        """Return the state of clusters with so many objects of each base cluster (B, K) and in all (K,)."""
+        return self.state(counts, sizes)
+
     def for_all(self, state: State) -> State:
         """Return the state itself."""
         return state

@@ -77,18 +77,23 @@ class PassClusterer(ResumingClusterer):
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
         problem = self._make_problem(ensemble, survey)
-        n_finalists = min(self.n_finalists, self.n_init)
         self._check_memory(ensemble, engine, problem, in_memory=out is None and engine.shares_memory)
-        n_columns = problem.n_carried * n_finalists
+        method = self._starts(problem, ensemble, engine, survey)
+        n_columns = problem.n_carried * method.n_finalists
         with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, self.n_init)
             run.arrays, run.snapshots = workspace
-            method = BestOfStarts(problem, n_finalists)
             at = run_passes(run, method)
             winner = method.winner(run, at)
             self._problem, self._state = problem, winner.state
             self._set_results(winner.records, at.start_objectives, converged=at.is_settled)
             self._publish_winner(ensemble, engine, winner, survey, out)
+
+    def _starts(
+        self, problem: Problem, _ensemble: Ensemble, _engine: Engine, _survey: Survey
+    ) -> BestOfStarts:
+        """Return the passes from the best of the starts on the sample."""
+        return BestOfStarts(problem, min(self.n_finalists, self.n_init))
 
     def _publish_winner(
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None

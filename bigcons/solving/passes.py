@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -365,6 +365,16 @@ class Problem(Protocol):
         """Return memberships (rows, K) float32 of a block, or clusters (rows,) of a method that is not soft.
 
         ``carried`` is None for objects that were in no pass.
+        """
+
+
+@runtime_checkable
+class CountedProblem(Problem, Protocol):
+    """A `Problem` that can start from all objects in given clusters."""
+
+    def state_of_counts(self, counts: np.ndarray, sizes: np.ndarray) -> State:
+        """Return the first state from the objects of each base cluster in each cluster (B, K), and the sizes
+        of the clusters (K,).
         """
 
 

@@ -18,8 +18,9 @@ from bigcons.methods.bce.model import (
     sums_by_partition,
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import counts_of, expected_counts, first_partition
+from bigcons.solving.assignment import counts_of, expected_counts, first_partition, spread
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
@@ -48,7 +49,7 @@ NO_STEP = (-np.inf, 1.0)
 LEAST_PROBABILITY = 1e-6
 
 
-class BCE(ChoosingClusterer, SoftPassClusterer):
+class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
     """Bayesian cluster ensembles by variational EM.
 
     Every object mixes the clusters in its own proportions, drawn from a Dirichlet distribution, and every
@@ -63,6 +64,8 @@ class BCE(ChoosingClusterer, SoftPassClusterer):
     n_init : int, default=20
         Number of starts on a sample of 4,096 objects, of which the highest bound is kept. On six planted
         clusters of unequal sizes, a third to a half of the starts find all of them; hence 20.
+        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     init : {"partition", "random"}, default="partition"
         "partition": responsibilities give nine tenths to one base partition (intersected with others until
         there are enough clusters) and spread one tenth evenly; alpha is 0.5. "random": alpha and beta are
@@ -197,6 +200,10 @@ class VariationalBCE:
         """Return the first state of start ``number``, from rows of labels (rows, M)."""
         begin = partition_start if self.init == "partition" else random_start
         return begin(labels, self.offsets, self.n_carried, seed, number), None
+
+    def state_of_counts(self, counts: np.ndarray, _sizes: np.ndarray) -> State:
+        """Return the state of objects that are in their clusters by nine tenths, as in `partition_start`."""
+        return state_of(spread(counts, counts.sum(axis=1, keepdims=True)), self.offsets)
 
     def for_all(self, state: State) -> State:
         """Return the state with some probability for every label in every cluster."""
