@@ -186,7 +186,7 @@ def finish(ensemble: Path, out: Path, address: str, stops: list[str]) -> None:
 
 
 def let_go() -> None:
-    """Return to the system what is free: glibc keeps tens of megabytes for each thread, now more, now less."""
+    """Return to the system what is free: glibc keeps tens of megabytes per thread, now more, now less."""
     gc.collect()
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
