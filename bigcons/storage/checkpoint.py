@@ -35,6 +35,8 @@ logger: logging.Logger = logging.getLogger("bigcons")
 SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
 SNAPSHOT_FORMAT = 7
 """Incremented whenever the content of snapshots or blocks changes."""
+LARGEST = 2.0**24
+"""No number that a run writes to a float32 block is larger; fourth powers of what is would overflow."""
 _START_OVER = "start over with overwrite=True (--overwrite)."
 
 
@@ -143,10 +145,10 @@ class FileBlocks:
         return sum(name.startswith("block-") for name in self._folder(generation).names())
 
     def fault(self, generation: int, block: Block) -> str | None:
-        """Return what is wrong with a block, with its path; None if it is whole and of finite numbers."""
+        """Return what is wrong with a block, with its path; None if it is whole, of plausible numbers."""
         rows, fault = self._load(generation, block)
-        if rows is not None and rows.dtype.kind == "f" and not np.isfinite(rows).all():
-            fault = f"{self._place(generation, block)} has numbers that are not finite"
+        if rows is not None and rows.dtype.kind == "f" and not (np.abs(rows) <= LARGEST).all():
+            fault = f"{self._place(generation, block)} has numbers that are not finite or too large"
         return fault
 
     def _load(self, generation: int, block: Block) -> tuple[np.ndarray | None, str | None]:

@@ -192,7 +192,10 @@ def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> Non
         PCC(**PARAMETERS).fit(stored, out=out)
 
 
-def test_resume__a_forged_block_that_is_not_finite_is_refused(stored: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("large", [np.inf, 1e38])
+def test_resume__a_forged_block_that_is_not_finite_is_refused(
+    stored: Path, tmp_path: Path, large: float
+) -> None:
     """Seals are checksums, which others can compute; memberships of NaN would end anywhere."""
     out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
     stop_before(3, stored, out)
@@ -200,7 +203,7 @@ def test_resume__a_forged_block_that_is_not_finite_is_refused(stored: Path, tmp_
         partial, 5, run=Snapshots(partial, Snapshots(partial, {}).fingerprint_kept() or {}).run
     )
     block = Block(1, 1024, 2048)
-    for generation, value in ((0, np.nan), (1, np.inf)):
+    for generation, value in ((0, np.nan), (1, large)):
         arrays.write(generation, block, np.full((1024, 5), value))
     with pytest.raises(CorruptStoreError, match="not finite"):
         PCC(**PARAMETERS).fit(stored, out=out)
