@@ -73,11 +73,15 @@ def planted(n_objects: int, n_partitions: int, n_classes: int, n_clusters: tuple
 COMPILED: set[tuple[str, np.dtype]] = set()
 """Methods and types of labels that this process has solved: the first solve loads or compiles kernels."""
 
+# Objects of the solve before: enough to be sampled, and not all of a small ensemble.
+FIRST_OBJECTS = 5_000
+
 
 def solved(name: str, n_clusters: int, ensemble: Ensemble, *, once: bool) -> dict[str, Any]:
     """Return the seconds of a solve, of its passes, and how many these were."""
     if (name, ensemble.dtype) not in COMPILED and not once:
-        METHODS[name](n_clusters, random_state=0, memory=MEMORY).fit(ensemble)
+        few = ensemble[np.arange(min(FIRST_OBJECTS, ensemble.n_objects))]
+        METHODS[name](n_clusters, random_state=0, memory=MEMORY, max_iter=3).fit(few)
         COMPILED.add((name, ensemble.dtype))
     best: dict[str, Any] = {}
     for _ in range(2):

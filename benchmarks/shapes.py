@@ -3,30 +3,36 @@
 Each cell is one shape of ensemble, its methods, and peers that scikit-learn gives in a few lines, in a
 process of its own:
 
-- ordinary: a million objects, 100 partitions such as k-means with 2 to 20 clusters gives, 12 classes,
-  complete and half missing; for PCC also its passes, and the labels that a longer solve changes
-- creeping: the passes of PCC by both models at 3 to 20 clusters, on a tenth of the objects of such ensembles
-- wide: many more partitions than objects, as from bootstraps of a genomics study
 - fine: 100,000 objects, 50 partitions of sqrt(n) / 2 to sqrt(n) base clusters (the rule of evidence
   accumulation), around random objects of 12 Gaussian classes
-- evidence: the same for 100,000 and a million objects, by single and average linkage within 4 GB, and how far
-  average linkage of pooled pairs is from that of observed ones with missing labels
+- wide: many more partitions than objects, as from bootstraps of a genomics study
 - many: 100 and 300 classes of 100,000 objects, in 50 partitions of a sixth to half as many clusters, half
-  missing; with ``--full`` also 1,000 classes of a million objects, PCC within 8 GB and its results in a store
-- passes: a pass of calibrated PCC against one of the paper's model, from the same memberships
+  missing; with ``--full`` also 1,000 classes of a million objects, PCC within 8 GB and its results in a
+  store
+- evidence: the fine ensemble by single and average linkage within 4 GB, with ``--full`` also a million
+  objects; and how far average linkage of pooled pairs is from that of observed ones with missing labels
+- ordinary: 300,000 objects, with ``--full`` a million, 100 partitions such as k-means with 2 to 20 clusters
+  gives, 12 classes, complete and half missing; for PCC also its passes, and the labels that a longer solve
+  changes
+- creeping (``--full``): the passes of PCC by both models at 3 to 20 clusters, on 100,000 such objects
+- passes (``--full``): a pass of calibrated PCC against one of the paper's model, from the same memberships
 
-A cell is a function that yields (name of the ensemble, ensemble, classes, methods), or rows. To add one,
-write it and list it in ``CELLS``. Compare ratios: machines drift.
+A solve that takes more than ``--limit`` seconds is ended and said to be; what ``--minutes`` leave no time for
+is left out. Writes ``results/shapes.json`` and, as a table, ``results/shapes.md``. A cell is a function that
+yields (name of the ensemble, ensemble, classes, methods), or rows. To add one, write it and list it in
+``CELLS``. Compare ratios: machines drift.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import queue
 import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -44,6 +50,13 @@ from bigcons.methods import METHODS
 from bigcons.methods.pcc.all_pairs import SUBSAMPLE, place_block, update_block
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, Calibration, solve_calibrated
 from bigcons.metrics import adjusted_rand
+
+RESULTS = Path(__file__).parent / "results"
+
+PEERS = ("scaled SVD, k-means", "one-hot k-means")
+
+# Seconds in which a process imports and compiles, and makes the ensemble of a cell, besides its first solve.
+STARTUP = 60.0
 
 Cell = tuple[str, Ensemble, np.ndarray, dict[str, Callable[[Ensemble], Any]]]
 
@@ -93,9 +106,9 @@ def equal_classes(
     return planted_ensemble(n_objects, n_partitions, shares=shares, **how)
 
 
-def ordinary(*, smallest: bool) -> Iterator[Cell]:
-    """Yield the ensembles of a million objects, with PCC by both models and what one would write."""
-    n, M = (20_000, 20) if smallest else (1_000_000, 100)
+def ordinary(*, smallest: bool, full: bool) -> Iterator[Cell]:
+    """Yield ensembles of many objects, with PCC by both models and what one would write."""
+    n, M = (20_000, 20) if smallest else (1_000_000 if full else 300_000, 100)
     for missing in (0.0, 0.5):
         ensemble, classes = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
         methods: dict[str, Callable[[Ensemble], Any]] = {
@@ -138,10 +151,11 @@ def wide(*, smallest: bool) -> Iterator[Cell]:
     for n, M in ((60, 300),) if smallest else ((500, 70_000), (5_000, 20_000)):
         ensemble, classes = equal_classes(n, M, 5, missing=0.3)
         methods: dict[str, Callable[[Ensemble], Any]] = {
-            name: method(name, 5) for name in ("pcc", "bce", "mixture", "hbgf", "cspa")
+            "scaled SVD, k-means": partial(scaled_svd, n_clusters=5),
+            "one-hot k-means": partial(one_hot_kmeans, n_clusters=5),
         }
-        methods["one-hot k-means"] = partial(one_hot_kmeans, n_clusters=5)
-        methods["scaled SVD, k-means"] = partial(scaled_svd, n_clusters=5)
+        names = ("pcc", "bce", "mixture", "kcc", "hbgf", "cspa", "cumulative")
+        methods |= {name: method(name, 5, memory="8GB") for name in names}
         yield f"{n:,} x {M:,}", ensemble, classes, methods
 
 
@@ -189,9 +203,9 @@ def fine(*, smallest: bool) -> Iterator[Cell]:
     yield f"{n:,} x {M}, {ensemble.n_base_clusters:,} base clusters", ensemble, classes, methods
 
 
-def evidence(*, smallest: bool) -> Iterator[Cell | dict[str, Any]]:
+def evidence(*, smallest: bool, full: bool) -> Iterator[Cell | dict[str, Any]]:
     """Yield fine ensembles for evidence accumulation, and what pooling the pairs of clusters changes."""
-    for n in (2_000,) if smallest else (100_000, 1_000_000):
+    for n in (2_000,) if smallest else (100_000, 1_000_000)[: 1 + full]:
         ensemble, classes = fine_ensemble(n, 50)
         methods: dict[str, Callable[[Ensemble], Any]] = {
             "eac-single": method("eac-single", 12, memory="4GB"),
@@ -218,12 +232,16 @@ def evidence(*, smallest: bool) -> Iterator[Cell | dict[str, Any]]:
         }
 
 
-def many(*, smallest: bool, full: bool = False) -> Iterator[Cell]:
+def many(*, smallest: bool, full: bool) -> Iterator[Cell]:
     """Yield ensembles of many classes."""
     shapes = [(2_000, 20, 60)] if smallest else [(100_000, 50, 100), (100_000, 50, 300)]
     for n, M, K in shapes + ([(1_000_000, 100, 1_000)] if full else []):
         ensemble, classes = equal_classes(n, M, K, n_clusters=(K // 6, K // 2))
-        methods: dict[str, Callable[[Ensemble], Any]] = {"PCC": method("pcc", K), "kcc": method("kcc", K)}
+        methods: dict[str, Callable[[Ensemble], Any]] = {
+            "scaled SVD, k-means": partial(scaled_svd, n_clusters=K),
+            "PCC": method("pcc", K),
+            "kcc": method("kcc", K),
+        }
         if n > 100_000:
             methods["PCC"] = partial(stored_pcc, n_clusters=K)
         else:
@@ -278,27 +296,43 @@ def passes(*, smallest: bool) -> Iterator[dict[str, Any]]:
 
 
 CELLS: dict[str, Callable[..., Iterator[Any]]] = {
+    "fine": fine,
+    "wide": wide,
+    "many": many,
+    "evidence": evidence,
     "ordinary": ordinary,
     "creeping": creeping,
-    "wide": wide,
-    "fine": fine,
-    "evidence": evidence,
-    "many": many,
     "passes": passes,
 }
 
+GROWING = ("many", "evidence", "ordinary")
+"""Cells that have more, or larger, ensembles with ``--full``."""
 
-def run_cell(cell: str, *, smallest: bool, full: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield one row for each method and ensemble of a cell."""
-    further = {"full": True} if full and cell == "many" else {}
+SLOW = ("creeping", "passes")
+"""Cells that only ``--full`` or ``--cells`` runs."""
+
+
+def run_cell(cell: str, *, smallest: bool, full: bool, skip: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield one row for each method and ensemble of a cell, after the first ``skip``.
+
+    Before each solve, yields its row with "begins".
+    """
+    done = 0
+    reference = None
+    further = {"full": full} if cell in GROWING else {}
     for drawn in CELLS[cell](smallest=smallest, **further):
         if isinstance(drawn, dict):
-            yield {"cell": cell, **drawn}
+            done += 1
+            if done > skip:
+                yield {"cell": cell, **drawn}
             continue
         name, ensemble, classes, methods = drawn
-        reference = None
         for what, fit in methods.items():
+            done += 1
+            if done <= skip:
+                continue
             row: dict[str, Any] = {"cell": cell, "ensemble": name, "method": what}
+            yield {**row, "begins": True}
             began, used = time.perf_counter(), time.process_time()
             try:
                 with warnings.catch_warnings():
@@ -319,9 +353,70 @@ def run_cell(cell: str, *, smallest: bool, full: bool = False) -> Iterator[dict[
                 row["passes"] = found.n_passes_
             if what == "PCC":
                 reference = labels
-            elif what == "PCC, longer":
+            elif what == "PCC, longer" and reference is not None:
                 row["labels_changed"] = float(np.mean(labels != reference))
             yield row
+
+
+def run_limited(cell: str, *, full: bool, limit: float, ends: float) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a cell from processes of its own; one whose solve exceeds ``limit`` is ended."""
+    done = 0
+    while time.perf_counter() < ends:
+        command = [sys.executable, __file__, "--cells", cell, "--child", str(done)] + ["--full"] * full
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=forward, args=(process, lines), daemon=True).start()
+        begun: dict[str, Any] | None = None
+        allowed = STARTUP + limit
+        try:
+            while (line := lines.get(timeout=min(allowed, max(ends - time.perf_counter(), 0.1)))) is not None:
+                row = json.loads(line)
+                if row.pop("begins", False):
+                    begun, allowed = row, limit
+                    continue
+                begun, allowed = None, STARTUP + limit
+                done += 1
+                yield row
+        except queue.Empty:
+            process.kill()
+            process.wait()
+            if begun is None or time.perf_counter() >= ends:
+                break
+            yield {**begun, "left_out": f"takes more than {limit:g} s"}
+            done += 1
+            continue
+        if process.wait():
+            raise SystemExit(f"the cell {cell} failed")
+        return
+    yield {"cell": cell, "left_out": f"after {done} rows: no time left"}
+
+
+def forward(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    """Put the lines that a process prints into a queue, and None when it ends."""
+    for line in process.stdout or ():
+        lines.put(line)
+    lines.put(None)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the solves as a table in Markdown; times also relative to the fastest peer."""
+    text = ["| shape | method | s | peer's s | ARI | passes |", "|---|---|---:|---:|---:|---:|"]
+    for row in rows:
+        if "method" not in row:
+            continue
+        start = f"| {row['ensemble']} | {row['method']} | "
+        if "seconds" not in row:
+            text.append(f"{start}{row.get('left_out') or row['refused']} | | | |")
+            continue
+        peers = [
+            peer["seconds"]
+            for peer in rows
+            if peer.get("ensemble") == row["ensemble"] and peer["method"] in PEERS and "seconds" in peer
+        ]
+        ratio = f"{row['seconds'] / min(peers):.2f} x" if peers else ""
+        numbers = f"{row['seconds']:.2f} | {ratio} | {row['adjusted_rand']:.3f} | {row.get('passes', '')}"
+        text.append(f"{start}{numbers} |")
+    return "\n".join(text) + "\n"
 
 
 def main() -> None:
@@ -330,25 +425,39 @@ def main() -> None:
     )
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
     parser.add_argument("--full", action="store_true", help="also what takes many minutes")
-    parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS))
-    parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
-    parser.add_argument("--here", action="store_true", help="in this process, one cell after another")
+    parser.add_argument("--cells", nargs="+", choices=CELLS)
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds of a solve")
+    parser.add_argument("--minutes", type=float, default=8.0, help="for all of it")
+    parser.add_argument("-o", "--out", type=Path, default=RESULTS / "shapes.json")
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.child is not None:
+        for row in run_cell(arguments.cells[0], smallest=False, full=arguments.full, skip=arguments.child):
+            print(json.dumps(row), flush=True)
+        return
+    all_cells = arguments.full or arguments.smallest
+    cells = arguments.cells or [cell for cell in CELLS if all_cells or cell not in SLOW]
     rows = []
-    for cell in arguments.cells:
-        if arguments.here or arguments.smallest:
-            for row in run_cell(cell, smallest=arguments.smallest, full=arguments.full):
+    ends = time.perf_counter() + 60 * arguments.minutes
+    for cell in cells:
+        found = (
+            run_cell(cell, smallest=True, full=False)
+            if arguments.smallest
+            else run_limited(cell, full=arguments.full, limit=arguments.limit, ends=ends)
+        )
+        for row in found:
+            if not row.get("begins"):
                 print(json.dumps(row), flush=True)
                 rows.append(row)
-        else:
-            command = [sys.executable, __file__, "--cells", cell, "--here"]
-            command += ["--full"] if arguments.full else []
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-                for line in process.stdout or ():
-                    print(line, end="", flush=True)
-                    rows.append(json.loads(line))
-    if arguments.out:
-        arguments.out.write_text(json.dumps({"machine": describe(), "rows": rows}, indent=1) + "\n")
+    if arguments.smallest:
+        return
+    kept = []
+    if arguments.out.exists():  # cells that are not measured now
+        known = json.loads(arguments.out.read_text())["rows"]
+        kept = [row for row in known if row["cell"] not in cells]
+    rows = [row for cell in CELLS for row in [*kept, *rows] if row["cell"] == cell]
+    arguments.out.write_text(json.dumps({"machine": describe(), "rows": rows}, indent=1) + "\n")
+    arguments.out.with_suffix(".md").write_text(table(rows))
 
 
 if __name__ == "__main__":
