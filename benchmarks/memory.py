@@ -41,13 +41,15 @@ N_PARTITIONS, K = 60, 8
 GENEROUS = 2_000_000_000
 SMALLEST = ("pcc", "mixture")
 
-# Of methods that compare all pairs, or all pairs of base clusters, what they do instead with many objects.
+# Of methods that compare all pairs, or all pairs of base clusters, what they do instead with many objects;
+# and few sweeps, by which memory does not grow.
 PARAMETERS: dict[str, dict[str, Any]] = {
     "supra": {"members": "cspa, hgpa(objective=laplacian), mcla"},
     "hgpa": {"objective": "laplacian"},
     "furthest": {"init": "sampled"},
     "eac-single": {"neighbors": 16},
     "did": {"n_clusters": None},
+    "bce-gibbs": {"burn_in": 3, "n_samples": 3},
 }
 
 
