@@ -11,8 +11,7 @@ workers one is killed every few seconds, whatever it does. At the end
 - the memory of this process (its proportional set size) does not grow with the solves, beyond three
   standard errors of the slope and a megabyte per solve; nor do its open files and threads.
 
-Half an hour on two million objects, some 15 GB of disk in the folder for temporary files (TMPDIR) and 4 GB
-of memory:
+Half an hour on two million objects, in the folder for temporary files (TMPDIR):
 
     python benchmarks/soak.py
 
