@@ -8,8 +8,8 @@ workers one is killed every few seconds, whatever it does. At the end
 - every result has the bits of a quiet run on threads,
 - nothing is left next to the stores or in the folder for temporary files,
 - no process lives that was started here,
-- the memory of this process (its proportional set size) does not grow with the solves, beyond three
-  standard errors of the slope and a megabyte per solve; nor do its open files and threads.
+- the memory of this process (its proportional set size) does not grow with the solves, beyond a megabyte
+  per solve or three standard errors of the slope, the larger of the two; nor do its open files and threads.
 
 Half an hour on two million objects, in the folder for temporary files (TMPDIR):
 
