@@ -266,14 +266,17 @@ class EAC(ConsensusClusterer):
             needed = held + single_link_bytes(rows.labels, engine)
             self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
             return single_link(rows.labels, self.normalize, engine)
-        remedy = "use eac-single or pcc"
+        of_any_number = "linkage='average' with normalize='pooled'"
+        remedy = f"use {of_any_number}, eac-single or pcc"
+        if weights is not None:
+            remedy = f"use pcc, or leave weights out of {of_any_number}"
         if self.linkage == "average" and weights is None:
             is_complete = bool(rows.labels.min() >= 0)
             pooled = self.normalize == "pooled" and not is_complete
             many = len(rows.labels) > EXHAUSTIVE_ROWS
             if self.normalize == "pooled" or (many and (is_complete or self.normalize == "all")):
                 needed = held + average_link_bytes(rows.labels, engine, pooled=pooled)
-                self._refuse_above(budget, needed, len(rows.labels), "profiles", remedy)
+                self._refuse_above(budget, needed, len(rows.labels), "profiles", "use eac-single or pcc")
                 return average_link(rows.labels, rows.weights, engine, pooled=pooled)
             remedy = "use normalize='pooled', eac-single or pcc"
         needed = held + condensed_bytes(len(rows.labels), engine)
