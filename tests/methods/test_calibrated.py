@@ -23,6 +23,7 @@ from bigcons.methods.pcc.all_pairs import (
     update_block,
 )
 from bigcons.methods.pcc.block_model import (
+    Clusters,
     block_rates,
     block_start,
     embedded,
@@ -41,6 +42,7 @@ from bigcons.methods.pcc.calibrated import (
     least_squares,
     memberships_of,
     pair_sums,
+    solved_from,
 )
 from bigcons.methods.pcc.choices import BEST_MODEL
 from bigcons.metrics import adjusted_rand, matching_accuracy
@@ -277,8 +279,9 @@ def unequal():
 def test_block_start__joins_the_parts_of_a_large_class(unequal):
     labels, offsets, truth = unequal
     spectral = spectral_start(labels, offsets, 5, 8, 0)
-    found, is_linked = block_start(labels, offsets, 5, 8, 0, 0.5)
-    assert is_linked
+    found = block_start(labels, offsets, 5, 8, 0, 0.5)
+    assert found.is_linked
+    assert found.is_kept
     assert adjusted_rand(truth, spectral.of) < 0.6
     assert adjusted_rand(truth, found.of) > 0.95
 
@@ -291,12 +294,25 @@ def test_fit__keeps_classes_of_very_unequal_size(unequal):
     assert (model.predict(labels) == model.labels_).mean() > 0.99
 
 
+def test_solved_from__keeps_small_classes_of_a_start_to_be_kept():
+    rng = np.random.default_rng(4)
+    place = np.concatenate([rng.uniform(0, 10, 760), np.repeat([12.0, 14.5, 17.0, 19.5], 10)])
+    place[760:] += rng.uniform(-0.25, 0.25, 40)
+    cuts = [np.sort(rng.uniform(-1, place.max() + 1, rng.integers(3, 8))) for _ in range(40)]
+    labels = np.stack([np.searchsorted(each, place) for each in cuts], axis=1)
+    truth, offsets = np.repeat(np.arange(5), [760, 10, 10, 10, 10]), np.arange(41) * 8
+    asked = labels, offsets, 5, rarity_of(labels, offsets, 0.5), 0
+    plain = solved_from(Clusters(truth, []), *asked, common=False).memberships.argmax(axis=1)
+    kept = solved_from(Clusters(truth, [], is_kept=True), *asked, common=False).memberships.argmax(axis=1)
+    assert adjusted_rand(truth, kept) > adjusted_rand(truth, plain) + 0.2
+
+
 def test_block_start__is_spectral_where_classes_are_equal_or_partitions_few(coarse, unequal):
     ensemble, _ = coarse
-    assert not block_start(ensemble.read(0, 1200), ensemble.offsets, 8, 2, 0, 0.5)[1]
+    assert not block_start(ensemble.read(0, 1200), ensemble.offsets, 8, 2, 0, 0.5).is_linked
     labels, offsets, _ = unequal
-    assert not block_start(labels[:, :7], offsets[:8], 5, 2, 0, 0.5)[1]
-    assert not block_start(labels, offsets, 1, 2, 0, 0.5)[1]
+    assert not block_start(labels[:, :7], offsets[:8], 5, 2, 0, 0.5).is_linked
+    assert not block_start(labels, offsets, 1, 2, 0, 0.5).is_linked
 
 
 def test_linked_clusters__leave_unlabeled_objects_out_and_need_groups(unequal):

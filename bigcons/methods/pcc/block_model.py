@@ -56,7 +56,7 @@ FEWEST_HALVED, HALVINGS, MOST_IN_HALF = 8, 4, 256
 # Most partitions from which a start is made: more take longer to show the same clusters.
 MOST_PARTITIONS = 2048
 
-# Adjusted Rand index of the two starts from which on it hardly matters which one is taken.
+# Adjusted Rand index from which on it hardly matters which of two clusterings is taken.
 ALIKE = 0.98
 
 # Starts of k-means for groups and for halves, enough for a comparison.
@@ -69,8 +69,8 @@ MARGIN, HOPELESS = 0.015, -0.15
 # Clusters are not taken to be smaller than this share.
 LEAST_SHARE = 1e-3
 
-# Powers by which theta of small clusters is raised after the linked start.
-RAISES = (0.5, 1.0)
+# Powers by which theta of small clusters is raised, in turn, for the solve to keep its start.
+RAISES = (0.0, 0.5, 1.0)
 
 
 def rarity_of(labels: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarray:
@@ -194,6 +194,10 @@ class Clusters(NamedTuple):
     """(rows,) int64 the cluster of each object, -1 without any label."""
     distances: list[float]
     """Squared distances of every start of k-means in the spectral embedding."""
+    is_linked: bool = False
+    """Whether this is the linked start."""
+    is_kept: bool = False
+    """Whether the solve should change little of it: the linked start, or one that is both."""
 
 
 class Embedded(NamedTuple):
@@ -267,8 +271,8 @@ def spectral_start(
 
 def block_start(
     labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int, gamma: float
-) -> tuple[Clusters, bool]:
-    """Return the start of the block model by the subsample, and whether it is the linked one.
+) -> Clusters:
+    """Return the start of the block model by the subsample.
 
     Takes up to nine embeddings, with four starts of k-means each, besides ``n_init`` of the first.
     """
@@ -278,12 +282,12 @@ def block_start(
     found = embedded(labels, offsets, COLUMNS_PER_CLUSTER * n_clusters)
     spectral = found.kmeans(n_clusters, n_clusters, n_init, draw)
     if not 1 < n_clusters <= MOST_LINKED or M < FEWEST_HALVED:
-        return spectral, False
+        return spectral
     linked = linked_clusters(found, labels, offsets, n_clusters, GROUP_STARTS, draw, gamma)
     if linked is None:
-        return spectral, False
+        return spectral
     if agreement(spectral.of, linked.of) >= ALIKE:
-        return spectral, False
+        return spectral._replace(is_kept=True)
     ahead: list[float] = []
     for number in range(HALVINGS):
         stop_if_cancelled()
@@ -300,7 +304,7 @@ def block_start(
         "%s start: halves of the partitions reproduce the linked one %+.3f better (adjusted Rand index)",
         *("linked" if is_linked else "spectral", np.mean(ahead)),
     )
-    return (linked._replace(distances=spectral.distances) if is_linked else spectral), is_linked
+    return Clusters(linked.of, spectral.distances, True, True) if is_linked else spectral
 
 
 def agreement_of_three(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:

@@ -34,8 +34,10 @@ from bigcons.methods.pcc.all_pairs import (
     update_block,
 )
 from bigcons.methods.pcc.block_model import (
+    ALIKE,
     LEAST_RATE,
     RAISES,
+    Clusters,
     agreement,
     block_rates,
     block_start,
@@ -106,14 +108,8 @@ def solve_calibrated(
     """Estimate rates and memberships of the subsample, then solve it by the rates found."""
     omega, asked = rarity_of(labels, offsets, calibration.rarity), (labels, offsets, n_clusters, n_init, seed)
     if calibration.rule == BLOCK_MODEL:
-        start, is_linked = block_start(*asked, calibration.rarity)
-        memberships, objectives = memberships_of(start.of, n_clusters), start.distances
-        common = calibration.common
-        rates = block_rates(labels, offsets, start.of, n_clusters, omega, common=common)
-        tried = [raised(rates, start.of, offsets, power) for power in RAISES] if is_linked else [rates]
-        solved = [solved_by(each, labels, offsets, memberships, objectives, seed) for each in tried]
-        # the objective would divide large classes: of the linked start, what keeps most of it is best
-        return max(solved, key=lambda found: agreement(start.of, found.memberships.argmax(axis=1)))
+        start = block_start(*asked, calibration.rarity)
+        return solved_from(start, labels, offsets, n_clusters, omega, seed, common=calibration.common)
     start = spectral_start(*asked)
     memberships, objectives = memberships_of(start.of, n_clusters), start.distances
     rates = estimated(labels, offsets, memberships, omega, calibration, None, 0)
@@ -132,18 +128,31 @@ def solve_calibrated(
     return SubsampleStart(labels, offsets, n_clusters, seed, rates).resume(found, LONG_PASSES, LONG_TOL)
 
 
-def solved_by(
-    rates: Rates,
+def solved_from(
+    start: Clusters,
     labels: np.ndarray,
     offsets: np.ndarray,
-    memberships: np.ndarray,
-    objectives: list[float],
+    n_clusters: int,
+    omega: np.ndarray,
     seed: int,
+    *,
+    common: bool,
 ) -> Subsample:
-    """Return the subsample solved by given rates from ``memberships``."""
-    found = Subsample(agreement_sums(labels, offsets, memberships, rates), memberships, objectives)
-    start = SubsampleStart(labels, offsets, memberships.shape[1], seed, rates)
-    return start.resume(found, LONG_PASSES, LONG_TOL)
+    """Return the subsample solved in the block model from its start.
+
+    The objective would divide large classes: of a start to be kept, what keeps most of it is best.
+    """
+    memberships = memberships_of(start.of, n_clusters)
+    rates = block_rates(labels, offsets, start.of, n_clusters, omega, common=common)
+    solved: list[tuple[float, Subsample]] = []
+    for power in RAISES if start.is_kept else RAISES[:1]:
+        own = raised(rates, start.of, offsets, power)
+        first = Subsample(agreement_sums(labels, offsets, memberships, own), memberships, start.distances)
+        found = SubsampleStart(labels, offsets, n_clusters, seed, own).resume(first, LONG_PASSES, LONG_TOL)
+        solved.append((agreement(start.of, found.memberships.argmax(axis=1)), found))
+        if solved[-1][0] >= ALIKE:
+            break
+    return max(solved, key=lambda each: each[0])[1]
 
 
 def memberships_of(clusters: np.ndarray, n_clusters: int) -> np.ndarray:
