@@ -97,7 +97,8 @@ class ProgressBar:
     """Shows how far the work inside its ``with`` block is, on one line.
 
     The line appears after a second. It tells the share that is done, the time left and, of solves, the pass
-    and the gap; how many passes a solve still takes is estimated from how fast its gap shrinks.
+    and the gap; how many passes a solve still takes is estimated from how fast its gap shrinks. A solve is
+    several tasks, such as starts, passes and confidence: each has a line and a time of its own.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ Start = TypeVar("Start")
 USUAL_PASSES = 5
 """How many a solve is expected to take before it shows how fast it converges."""
 
-SLOW = 0.02
+SLOW = 0.01
 """Logarithm of the factor per pass below which a gap says nothing of how many passes are left."""
 
 
@@ -212,8 +212,11 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
 
 
 def passes_left(records: list[Record], tol: float) -> int:
-    """Estimate how many more passes a solve takes, from how fast its gap, or else its gain, shrinks."""
-    latest = records[-4:]
+    """Estimate how many more passes a solve takes, from how fast its gap, or else its gain, shrinks.
+
+    The rate is that of a line through the logarithms of the latter half: a gap may rise in every other pass.
+    """
+    latest = records[-max(4, (len(records) + 1) // 2) :]
     if len(latest) < 2:
         return USUAL_PASSES - len(latest)
     for name in ("gap", "moved_share"):
@@ -225,11 +228,15 @@ def passes_left(records: list[Record], tol: float) -> int:
         sizes = [abs(after - before) / abs(after or 1.0) for before, after in itertools.pairwise(values)]
     if not np.isfinite(sizes).all():
         return len(records)
-    first, last = max(sizes[0], sys.float_info.min), max(sizes[-1], sys.float_info.min)
-    shrinks = math.log(first / last) / max(len(sizes) - 1, 1)
-    if tol <= 0 or (last > tol and shrinks < SLOW):
+    if sizes[-1] <= tol:
+        return 1
+    logarithms = np.log(np.maximum(sizes, sys.float_info.min))
+    passes = np.arange(len(sizes)) - (len(sizes) - 1) / 2
+    shrinks = -float(passes @ logarithms) / (float(passes @ passes) or 1.0)
+    if tol <= 0 or shrinks < SLOW:
         return len(records)
-    return max(1, math.ceil(math.log(last / tol) / shrinks)) if last > tol else 1
+    last = float(logarithms.mean()) - shrinks * (len(sizes) - 1) / 2
+    return max(1, math.ceil((last - math.log(tol)) / shrinks))
 
 
 def _progress_of(records: list[Record]) -> list[str]:

@@ -138,6 +138,13 @@ def test_passes_left__follows_gains_where_there_is_no_gap(gain):
     assert passes_left(records, 1.0) == 1
 
 
+def test_passes_left__follows_a_gap_that_rises_in_every_other_pass():
+    gaps = [0.95**i * (1.5 if i % 2 else 1.0) for i in range(60)]
+    for number in range(20, 50):
+        left = passes_left([{"gap": gap} for gap in gaps[:number]], 0.95**60)
+        assert (60 - number) / 1.5 <= left <= (60 - number) * 1.5 + 4  # half the rise is worth four passes
+
+
 def test_passes_left__expects_as_many_again_if_nothing_shrinks():
     assert passes_left([{"gap": 0.1}] * 7, 1e-4) == 7
     assert passes_left([{"pass": 1.0}] * 3, 1e-4) == 3
