@@ -45,11 +45,37 @@ FROM_PARTITIONS = {"init": "partition", "encode": "onehot"}
 
 def starts_spectrally(ensemble: Ensemble, survey: Survey, n_clusters: int) -> bool:
     """Return whether the sample says too little of the base clusters, or has too many labels to start on."""
-    n_labels, B = int(np.count_nonzero(survey.sample >= 0)), ensemble.n_base_clusters
-    if n_labels > MOST_LABELS:
-        return True
-    is_fine = n_labels < FEWEST_LABELS * B and TIMES_FINER * n_clusters * ensemble.n_partitions < B
-    return is_fine and len(survey.sample) < ensemble.n_objects
+    is_wide = int(np.count_nonzero(survey.sample >= 0)) > MOST_LABELS
+    return is_wide or is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
+
+
+def is_fine(ensemble: Ensemble, sample: np.ndarray, n_clusters: int, fewest_labels: int) -> bool:
+    """Return whether a sample has fewer labels than that for each base cluster, which are many and small."""
+    n_labels, B = int(np.count_nonzero(sample >= 0)), ensemble.n_base_clusters
+    is_finer = TIMES_FINER * n_clusters * ensemble.n_partitions < B
+    return is_finer and n_labels < fewest_labels * B and len(sample) < ensemble.n_objects
+
+
+def check_embedding_plan(
+    name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None, n_clusters: int
+) -> None:
+    """Refuse a budget that cannot hold the embedding of a start."""
+    if takes_passes(ensemble, n_clusters):
+        check_passes_plan(name, ensemble, engine, memory, columns=n_clusters)
+    else:
+        check_overlaps_plan(name, ensemble, engine, memory, columns=n_clusters, in_memory=False)
+
+
+def spectral_centers(run: Run, n_clusters: int, weights: Weights | None, n_init: int) -> Centers:
+    """Return the centers of k-means of the sample in the spectral embedding of all objects."""
+    embedding = bipartite_embedding(
+        *(run.data, run.engine, n_clusters, weights), tol=RESIDUAL, max_passes=MOST_PASSES
+    )
+    rows, labeled = embedding.rows_of(run.sample)
+    rows = rows[labeled]
+    draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
+    model, _ = best_kmeans(rows, min(n_clusters, n_distinct_rows(rows)), n_init, draw)
+    return Centers(embedding, model.cluster_centers_, 0.0, {}, 0, [])
 
 
 class SpectralStart(BestOfStarts):
@@ -63,14 +89,7 @@ class SpectralStart(BestOfStarts):
 
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Return the state that follows from all objects in their clusters; no other start is tried."""
-        embedding = bipartite_embedding(
-            *(run.data, run.engine, self.n_clusters, self.weights), tol=RESIDUAL, max_passes=MOST_PASSES
-        )
-        rows, labeled = embedding.rows_of(run.sample)
-        rows = rows[labeled]
-        draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
-        model, _ = best_kmeans(rows, min(self.n_clusters, n_distinct_rows(rows)), run.n_init, draw)
-        centers = Centers(embedding, model.cluster_centers_, 0.0, {}, 0, [])
+        centers = spectral_centers(run, self.n_clusters, self.weights, run.n_init)
         count = partial(count_clusters, centers, self.n_clusters, self.weights)
         stats = run.fold(run.visit(count, reads=[]), lambda total, part: add_all([total], [part])[0])
         state = self.counted.state_of_counts(stats["counts"], stats["sizes"])
@@ -97,9 +116,5 @@ class SpectrallyStarted(PassClusterer):
             and starts_spectrally(ensemble, survey, self.n_clusters)
         ):
             return super()._starts(problem, ensemble, engine, survey)
-        name, K = type(self).__name__, self.n_clusters
-        if takes_passes(ensemble, K):
-            check_passes_plan(name, ensemble, engine, self.memory, columns=K)
-        else:
-            check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False)
-        return SpectralStart(problem, K, self._weights)
+        check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, self.n_clusters)
+        return SpectralStart(problem, self.n_clusters, self._weights)

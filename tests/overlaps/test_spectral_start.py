@@ -46,6 +46,13 @@ def test_fine_base_clusters(name: str, fine: tuple[Ensemble, np.ndarray]) -> Non
     assert model.start_objectives_ == []
 
 
+def test_pcc_of_fine_base_clusters(fine: tuple[Ensemble, np.ndarray]) -> None:
+    ensemble, classes = fine
+    model = METHODS["pcc"](4, random_state=0).fit(ensemble)
+    assert adjusted_rand(classes, model.labels_) > 0.9
+    assert model.n_passes_ < 20
+
+
 @pytest.mark.parametrize("name", ["mixture", "qmi"])
 def test_wide_ensembles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spectral_start, "MOST_LABELS", 5_000)

@@ -96,9 +96,10 @@ class AllPairs:
         ensemble, K, init, estimate, objectives = run.data, self.n_clusters, run.init, None, []
         with progress("start from a sample", 0):
             weights, solved = self._counted(run)
-        if not isinstance(init, str):
+        place = init(run) if callable(init) else None
+        if place is None and not isinstance(init, str):
             init = checked_start(init, ensemble.n_objects, K)
-        elif init == "subsample":
+        elif place is None and init == "subsample":
             if solved is None:
                 arguments = run.sample, ensemble.offsets, K, run.n_init, run.seed, run.engine
                 solved = solve_subsample(*arguments, weights)
@@ -107,7 +108,7 @@ class AllPairs:
                 init = solved.memberships
             else:
                 estimate = solved.sums.scaled(ensemble.n_objects / run.sample.shape[0])
-        first = FirstBlock(ensemble, run.arrays, K, run.seed, init, estimate, weights)
+        first = FirstBlock(ensemble, run.arrays, K, run.seed, init, estimate, weights, place)
         with progress("start of PCC", ensemble.n_objects) as listener:
             return run.fold(first, add_sums, listener), objectives
 
@@ -177,6 +178,8 @@ class AllPairs:
             return threshold_after(at.records[-1]["gap"], run.tol)
         if isinstance(run.init, str):
             return 0.0 if run.init == "subsample" else MOVE_ALL
+        if callable(run.init):
+            return 0.0
         return run.tol  # given memberships that meet the tolerance are kept
 
     def _mean_weight(self, run: Run, sums: AgreementSums) -> float:
@@ -195,6 +198,8 @@ class FirstBlock:
     estimate: AgreementSums | None
     """Sums over all objects, to place those of the block instead of using ``init``."""
     weights: Weights | Rates | None
+    place: Callable[[np.ndarray], np.ndarray] | None = None
+    """Gives the memberships of labels, instead of both."""
 
     def __call__(self, block: Block) -> AgreementSums:
         """Write a block."""
@@ -203,7 +208,11 @@ class FirstBlock:
             memberships = np.empty((block.n_rows, self.n_clusters), np.float32)
             sums = place_block(self.estimate, labels, offsets, memberships)
         else:
-            memberships = start_of_block(self.init, block, self.n_clusters, self.seed)
+            memberships = (
+                start_of_block(self.init, block, self.n_clusters, self.seed)
+                if self.place is None
+                else self.place(labels)
+            )
             sums = agreement_sums(labels, offsets, memberships, self.weights)
         self.arrays.write(0, block, memberships)
         return sums

@@ -61,6 +61,7 @@ from bigcons.methods.pcc.choices import (
     warn_of_coarse_labels,
     warn_of_fine_labels,
 )
+from bigcons.methods.pcc.fine import FEWEST_LABELS, EmbeddedStart
 from bigcons.methods.pcc.heap import solve_pairs
 from bigcons.methods.pcc.many import ManyClusters, sample_rows
 from bigcons.methods.pcc.memberships import (
@@ -88,6 +89,7 @@ from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.pruning import PrunedPairs, settled
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer, distinct_clusters
+from bigcons.overlaps.spectral_start import check_embedding_plan, is_fine
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
@@ -153,7 +155,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         perturbed uniform. "dirichlet": random. For solver="blocked" these two are single starts of the
         subsample. An array: memberships (n_objects, n_clusters); uniform ones, a saddle point, are perturbed,
         and rows that a divergence such as "kl" finds infinite are mixed with a millionth of the uniform
-        membership. "auto": "uniform" for the heap by the model of the paper, else "subsample".
+        membership. "auto": "uniform" for the heap by the model of the paper, else "subsample"; over all
+        pairs of many small base clusters, of which a subsample says too little, k-means in the spectral
+        embedding of `HBGF`.
     n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
         grouped by similar memberships. Time is proportional to it. "auto": as many as objects up to 2,048 of
@@ -336,6 +340,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             passes = DEFAULT_PASSES if self.max_iter in (None, PAPER) else int(self.max_iter)
             run = Run(labels, engine, seed, passes, self.tol, survey.sample)
             run.n_init, run.init = choices.n_init, choices.init
+            if self._starts_spectrally(ensemble, survey, choices, n_clusters):
+                check_embedding_plan("PCC", ensemble, engine, self.memory, n_clusters)
+                weights = choices.weights if isinstance(choices.weights, Weights) else None
+                run.init = EmbeddedStart(n_clusters, weights)
             run.arrays, run.snapshots = workspace
             solution = self._solution(run, choices, survey, n_clusters, out)
             self._keep(solution, ensemble.offsets)
@@ -356,6 +364,14 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             if sums is not None and (theta := sums.theta) is not None:
                 order = self._order[self._order < len(theta)]
                 self.affinities_: np.ndarray = theta[np.ix_(order, order)]
+
+    def _starts_spectrally(
+        self, ensemble: Ensemble, survey: Survey, choices: Choices, n_clusters: int
+    ) -> bool:
+        """Return whether the subsample that "auto" would start from says too little of the base clusters."""
+        if ensemble.is_soft or choices.solver != ALL or not isinstance(self.init, str) or self.init != "auto":
+            return False
+        return is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
 
     def _distinct(self, ensemble: Ensemble, survey: Survey) -> int:
         """Return the number of clusters to solve for: those asked for, or the fewer that are distinct."""
