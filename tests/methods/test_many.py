@@ -114,3 +114,16 @@ def test_fit_of_many_clusters(tmp_path):
     stored = PCC(60, random_state=0, client="threads", out=tmp_path / "found.zarr").fit(ensemble)
     np.testing.assert_array_equal(stored.labels_, model.labels_)
     np.testing.assert_array_equal(stored.memberships_, model.memberships_)
+
+
+def test_partitions_of_some_classes_alone_do_no_harm():
+    """Weights of pairs are pooled where labels are not missing at random; joins and background are not."""
+    ensemble, truth = planted_ensemble(
+        1_500, 30, shares=[1 / 60] * 60, n_clusters=(30, 60), noise=(0.1, 0.2), random_state=1
+    )
+    at_random, by_class = np.array(ensemble[:]), np.array(ensemble[:])
+    at_random[np.random.default_rng(5).random(at_random.shape) < 1 / 3] = -1
+    by_class[np.ix_(truth >= 30, range(10, 20))] = -1
+    by_class[np.ix_(truth < 30, range(20, 30))] = -1
+    found, expected = (PCC(60, random_state=0, client="serial").fit(part) for part in (by_class, at_random))
+    assert adjusted_rand(truth, found.labels_) > adjusted_rand(truth, expected.labels_) - 0.02

@@ -174,7 +174,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         SurplusClustersWarning says so; the others are the last columns of ``memberships_``, which are empty.
         Other models, and starts from given memberships, keep all. None: all are kept. A share, for
         pairs="all" and "l2": no cluster wins less than this share of the objects, where removing it raises
-        the objective by at most 1e-4 of its magnitude. 0 removes empty clusters.
+        the objective by at most 1e-4 of its magnitude. 0 removes empty clusters. Removal is judged with a
+        table of K x K for each partition, so that a pass of more than 50 clusters costs O(n K^2 M); so does
+        one from given memberships, in which an object may be in any number of clusters.
     coassociation : {"auto", "paper", "block-model", "moments", "least-squares"}, default="auto"
         Model of the co-association. "paper": partitions join objects ``i`` and ``j`` with probability
         ``y_i.y_j``. The others calibrate it: partition ``u`` joins them with probability ``a_u + d_u

@@ -70,6 +70,9 @@ OBJECTS_PER_CLUSTER, MOST_COLUMNS = 32, 32
 # Affinities of two clusters below this count as none.
 LEAST_AFFINITY = 0.02
 
+# Entries of S that are mapped at once.
+SLICE_ENTRIES = 2**21
+
 # Passes over the subsample, and parts of the way that a pass tries.
 SAMPLE_PASSES = 4
 LENGTHS = (1.0, 0.5, 0.25, 0.125)
@@ -149,21 +152,31 @@ def tables_of(sums: ManySums, offsets: np.ndarray) -> tuple[Tables, float]:
     import scipy.sparse
 
     rates, K, B = sums.weights, sums.n_clusters, int(offsets[-1])
-    mapped = times_theta(sums.S[:, :K], sums.theta)
-    agreement = float(np.einsum("bk,bk,b->", sums.S[:, :K], mapped, rates.base_clusters))
-    agreement -= float(sums.totals[kernel.SQUARES])
     half = times_theta(sums.X, sums.theta)
     G = np.zeros((K, padded(K)))
     G[:, :K] = times_theta(half.T, sums.theta)
     together = float(np.einsum("kl,kl->", G[:, :K], sums.X)) - float(sums.totals[kernel.QUARTICS])
-    rows = np.zeros((B, padded(K)))
-    mapped *= rates.base_clusters[:, None]
-    rows[:, :K] = mapped[:B]
-    for u in range(offsets.size - 1):
-        rows[offsets[u] : offsets[u + 1], :K] += mapped[B + u]
+    of_partitions, agreement = pull_of(sums, slice(B, None))
+    agreement -= float(sums.totals[kernel.SQUARES])
+    rows, step = np.zeros((B, padded(K))), max(SLICE_ENTRIES // K, 1)
+    partitions = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    for first in range(0, B, step):
+        part = slice(first, min(first + step, B))
+        rows[part, :K], agrees = pull_of(sums, part)
+        rows[part, :K] += of_partitions[partitions[part]]
+        agreement += agrees
     entries = scipy.sparse.csr_array(sums.theta)
     near = entries.indptr.astype(np.int64), entries.indices.astype(np.int64), entries.data
     return Tables(rows, G, sums.theta, near, *counts_of(rates, offsets)), -agreement + 0.5 * together
+
+
+def pull_of(sums: ManySums, part: slice) -> tuple[np.ndarray, float]:
+    """Return some rows of S times theta and weights, and what these add to the agreement."""
+    S, weights = sums.S[part, : sums.n_clusters], sums.weights.base_clusters[part]
+    mapped = times_theta(S, sums.theta)
+    agreement = float(np.einsum("bk,bk,b->", S, mapped, weights))
+    mapped *= weights[:, None]
+    return mapped, agreement
 
 
 def counts_of(rates: Rates, offsets: np.ndarray) -> tuple[np.ndarray, float]:
@@ -218,8 +231,9 @@ def add_sums(a: ManySums, b: ManySums) -> ManySums:
 
 
 def after_moves(sums: ManySums, change: ManySums, offsets: np.ndarray) -> ManySums:
-    """Return the sums after the changes."""
-    S, X, own, totals = (part + by for part, by in zip(sums[:4], change[:4], strict=True))
+    """Return the sums after the changes, in the memory of the S of these, the largest part."""
+    S = np.add(sums.S, change.S, out=change.S)
+    X, own, totals = (part + by for part, by in zip(sums[1:4], change[1:4], strict=True))
     return with_partitions(ManySums(S, X, own, totals), offsets, sums.weights)
 
 
@@ -306,11 +320,14 @@ class ManyClusters:
     def step(self, run: Run, at: Iterate[ManySums], total: ManySums) -> Step[ManySums]:
         """Take the pass, or one that goes part of the way, if it lowers the objective."""
         offsets = run.data.offsets
-        before = self.tables(run, at.state)[1]
+        before, found, after = self.tables(run, at.state)[1], total, at.state
         for tried, length in enumerate((*LENGTHS, 0.0), 1):
-            found = total if tried == 1 else run.fold(self._visit(run, at, length, tried), add_sums)
+            if tried > 1:
+                found, after, self._latest = total, at.state, None  # release a try before it is followed
+                found = run.fold(self._visit(run, at, length, tried), add_sums)
+            self._latest = None
             after = after_moves(at.state, found, offsets)
-            objective = tables_of(after, offsets)[1]
+            objective = self.tables(run, after)[1]
             if objective - before <= SUFFICIENT_SHARE * found.totals[kernel.PREDICTED]:
                 break
         n_moved, n_changed = (int(found.totals[slot]) for slot in (kernel.N_MOVED, kernel.N_CHANGED))
@@ -374,7 +391,9 @@ def plan_of_many(ensemble: Ensemble, n_clusters: int, keeps_labels: bool, *, in_
     table, square, kept = 8 * (B + M) * padded(K), 8 * K * K, 8 * min(MOST_SHARES, K)
     start = 128 * sample * min(M, MOST_PARTITIONS) + 8 * sample * (8 * MOST_COLUMNS + 16)
     start += 80 * B * (MOST_COLUMNS + 8)
-    held = 4 * n + 5 * table + 10 * square + start + 48 * min(n, SUBSAMPLE) * M
+    # S before a pass, after it, and after a shorter one; and the tables
+    held = 4 * n + 4 * table + 10 * square + 24 * (SLICE_ENTRIES + K * M)
+    held += start + 48 * min(n, SUBSAMPLE) * M
     held += (4 * n * K + TRUST_ROW.itemsize * n if in_memory else 0) + 2 * kept * n
     held += label_bytes(ensemble, n) if keeps_labels else 0
     # a pass, or memberships that are published
