@@ -127,7 +127,7 @@ def amount(n: int, what: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a sentence that suggests the ``known`` word closest to ``word``; empty if none is close."""
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches("--random-state" if word == "--seed" else word, known, n=1)
     return f" Did you mean {near[0]}?" if near else ""
 
 

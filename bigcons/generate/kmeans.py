@@ -189,7 +189,7 @@ def weighted_kmeans(
     >>> import bigcons as bc
     >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
     >>> bc.generate.weighted_kmeans(features, n_partitions=10, n_clusters=5, random_state=0)
-    Ensemble(1,000 objects x 10 partitions of 5-5 clusters, 0.0% missing, 10 kB in memory)
+    Ensemble(1,000 objects x 10 partitions of 5 clusters, 0.0% missing, 10 kB in memory)
     """
     if not isinstance(alpha_range, (tuple, list)) or len(alpha_range) != 2:
         raise InvalidInputError(f"alpha_range={alpha_range!r} is not a range; use (low, high).")
@@ -239,7 +239,7 @@ def feature_views(
     >>> import bigcons as bc
     >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
     >>> bc.generate.feature_views(features, n_features=2, n_clusters=5, n_partitions=3, random_state=0)
-    Ensemble(1,000 objects x 3 partitions of 5-5 clusters, 0.0% missing, 3 kB in memory)
+    Ensemble(1,000 objects x 3 partitions of 5 clusters, 0.0% missing, 3 kB in memory)
     """
     scheme = Scheme("feature_views", RandomShare(1.0), RandomFeatures(check_int("n_features", n_features)))
     return make_partitions(features, scheme, n_partitions=n_partitions, n_clusters=n_clusters, **options)
@@ -285,7 +285,7 @@ def object_views(
     >>> import bigcons as bc
     >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
     >>> bc.generate.object_views(features, n_clusters=5, n_partitions=8, repetition=2, random_state=0)
-    Ensemble(1,000 objects x 8 partitions of 5-5 clusters, 75.0% missing, 8 kB in memory)
+    Ensemble(1,000 objects x 8 partitions of 5 clusters, 75.0% missing, 8 kB in memory)
     """
     p = check_int("n_partitions", n_partitions)
     objects = DealtShare(p, check_int("repetition", repetition, at_most=p))

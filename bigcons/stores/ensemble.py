@@ -643,10 +643,11 @@ class Ensemble:
     def __repr__(self) -> str:
         low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
         where = f"{self.path!r}" if self.path else "in memory"
-        kind = "soft partitions" if self.is_soft else "partitions"
+        kind = ("soft " if self.is_soft else "") + ("partition" if self.n_partitions == 1 else "partitions")
+        sizes = f"{low}-{high} clusters" if low < high else f"{low} cluster{'' if low == 1 else 's'}"
         return (
-            f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} {kind} of "
-            f"{low}-{high} clusters, {self.missing_share:.1%} missing, {format_size(self._n_bytes)} {where})"
+            f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} {kind} of {sizes}, "
+            f"{self.missing_share:.1%} missing, {format_size(self._n_bytes)} {where})"
         )
 
     def _repr_html_(self) -> str:

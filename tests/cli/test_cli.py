@@ -281,6 +281,7 @@ def test_solve__takes_options_of_the_method_in_any_place(ensemble, run, ran):
         ("solve e.zarr -k 3 -o c.zarr --divergance kl", "--divergence?"),
         ("solve e.zarr -k 3 -o c.zarr -m hbfg", "hbgf?"),
         ("methods hbfg", "hbgf?"),
+        ("solve e.zarr -k 3 -o c.zarr --seed 0", "--random-state?"),
     ],
 )
 def test_mistyped_words__are_recognized(run, line, word):

@@ -349,6 +349,7 @@ def test_repr__shows_size_and_missing_labels():
     ensemble = Ensemble.from_labels([[0, 1], [-1, 1]])
     assert "2 objects x 2 partitions" in repr(ensemble)
     assert "25.0% missing" in repr(ensemble)
+    assert "1 partition of 2 clusters" in repr(Ensemble.from_labels([[0], [1]]))
     assert (
         "<td>2</td><td>50.0%</td>" in Ensemble.from_labels([[0, 1], [-1, 0], [-1, 0], [1, 0]])._repr_html_()
     )
