@@ -13,7 +13,9 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UndersegmentationWarning
 from bigcons.methods.pcc import block_model
 from bigcons.methods.pcc.all_pairs import (
+    CHANGE_PER_TOL,
     AllPairs,
+    Passes,
     apply_change,
     apply_part,
     line_search,
@@ -390,6 +392,7 @@ def test_fit__is_resumed_with_the_same_bits(coarse, tmp_path, monkeypatch):
 
     def stop(self, run, at, total, step=AllPairs.step):
         if len(at.records) == 2:
+            assert at.state.ahead is not None
             raise KeyboardInterrupt
         return step(self, run, at, total)
 
@@ -400,6 +403,44 @@ def test_fit__is_resumed_with_the_same_bits(coarse, tmp_path, monkeypatch):
     resumed = PCC(**asked, init="dirichlet").fit(ensemble, out=tmp_path / "c.zarr")
     np.testing.assert_array_equal(np.asarray(resumed.memberships_), expected.memberships_)
     assert resumed.history_["objective"] == expected.history_["objective"]
+
+
+def test_fit__ends_soon_where_long_passes_lead():
+    ensemble, _ = planted_ensemble(
+        6000, 30, shares=(0.125,) * 8, n_clusters=(4, 12), noise=(0.0, 0.3), missing=0.5, random_state=3
+    )
+    soon = PCC(3, random_state=0).fit(ensemble)
+    long = PCC(3, random_state=0, tol=1e-7).fit(ensemble)
+    assert soon.converged_
+    assert soon.n_passes_ <= 6 < long.n_passes_
+    assert (soon.labels_ != long.labels_).mean() <= 1e-4
+    assert np.abs(soon.memberships_ - long.memberships_).max() <= 2 * CHANGE_PER_TOL * soon.tol
+    for model in (soon, long):
+        objective = np.array(model.history_["objective"])
+        assert (np.diff(objective) <= 1e-12 * np.abs(objective[0])).all()
+
+
+def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(coarse, monkeypatch):
+    ensemble, _ = coarse
+    after = Passes.after
+
+    def too_far(self, reached, *, ends, is_full):
+        found = after(self, reached, ends=ends, is_full=is_full)
+        if found.ahead is None:
+            return found
+        wrong = found.ahead._replace(S=np.ascontiguousarray(found.ahead.S[:, ::-1]))
+        return found._replace(ahead=wrong)
+
+    monkeypatch.setattr(Passes, "after", too_far)
+    model = PCC(4, random_state=0, init="dirichlet").fit(ensemble)
+    objective, steps = np.array(model.history_["objective"]), np.array(model.history_["step_length"])
+    assert (steps == 0.0).any()
+    assert (np.diff(objective)[steps[1:] == 0.0] == 0.0).all()
+    assert (np.diff(objective) <= 1e-12 * np.abs(objective[0])).all()
+    labels = ensemble.read(0, 1200)
+    rates = model._placing.sums.weights._replace(theta=model.affinities_)
+    again = agreement_sums(labels, ensemble.offsets, model.memberships_, rates)
+    assert model.objective_ == pytest.approx(again.objective, rel=1e-6)
 
 
 @pytest.mark.parametrize(

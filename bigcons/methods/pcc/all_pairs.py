@@ -10,6 +10,8 @@ objective along it, a quartic.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +47,7 @@ from bigcons.methods.pcc.memberships import (
 )
 from bigcons.metrics.clusterings import mutual_information_of_table
 from bigcons.progress import Progress, progress
-from bigcons.solving.passes import Iterate, Run, Step, Visit, best_start
+from bigcons.solving.passes import Iterate, Record, Run, Step, Visit, best_start
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
@@ -64,13 +66,19 @@ RELAXATION = 1.5
 # of calibrated models, which are expensive to keep current, are then computed once for each block.
 MANY_BLOCKS = 8
 
+# Passes over calibrated models end when the memberships are estimated to change by at most this many times
+# `tol` in all further ones: they fall by the factor of the last passes, LEAST_FACTOR at least. The sums are
+# extrapolated by at most FARTHEST times the change of the last pass.
+FEWEST_PASSES, CHANGE_PER_TOL, LEAST_FACTOR, FARTHEST = 3, 30.0, 0.25, 10.0
+
 
 class AllPairs:
     """The passes of PCC over all pairs, squared divergence; objects carry memberships (rows, K) float32.
 
-    The gap is in units of the mean weight of an object, ``sum_j N_ij``. A solve has converged only after a
-    pass in which no object has a gap above the tolerance. That pass changes nothing, so the gap it reports is
-    exact.
+    The gap is in units of the mean weight of an object, ``sum_j N_ij``. A solve has converged after a pass in
+    which no object has a gap above the tolerance. That pass changes nothing, so the gap it reports is exact.
+
+    Passes over a calibrated model are extrapolated, and end earlier: see `Passes` and `remaining_change`.
     """
 
     name = "all-pairs PCC"
@@ -91,7 +99,7 @@ class AllPairs:
         """Solves the subsample, given labels, offsets, numbers of clusters and starts, and a seed, and finds
         the rates of a calibrated model. None for the model of the paper: `solve_subsample`."""
 
-    def start(self, run: Run) -> tuple[AgreementSums, list[float]]:
+    def start(self, run: Run) -> tuple[Passes, list[float]]:
         """Write the first memberships and return their sums; from a subsample, by solving it first."""
         ensemble, K, init, estimate, objectives = run.data, self.n_clusters, run.init, None, []
         with progress("start from a sample", 0):
@@ -110,7 +118,7 @@ class AllPairs:
                 estimate = solved.sums.scaled(ensemble.n_objects / run.sample.shape[0])
         first = FirstBlock(ensemble, run.arrays, K, run.seed, init, estimate, weights, place)
         with progress("start of PCC", ensemble.n_objects) as listener:
-            return run.fold(first, add_sums, listener), objectives
+            return Passes(run.fold(first, add_sums, listener)), objectives
 
     def _counted(self, run: Run) -> tuple[Weights | Rates | None, Subsample | None]:
         """Return how partitions count, and the solved subsample if that gives the rates."""
@@ -125,25 +133,31 @@ class AllPairs:
         plain = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine)
         return information_weights(plain.sums, offsets), None
 
-    def visit(self, run: Run, at: Iterate[AgreementSums]) -> Visit:
+    def visit(self, run: Run, at: Iterate[Passes]) -> Visit:
         """Return the task that updates every object of a block given all others."""
-        threshold = self._threshold(run, at) * self._mean_weight(run, at.state)
+        sums, ahead = at.state.sums, at.state.ahead
+        threshold = self._threshold(run, at) * self._mean_weight(run, sums)
         relaxation = RELAXATION if len(run.blocks) == 1 else 1.0
         reads, writes = [at.generation], at.generation + 1
         update = partial(update_block, at_once=len(run.blocks) >= MANY_BLOCKS)
-        return run.visit(
-            update, at.state, run.data.offsets, threshold, relaxation, reads=reads, writes=writes
-        )
+        given = sums if ahead is None else ahead
+        return run.visit(update, given, run.data.offsets, threshold, relaxation, reads=reads, writes=writes)
 
     def add(self, total: Change, part: Change) -> Change:
         """Add the change of a further block, in place."""
         return add_changes(total, part)
 
-    def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
-        """Take the full step if the objective decreases enough, else the best shorter one."""
-        sums, change, length, n_generations = at.state, total, 1.0, 1
-        reached = apply_change(sums, change)
-        if len(run.blocks) > 1 and change.n_moved and not decreases_enough(sums, change):
+    def step(self, run: Run, at: Iterate[Passes], total: Change) -> Step[Passes]:
+        """Take the full step if the objective decreases enough, else the best shorter one.
+
+        A step by extrapolated sums is taken if the objective decreases, else none, and passes go on without.
+        """
+        sums, change, length, n_generations = at.state.sums, total, 1.0, 1
+        reached, is_ahead = apply_change(sums, change), at.state.ahead is not None
+        if is_ahead and objective_change(sums, change) > 0.0:
+            run.arrays.drop(at.generation + 1)
+            reached, length, n_generations = sums, 0.0, 0
+        elif not is_ahead and len(run.blocks) > 1 and change.n_moved and not decreases_enough(sums, change):
             reads = [at.generation, at.generation + 1]
             along = run.fold(run.visit(measure_block, sums, run.data.offsets, reads=reads), add_step_sums)
             length, _ = line_search(sums, change, along)
@@ -155,24 +169,40 @@ class AllPairs:
             "gap": change.gap / self._mean_weight(run, sums),
             "moved": change.n_moved,
             "step_length": length,
+            "change": change.largest * length,
         }
-        return Step(reached, record, change.n_moved == 0, n_generations)
+        is_settled = not is_ahead and change.n_moved == 0
+        if self.solve_sample is None:
+            return Step(Passes(reached), record, is_settled, n_generations)
+        is_near = remaining_change([*at.records, record]) <= CHANGE_PER_TOL * run.tol
+        is_near |= change.n_moved == 0
+        state = at.state.after(reached, ends=is_near, is_full=length == 1.0)
+        is_settled |= is_near and not is_ahead and len(at.records) >= FEWEST_PASSES - 1
+        return Step(state, record, is_settled, n_generations)
 
-    def pack(self, state: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the sums and the partition weights as arrays and facts."""
-        arrays = {"S": state.S, "T": state.T}
-        if state.weights is not None:
-            arrays |= {name: part for name, part in state.weights._asdict().items() if part is not None}
-        facts = {"n_clusters": state.n_clusters, "squares": state.squares, "quartics": state.quartics}
+    def pack(self, state: Passes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return the sums, also those ahead, and the partition weights as arrays and facts."""
+        sums, ahead = state.sums, state.ahead
+        arrays = {"S": sums.S, "T": sums.T}
+        if sums.weights is not None:
+            arrays |= {name: part for name, part in sums.weights._asdict().items() if part is not None}
+        if ahead is not None:
+            arrays |= {"ahead_S": ahead.S, "ahead_T": ahead.T}
+        if state.error is not None:
+            arrays["error"] = state.error
+        facts = {"n_clusters": sums.n_clusters, "squares": sums.squares, "quartics": sums.quartics}
         return arrays, facts
 
-    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> AgreementSums:
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Passes:
         """Return the sums of a snapshot."""
-        S, T = arrays.pop("S"), arrays.pop("T")
+        S, T, error = arrays.pop("S"), arrays.pop("T"), arrays.pop("error", None)
+        ahead_S, ahead_T = arrays.pop("ahead_S", None), arrays.pop("ahead_T", None)
         kind = Rates if "omega" in arrays else Weights
-        return AgreementSums(S=S, T=T, **facts, weights=kind(**arrays) if arrays else None)
+        sums = AgreementSums(S=S, T=T, **facts, weights=kind(**arrays) if arrays else None)
+        ahead = None if ahead_S is None or ahead_T is None else sums._replace(S=ahead_S, T=ahead_T)
+        return Passes(sums, ahead, error)
 
-    def _threshold(self, run: Run, at: Iterate[AgreementSums]) -> float:
+    def _threshold(self, run: Run, at: Iterate[Passes]) -> float:
         """Return the relative gap up to which objects do not move in the next pass."""
         if at.records:
             return threshold_after(at.records[-1]["gap"], run.tol)
@@ -184,6 +214,56 @@ class AllPairs:
 
     def _mean_weight(self, run: Run, sums: AgreementSums) -> float:
         return mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
+
+
+class Passes(NamedTuple):
+    """The sums between two passes, and those by which objects are placed in the next.
+
+    A pass places the objects by sums ``e`` and finds theirs, ``F(e)``; the solution is where they agree.
+    Where every pass makes the same part of the way that is left, the errors ``F(e) - e`` of two passes tell
+    where it leads: there ``e`` is next, the extrapolation of Anderson with one past pass.
+    """
+
+    sums: AgreementSums
+    """Of the memberships."""
+    ahead: AgreementSums | None = None
+    """The sums extrapolated, by which the next pass places objects; None for those of the memberships."""
+    error: np.ndarray | None = None
+    """``F(e) - e`` of the last pass, of S; None if the next pass is not to be extrapolated."""
+
+    def after(self, reached: AgreementSums, *, ends: bool, is_full: bool) -> Passes:
+        """Return the state after a pass that reached these sums, by its full step or not.
+
+        ``ends``: the next pass is to be by the sums of the memberships, because it may be the last.
+        """
+        if not is_full:
+            return Passes(reached)
+        given, last = self.sums if self.ahead is None else self.ahead, self.error
+        error = reached.S - given.S
+        if ends or last is None:
+            return Passes(reached, None, error)
+        turn = error - last
+        size = float(np.einsum("bk,bk->", turn, turn))
+        part = -float(np.einsum("bk,bk->", error, turn)) / size if size > 0.0 else 0.0
+        part = min(max(part, -0.5), FARTHEST)
+        ahead = reached._replace(
+            S=reached.S + part * (reached.S - self.sums.S), T=reached.T + part * (reached.T - self.sums.T)
+        )
+        return Passes(reached, ahead, error)
+
+
+def remaining_change(records: list[Record]) -> float:
+    """Return the estimated largest change of a membership that further passes would make in all.
+
+    Their changes fall geometrically, by the slower of the last two factors; infinite if that cannot be told.
+    """
+    latest = records[-3:]
+    if len(latest) < 2 or any(record["step_length"] < 1.0 for record in latest):
+        return math.inf
+    changes = [record["change"] for record in latest]
+    factors = [after / before for before, after in itertools.pairwise(changes) if before > 0.0]
+    factor = max(LEAST_FACTOR, *factors)
+    return changes[-1] * factor / (1.0 - factor) if factor < 1.0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -230,6 +310,8 @@ class Change(NamedTuple):
     """See ``kernels.all_pairs.sweep``."""
     predicted: float
     """The change of the objective if each block changed alone, summed over the blocks."""
+    largest: float
+    """Change of a membership."""
 
     @property
     def gap(self) -> float:
@@ -279,11 +361,19 @@ def update_block(
     back = np.argsort(order)
     change = Change(
         *(clusters_in_order(S_out - S_before, back), triangles_in_order(T_out - T_before, back)),
-        *(totals, 0.0),
+        totals=totals,
+        predicted=0.0,
+        largest=largest_change(memberships, updated),
     )
     if updated.shape != given.shape:
         updated = np.pad(updated, ((0, 0), (0, given.shape[1] - updated.shape[1])))
     return change._replace(predicted=objective_change(sums, change)), updated
+
+
+def largest_change(before: np.ndarray, after: np.ndarray) -> float:
+    """Return the largest change of a membership."""
+    change = after - before
+    return float(np.abs(change, out=change).max(initial=0.0))
 
 
 def in_use(sums: AgreementSums, memberships: np.ndarray) -> np.ndarray:
@@ -365,7 +455,7 @@ def add_changes(a: Change, b: Change) -> Change:
     for total, part in ((a.S, b.S), (a.T, b.T), (a.totals, b.totals)):
         np.add(total, part, out=total)
     a.totals[kernel.MAX_GAP] = gap
-    return a._replace(predicted=a.predicted + b.predicted)
+    return a._replace(predicted=a.predicted + b.predicted, largest=max(a.largest, b.largest))
 
 
 def objective_change(sums: AgreementSums, change: Change) -> float:

@@ -422,10 +422,11 @@ def plan_memory(
         sample = min(n, SUBSAMPLE), min(M, MOST_PARTITIONS), B, K
         held += max(start_bytes(*sample), bytes_to_tell_apart(*sample) if merges else 0)
         statistics += 8 * M * (K + 8)
+        held += 4 * statistics  # the last two passes, and sums extrapolated from them
     return MemoryPlan(
         held=held,
-        # including the memberships before and after
-        per_block=block_label_bytes(ensemble) + 12 * rows * K + 64 * rows + 3 * statistics + everything,
+        # including the memberships before and after, and their change
+        per_block=block_label_bytes(ensemble) + 16 * rows * K + 64 * rows + 3 * statistics + everything,
         per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
     )
 

@@ -145,8 +145,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         n_objects n_clusters; "paper": n_objects n_clusters, which ends well above the optimum).
     tol : float, default=3e-5
         Largest KKT gap at convergence, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
-        ``max_iter``. With prototypes, passes end when the gap of the grouped problem is below it or a pass
-        lowers the objective by less than ``tol / 1000`` of it.
+        ``max_iter``. Passes of a calibrated model over all pairs by "l2" also end, after three or more, when
+        all further ones are estimated to change no membership by more than ``30 tol``, from how their changes
+        shrink; lower it for memberships closer to the optimum. With prototypes, passes end when the gap of
+        the grouped problem is below it or a pass lowers the objective by less than ``tol / 1000`` of it.
     n_init : int or "auto", default="auto"
         Number of starts, of which the one with the lowest objective is kept. "auto": 8 on the subsample,
         else 1.
@@ -224,11 +226,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         ``sum c_ij^2 / N_ij``; for a calibrated model without what it is where all ``y_i.y_j`` are zero. With
         prototypes, ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` by
         their probabilities ``p_ij``; for "kl" this is the negative log-likelihood
-    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds. With prototypes it is exact
-        too, over all pairs of 128 random objects (of all objects, up to 2,048)
+    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds; before the last step, if
+        passes ended by the change they still make. With prototypes it is exact too, over all pairs of 128
+        random objects (of all objects, up to 2,048)
     n_passes_ : number of passes; for the heap, of stretches of steps
-    converged_ : whether ``gap_ <= tol``; of more than 50 clusters in the block model, whether passes ended
-        before ``max_iter``. Fewer prototypes than objects do not reach the default ``tol``
+    converged_ : whether ``gap_ <= tol``, or of a calibrated model over all pairs by "l2", passes ended by
+        the change of memberships that ``tol`` bounds; of more than 50 clusters in the block model, whether
+        passes ended before ``max_iter``. Fewer prototypes than objects do not reach the default ``tol``
     history_ : one list per quantity, with one entry per pass
     start_objectives_ : what every start was judged by, if the best of several was chosen: "l2" over the pairs
         of the subsample; for a calibrated model the squared distances of its k-means; of the heap, and of a
@@ -405,10 +409,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             asked = n_clusters, survey.n_seen, choices.weights, solve
             if choices.least_share is None:
                 at = run_passes(run, AllPairs(*asked))
-                return solution_at(run, at, sums=at.state)
+                return solution_at(run, at, sums=at.state.sums)
             least_won = choices.least_share * (run.data.n_objects - survey.unlabeled.size)
             at = run_passes(run, PrunedPairs(*asked, least_won))
-            return settled(run, solution_at(run, at, sums=at.state), least_won)
+            return settled(run, solution_at(run, at, sums=at.state.sums), least_won)
         if choices.solver == CANDIDATES and calibration is not None:
             many = ManyClusters(n_clusters, survey.n_seen, calibration)
             return many.solution(run, run_passes(run, many))

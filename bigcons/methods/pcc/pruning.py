@@ -21,7 +21,7 @@ from bigcons.coassociation.factorized import (
     agreement_sums,
     select_clusters,
 )
-from bigcons.methods.pcc.all_pairs import AllPairs, Change, Subsample, place_block
+from bigcons.methods.pcc.all_pairs import AllPairs, Change, Passes, Subsample, place_block
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.solving.results import by_size
@@ -54,10 +54,10 @@ class PrunedPairs(AllPairs):
         self.least_won = least_won
         """Number of objects: clusters that win fewer are removed if possible."""
 
-    def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
+    def step(self, run: Run, at: Iterate[Passes], total: Change) -> Step[Passes]:
         """Take the step of all-pairs PCC, then remove what clusters the objective allows."""
         step = super().step(run, at, total)
-        sums, tried, generation = step.state, 0, at.generation + step.n_generations
+        sums, tried, generation = step.state.sums, 0, at.generation + step.n_generations
         n_before = sums.n_clusters
         fresh = not any(past["tried"] and past["clusters"] == n_before for past in at.records)
         if step.is_settled or (fresh and step.record["gap"] <= EARLY_GAP):
@@ -74,7 +74,8 @@ class PrunedPairs(AllPairs):
             run.arrays.drop(generation + 1)
         record = {**step.record, "objective": sums.objective, "clusters": sums.n_clusters, "tried": tried}
         settled = step.is_settled and sums.n_clusters == n_before
-        return Step(sums, record, settled, generation - at.generation)
+        state = step.state if sums is step.state.sums else Passes(sums)
+        return Step(state, record, settled, generation - at.generation)
 
     def _without_one(self, run: Run, sums: AgreementSums, generation: int) -> np.ndarray | None:
         """Return the clusters less all empty ones and the small one that the objective misses least.
