@@ -22,6 +22,7 @@ from bigcons.methods.pcc.all_pairs import (
     measure_block,
     objective_change,
     place_block,
+    remaining_change,
     update_block,
 )
 from bigcons.methods.pcc.block_model import (
@@ -418,6 +419,24 @@ def test_fit__ends_soon_where_long_passes_lead():
     for model in (soon, long):
         objective = np.array(model.history_["objective"])
         assert (np.diff(objective) <= 1e-10 * np.abs(objective[0])).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "remaining"),
+    [
+        ((0.4, 0.2, 0.1), 0.1),
+        ((0.8, 0.2, 0.15), 0.45),
+        ((9.0, 0.4, 0.04, 0.004), 0.004 / 3),
+        ((0.1, 0.2), np.inf),
+        ((0.1,), np.inf),
+        ((0.0, 0.1), np.inf),
+        ((0.0, 0.0), 0.0),
+    ],
+)
+def test_remaining_change__is_that_of_a_geometric_series(changes, remaining):
+    records = [{"change": change, "step_length": 1.0} for change in changes]
+    assert remaining_change(records) == pytest.approx(remaining)
+    assert remaining_change([*records[:-1], {"change": 0.0, "step_length": 0.5}]) == np.inf
 
 
 def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(coarse, monkeypatch):

@@ -174,7 +174,7 @@ class AllPairs:
         is_settled = not is_ahead and change.n_moved == 0
         if self.solve_sample is None:
             return Step(Passes(reached), record, is_settled, n_generations)
-        is_near = remaining_change([*at.records, record]) <= CHANGE_PER_TOL * run.tol
+        is_near = remaining_change([*at.records, record]) < CHANGE_PER_TOL * run.tol
         is_near |= change.n_moved == 0
         state = at.state.after(reached, ends=is_near, is_full=length == 1.0)
         is_settled |= is_near and not is_ahead and len(at.records) >= FEWEST_PASSES - 1
@@ -261,8 +261,9 @@ def remaining_change(records: list[Record]) -> float:
     if len(latest) < 2 or any(record["step_length"] < 1.0 for record in latest):
         return math.inf
     changes = [record["change"] for record in latest]
-    factors = [after / before for before, after in itertools.pairwise(changes) if before > 0.0]
-    factor = max(LEAST_FACTOR, *factors)
+    pairs = itertools.pairwise(changes)
+    factors = [after / before if before > 0.0 else math.inf for before, after in pairs if after > 0.0]
+    factor = max([LEAST_FACTOR, *factors])
     return changes[-1] * factor / (1.0 - factor) if factor < 1.0 else math.inf
 
 
