@@ -39,6 +39,8 @@ RESULTS = Path(__file__).parent / "results"
 SIZES = {"small": 20_000, "large": 300_000}
 N_PARTITIONS, K = 60, 8
 GENEROUS = 2_000_000_000
+MOST = 8_000_000_000
+"""What needs more is only refused."""
 SMALLEST = ("pcc", "mixture")
 
 # Of methods that compare all pairs, or all pairs of base clusters, what they do instead with many objects;
@@ -48,7 +50,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "hgpa": {"objective": "laplacian"},
     "furthest": {"init": "sampled"},
     "eac-single": {"neighbors": 16},
-    "did": {"n_clusters": None},
+    "ipc": {"normalize": "all"},
     "bce-gibbs": {"burn_in": 3, "n_samples": 3},
 }
 
@@ -86,7 +88,7 @@ def solve(options: dict[str, Any]) -> None:
             budget = 1000
             for _ in range(8):  # refusals of too small a budget say what is needed
                 needed = fit(options["method"], x, client, budget, out, told=budget > 1000)
-                if needed <= budget:
+                if needed <= budget or needed > MOST:
                     break
                 budget = int(1.02 * needed)
             fit(options["method"], x, client, GENEROUS, out, told=True)
@@ -108,6 +110,8 @@ def fit(method: str, x: Any, client: Any, memory: int, out: Path | None, *, told
 
     model = METHODS[method](memory=memory, client=client, random_state=0)
     known = model.get_params(deep=False)
+    if "features" in known:
+        model.set_params(features=np.random.default_rng(0).normal(size=(x.n_objects, 2)))
     few = {"n_clusters": K, "n_init": 1, "max_iter": 2, "tol": 0.0, **PARAMETERS.get(method, {})}
     model.set_params(**{name: value for name, value in few.items() if name in known})
     refused, needed = None, 0
