@@ -34,6 +34,27 @@ class Block(NamedTuple):
         return self.stop - self.start
 
 
+class DataBudget(NamedTuple):
+    """Bytes that data may take, besides those that the processes do."""
+
+    n_bytes: int
+    processes: int = 0
+
+    def check(self, needed: int, what: str, remedy: str) -> None:
+        """Raise MemoryBudgetError if ``needed`` bytes do not fit; it states what ``memory`` has to be.
+
+        ``what`` is what needs them, in the plural; ``remedy`` follows "or".
+        """
+        if needed > self.n_bytes:
+            total = needed + self.processes
+            raise MemoryBudgetError(
+                f"{what} need {format_size(needed)}, over the {format_size(self.n_bytes)} available; "
+                f"raise memory to {enough_for(total)}, or {remedy}.",
+                needed=total,
+                budget=self.n_bytes + self.processes,
+            )
+
+
 def row_blocks(n_rows: int, rows_per_block: int) -> list[Block]:
     """Split ``n_rows`` rows into consecutive blocks of at most ``rows_per_block`` rows."""
     starts = range(0, n_rows, rows_per_block)

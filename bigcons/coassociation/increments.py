@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
-from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.memory import Block, DataBudget, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.validation import check_choice, check_flag, check_partition_weights
 
@@ -111,11 +111,11 @@ def did_matrix(
     ensemble = as_ensemble(x)
     check_choice("normalize", normalize, NORMALIZATIONS)
     check_increments(pair_model, increments, exclude_self)
-    budget = parse_size(memory)
+    budget = DataBudget(parse_size(memory))
     with open_engine(client) as engine:
         source = open_points(features, ensemble.n_objects)
         held = model_bytes(ensemble, source, engine, exclude_self=exclude_self)
-        refuse_matrix(held + 8 * ensemble.n_objects**2, budget, ensemble.n_objects)
+        check_matrix(held + 8 * ensemble.n_objects**2, budget, ensemble.n_objects)
         model = increment_model(
             source,
             ensemble,
@@ -196,15 +196,10 @@ def check_increments(pair_model: str | PairModel, increments: str, exclude_self:
         )
 
 
-def refuse_matrix(needed: int, budget: int, n_objects: int) -> None:
+def check_matrix(needed: int, budget: DataBudget, n_objects: int) -> None:
     """Raise MemoryBudgetError if a matrix does not fit, and name what does."""
-    if needed > budget:
-        raise MemoryBudgetError(
-            f"the increments of all pairs of {n_objects:,} objects need {format_size(needed)}, over the "
-            f"{format_size(budget)} available; raise memory, or give DID sampled pairs and linkage='single'.",
-            needed=needed,
-            budget=budget,
-        )
+    what = f"the increments of all pairs of {n_objects:,} objects"
+    budget.check(needed, what, "give DID sampled pairs and linkage='single'")
 
 
 # ---- the increments of an ensemble, and the similarities they give

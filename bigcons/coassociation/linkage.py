@@ -20,9 +20,8 @@ import numpy as np
 
 from bigcons.coassociation.counts import distance
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, format_size, row_blocks
+from bigcons.memory import Block, DataBudget, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import generator
 
@@ -57,7 +56,7 @@ class UniqueRows(NamedTuple):
 
 
 def unique_rows(
-    ensemble: Ensemble, engine: Engine, *, budget: int, remedy: str, weights: Weights | None = None
+    ensemble: Ensemble, engine: Engine, *, budget: DataBudget, remedy: str, weights: Weights | None = None
 ) -> UniqueRows:
     """Collect the distinct label rows in one pass; rows that differ in what is missing are distinct.
 
@@ -71,7 +70,8 @@ def unique_rows(
     distinct = engine.map(partial(_distinct_of_block, ensemble, weights), blocks)
     with progress("distinct rows", ensemble.n_objects) as listener, closing(distinct):
         for block, (rows, numbers) in zip(blocks, distinct, strict=True):
-            _check_budget(table.n_bytes(len(rows)) + row_of_object.nbytes, budget, table.n_rows, remedy)
+            needed = table.n_bytes(len(rows)) + row_of_object.nbytes
+            budget.check(needed, f"the labels of {table.n_rows:,} or more distinct rows", remedy)
             numbers_in_table = np.append(table.number(rows), np.int32(-1))
             row_of_object[block.start : block.stop] = numbers_in_table[numbers]
             listener.advance(block.n_rows)
@@ -137,16 +137,6 @@ def _distinct_of_block(
     table = RowTable(labels.shape[1], labels.dtype)
     numbers[labeled] = table.number(labels[labeled])
     return table.rows, numbers
-
-
-def _check_budget(needed: int, budget: int, n_rows: int, remedy: str) -> None:
-    if needed > budget:
-        raise MemoryBudgetError(
-            f"the labels of {n_rows:,} or more distinct rows need {format_size(needed)}, over the budget of "
-            f"{format_size(budget)}; {remedy}.",
-            needed=needed,
-            budget=budget,
-        )
 
 
 # ---- merges

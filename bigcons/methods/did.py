@@ -12,18 +12,18 @@ from bigcons.coassociation.increments import (
     IncrementModel,
     PairModel,
     check_increments,
+    check_matrix,
     increment_model,
     model_bytes,
     open_points,
-    refuse_matrix,
     similarity_matrix,
     similarity_of_pairs,
 )
 from bigcons.coassociation.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
-from bigcons.memory import format_size
+from bigcons.memory import DataBudget
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget
@@ -159,7 +159,7 @@ class DID(ConsensusClusterer):
         features = open_points(self.features, ensemble.n_objects)
         budget = data_budget(self.memory, engine)
         held = model_bytes(ensemble, features, engine, exclude_self=self.exclude_self)
-        self._refuse_too_much(held, budget, ensemble.n_objects, table)
+        self._check_data(held, budget, ensemble.n_objects, table)
         model = increment_model(
             features,
             ensemble,
@@ -260,19 +260,13 @@ class DID(ConsensusClusterer):
             )
         return table
 
-    def _refuse_too_much(self, held: int, budget: int, n_objects: int, table: PairTable | None) -> None:
+    def _check_data(self, held: int, budget: DataBudget, n_objects: int, table: PairTable | None) -> None:
         if table is None:
             per_pair = SPECTRAL_BYTES if self.linkage == "spectral" else LINKAGE_BYTES
-            refuse_matrix(held + per_pair * n_objects**2, budget, n_objects)
+            check_matrix(held + per_pair * n_objects**2, budget, n_objects)
             return
         needed = held + TABLE_BYTES * table.n_pairs
-        if needed > budget:
-            raise MemoryBudgetError(
-                f"the increments of {table.n_pairs:,} pairs need {format_size(needed)}, more than the "
-                f"{format_size(budget)} available; raise memory, or sample fewer pairs.",
-                needed=needed,
-                budget=budget,
-            )
+        budget.check(needed, f"the increments of {table.n_pairs:,} pairs", "sample fewer pairs")
 
     def _check(self) -> None:
         if self.features is None:

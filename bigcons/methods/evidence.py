@@ -30,9 +30,9 @@ from bigcons.coassociation.linkage import (
     sparse_merges,
     unique_rows,
 )
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
-from bigcons.memory import format_size
+from bigcons.memory import DataBudget
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget
@@ -191,7 +191,7 @@ class EAC(ConsensusClusterer):
         given = Weights.given(self.weights, ensemble.offsets)
         weights = None if given is None else given.partitions
         survey = take_survey(ensemble, engine, seed, 0, weights)
-        remedy = "raise memory, or use pcc, which reads the labels block by block"
+        remedy = "use pcc, which reads the labels block by block"
         rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy, weights=given)
         logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
@@ -233,7 +233,7 @@ class EAC(ConsensusClusterer):
         rows: UniqueRows,
         within: np.ndarray,
         weights: np.ndarray | None,
-        budget: int,
+        budget: DataBudget,
         engine: Engine,
         seed: int,
     ) -> Merges:
@@ -242,7 +242,8 @@ class EAC(ConsensusClusterer):
             return self._merge(rows, within, weights, budget, engine, seed)
         order = generator(seed, "eac.ties").permutation(len(rows.labels))
         taken = rows._replace(labels=rows.labels[order], weights=rows.weights[order])
-        merges = self._merge(taken, within[order], weights, budget - rows.labels.nbytes, engine, seed)
+        budget = budget._replace(n_bytes=budget.n_bytes - rows.labels.nbytes)
+        merges = self._merge(taken, within[order], weights, budget, engine, seed)
         return Merges(order[merges.first], order[merges.second], merges.heights)
 
     def _merge(
@@ -250,21 +251,22 @@ class EAC(ConsensusClusterer):
         rows: UniqueRows,
         within: np.ndarray,
         weights: np.ndarray | None,
-        budget: int,
+        budget: DataBudget,
         engine: Engine,
         seed: int,
     ) -> Merges:
         """Return the merges by a spanning tree of all rows or of likely neighbors, or by all distances."""
         held = rows.row_of_object.nbytes + rows.labels.nbytes
+        of_rows = f"{len(rows.labels):,} distinct rows for linkage={self.linkage!r}"
         if self.neighbors != "all" and int(self.neighbors) < len(rows.labels) - 1:
             needed = held + len(rows.labels) * BYTES_PER_ROW + 2 * rows.labels.nbytes
-            self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
+            budget.check(needed, f"the neighbors of {of_rows}", "use pcc")
             return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
         if self.linkage == "single" and weights is None:  # faster, too, if neighbors are all rows
             if len(rows.labels) <= EXHAUSTIVE_ROWS:
                 return _tree_merges(rows.labels, self.normalize)
             needed = held + single_link_bytes(rows.labels, engine)
-            self._refuse_above(budget, needed, len(rows.labels), "neighbors", "use pcc")
+            budget.check(needed, f"the neighbors of {of_rows}", "use pcc")
             return single_link(rows.labels, self.normalize, engine)
         of_any_number = "linkage='average' with normalize='pooled'"
         remedy = f"use {of_any_number}, eac-single or pcc"
@@ -276,11 +278,11 @@ class EAC(ConsensusClusterer):
             many = len(rows.labels) > EXHAUSTIVE_ROWS
             if self.normalize == "pooled" or (many and (is_complete or self.normalize == "all")):
                 needed = held + average_link_bytes(rows.labels, engine, pooled=pooled)
-                self._refuse_above(budget, needed, len(rows.labels), "profiles", "use eac-single or pcc")
+                budget.check(needed, f"the profiles of {of_rows}", "use eac-single or pcc")
                 return average_link(rows.labels, rows.weights, engine, pooled=pooled)
             remedy = "use normalize='pooled', eac-single or pcc"
         needed = held + condensed_bytes(len(rows.labels), engine)
-        self._refuse_above(budget, needed, len(rows.labels), "distances", remedy)
+        budget.check(needed, f"the distances of {of_rows}", remedy)
         distances = condensed_distances(rows.labels, self.normalize, engine, weights)
         return agglomerate(distances, self.linkage, rows.weights, within)
 
@@ -298,16 +300,6 @@ class EAC(ConsensusClusterer):
             above=1.0 if self.allow_single_cluster else None,
             tie=self.lifetime_ties,
         )
-
-    def _refuse_above(self, budget: int, needed: int, n_rows: int, what: str, remedy: str) -> None:
-        if needed > budget:
-            raise MemoryBudgetError(
-                f"the {what} of {n_rows:,} distinct rows need {format_size(needed)} for linkage="
-                f"{self.linkage!r}, more than the {format_size(budget)} available; "
-                f"raise memory, or {remedy}.",
-                needed=needed,
-                budget=budget,
-            )
 
     def _check(self) -> None:
         check_choice("linkage", self.linkage, LINKAGES)

@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.coassociation.counts import similarity
 from bigcons.coassociation.linkage import unique_rows
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, row_blocks
+from bigcons.memory import Block, DataBudget, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
@@ -271,9 +271,9 @@ def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return similarity(n_agree, n_seen, left.shape[1], "observed")
 
 
-def _first_pair(ensemble: Ensemble, engine: Engine, budget: int, ties: _Ties) -> tuple[int, int]:
+def _first_pair(ensemble: Ensemble, engine: Engine, budget: DataBudget, ties: _Ties) -> tuple[int, int]:
     """Return the least similar pair of all objects, the first on ties."""
-    remedy = "raise memory, or use init='sampled'"
+    remedy = "use init='sampled'"
     rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
     objects = np.flatnonzero(rows.row_of_object >= 0)
     first_object = objects[np.unique(rows.row_of_object[objects], return_index=True)[1]]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import enough_for, format_size, parse_size, resident_bytes
+from bigcons.memory import DataBudget, enough_for, format_size, parse_size, resident_bytes
 from bigcons.storage.arrays import bytes_kept_by_decoding
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import MAX_CHUNK_COLUMNS
@@ -88,13 +88,13 @@ def check_matrix_plan(
     check_held_plan(name, engine, ensemble, held, memory=memory, remedy=remedy)
 
 
-def data_budget(memory: str | float | None, engine: Engine) -> int:
-    """Return the bytes that ``memory`` leaves for data after the processes; 4 GB if it is None.
+def data_budget(memory: str | float | None, engine: Engine) -> DataBudget:
+    """Return what ``memory`` leaves for data after the processes; 4 GB if it is None.
 
     Raises MemoryBudgetError if it is below the memory of the processes themselves.
     """
     if memory is None:
-        return DEFAULT_DATA_BYTES
+        return DataBudget(DEFAULT_DATA_BYTES, process_bytes(engine))
     left = parse_size(memory) - process_bytes(engine)
     if left <= 0:
         raise MemoryBudgetError(
@@ -103,7 +103,7 @@ def data_budget(memory: str | float | None, engine: Engine) -> int:
             needed=process_bytes(engine),
             budget=parse_size(memory),
         )
-    return left
+    return DataBudget(left, process_bytes(engine))
 
 
 def process_bytes(engine: Engine) -> int:

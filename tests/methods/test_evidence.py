@@ -29,6 +29,7 @@ from bigcons.coassociation.linkage import (
 from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.neighbors import mark_owners
+from bigcons.memory import DataBudget
 from bigcons.methods.evidence import EAC, EACAverage, EACSingle
 from bigcons.metrics import adjusted_rand
 from tests.naive import linkage as naive
@@ -178,7 +179,7 @@ def test_nearest_outside__equals_its_naive_twin(missing):
 @settings(max_examples=30)
 @given(labels=label_matrices(min_objects=3, max_objects=12))
 def test_average_link__merges_nearest_clusters_of_objects_every_time(normalize, gathered, labels):
-    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=10**9, remedy="")
+    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy="")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bigcons.coassociation.inverted.GATHERED_SHARE", gathered)
         patch.setattr("bigcons.coassociation.inverted.ROWS_PER_TASK", 5)
@@ -225,7 +226,7 @@ def test_eac_single__cut_between_heights_gives_connected_components(labels, k):
 @settings(max_examples=40)
 @given(labels=label_matrices(min_objects=3, max_objects=9))
 def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, labels):
-    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=10**9, remedy="")
+    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy="")
     n_labels = (rows.labels >= 0).sum(axis=1)
     within = 1 - n_labels / labels.shape[1] if normalize == "all" else np.zeros(len(n_labels))
     condensed = condensed_distances(rows.labels, normalize, SerialEngine())
@@ -408,7 +409,9 @@ def edges_of_orders(rows, n_orders, seed):
 def test_neighbors__is_single_link_on_the_pairs_compared(neighbors):
     _, labels = planted(n_objects=60)
     model = EACSingle(4, neighbors=neighbors, random_state=3).fit(labels)
-    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=10**9, remedy="").labels
+    rows = unique_rows(
+        Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy=""
+    ).labels
     pairs = edges_of_orders(rows, -(-neighbors // (2 * WINDOW)), seed=3)
     weights = [2 - float(naive.similarity(rows.tolist(), i, j)) for i, j in pairs]  # 0 would be no edge
     graph = coo_array((weights, np.array(pairs).T), shape=(len(rows), len(rows)))
@@ -447,7 +450,7 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.integers(-1, 2, (300, 4))
     stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=32)
-    rows = unique_rows(stored, SerialEngine(), budget=10**9, remedy="")
+    rows = unique_rows(stored, SerialEngine(), budget=DataBudget(10**9), remedy="")
     labeled = (labels >= 0).any(axis=1)
     values, first, counts = np.unique(labels[labeled], axis=0, return_index=True, return_counts=True)
     order = np.argsort(first)
@@ -487,7 +490,10 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkey
         "bigcons.solving.memory_plan.process_bytes", lambda engine: 0
     )  # all of memory= is for data
     _, labels = planted(n_objects=3000)
-    with pytest.raises(MemoryBudgetError, match=r"distances of [\d,]+ distinct rows need \d+.* or pcc"):
+    with pytest.raises(
+        MemoryBudgetError,
+        match=r"distances of [\d,]+ distinct rows .*need \d+.* raise memory to 112 MB, or .* pcc",
+    ):
         EACAverage(4, memory="20MB").fit(labels)
     assert EACSingle(4, memory="20MB").fit(labels).n_clusters_ == 4
     with pytest.raises(MemoryBudgetError, match="neighbors of"):
