@@ -302,8 +302,10 @@ def _cell(column: str, value: Any) -> str:
         return f"{value:.2f}\N{MULTIPLICATION SIGN}"
     if column == "difference":
         return f"{value:+.2f}"
-    if column in ("objective", "gap", "seconds"):
-        return f"{value:,.10g}" if column == "objective" else f"{value:.3g}"
+    if column == "objective":
+        return f"{value:,.0f}" if abs(value) >= 1e9 else f"{value:,.10g}"
+    if column in ("gap", "seconds"):
+        return f"{value:.3g}"
     if column in ("confidence", "second_confidence") and 0 < value < 0.001:
         return "<0.001"
     return f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:,.4g}"

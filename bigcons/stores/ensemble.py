@@ -94,13 +94,13 @@ class Ensemble:
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or any
-        object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``, an AnnData,
-        whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz, .csv, .tsv (or these with
-        .gz), .parquet or .zarr, a folder of such files, a pattern such as ``labels/*.csv``, or a list of
-        paths. ``id`` names the column that identifies the objects, ``columns`` and ``drop`` those that are
-        partitions: see `bigcons.select`. NaN, None, pd.NA, negative numbers and masked entries are missing
-        labels. Raises InvalidInputError for labels that are neither whole numbers nor text, for an empty or
-        ragged matrix and for a partition without any label.
+        object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``, the Dataset of
+        `to_xarray`, an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
+        .csv, .tsv (or these with .gz), .parquet or .zarr, a folder of such files, a pattern such as
+        ``labels/*.csv``, or a list of paths. ``id`` names the column that identifies the objects, ``columns``
+        and ``drop`` those that are partitions: see `bigcons.select`. NaN, None, pd.NA, negative numbers and
+        masked entries are missing labels. Raises InvalidInputError for labels that are neither whole numbers
+        nor text, for an empty or ragged matrix and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": _describe(x)}
         table = _table_of(select(x, id=id, columns=columns, drop=drop))
@@ -489,7 +489,7 @@ class Ensemble:
         The variable is ``labels`` (object, partition), -1 where missing, with the coordinates ``partition``
         (names), ``n_clusters`` and ``n_labeled``; or of soft clusterings ``memberships`` (object,
         base_cluster) with ``partition`` and ``cluster`` of each base cluster. The coordinate ``object`` has
-        the ids, which are read, if there are any. ``from_labels`` takes ``labels`` back. Needs xarray.
+        the ids, which are read, if there are any. ``from_labels`` takes the Dataset back. Needs xarray.
         """
         return dataset_of_ensemble(self)
 

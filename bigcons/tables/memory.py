@@ -256,14 +256,18 @@ class DaskArrayTable(PartedTable):
 
 
 def open_xarray(array: Any, role: str) -> Table:
-    """Return the table of a DataArray of two dimensions: objects and columns, by the names of an ensemble.
+    """Return the table of a DataArray of two dimensions, objects and columns, or of the labels of a Dataset.
 
-    Without these names, rows are the first dimension. Names of columns and the index are its coordinates.
+    Without the names of an ensemble, rows are the first dimension. Names of columns and the index are its
+    coordinates.
     """
     if not hasattr(array, "to_dataset"):
-        raise InvalidInputError(
-            f"{role} has type xarray {type(array).__name__}; pass one of its variables, such as x['labels']."
-        )
+        if role != "labels" or "labels" not in array:
+            raise InvalidInputError(
+                f"{role} has type xarray {type(array).__name__}; pass one of its variables, such as "
+                "x['labels']."
+            )
+        array = array["labels"]
     check_matrix(array.shape, role)
     if array.dims[0] == "partition" or array.dims[1] == "object":
         array = array.transpose()

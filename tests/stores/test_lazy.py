@@ -49,11 +49,12 @@ def test_to_xarray__of_an_ensemble_has_names_ids_and_lazy_labels(tmp_path, ids):
     assert found["n_labeled"].values.tolist() == ensemble.n_labeled.tolist()
     np.testing.assert_array_equal(found["labels"], some_labels())
     assert ("object" in found.coords) == (ids is not None)
-    again = Ensemble.from_labels(found["labels"], id=None if ids is None else "object")
-    assert again.names == NAMES
-    np.testing.assert_array_equal(np.asarray(again), some_labels())
-    if ids is not None:
-        assert found["object"].values.tolist() == again.ids.tolist() == ids
+    for source in (found, found["labels"]):
+        again = Ensemble.from_labels(source, id=None if ids is None else "object")
+        assert again.names == NAMES
+        np.testing.assert_array_equal(np.asarray(again), some_labels())
+        if ids is not None:
+            assert found["object"].values.tolist() == again.ids.tolist() == ids
 
 
 def test_to_xarray__of_soft_clusterings_names_base_clusters():
@@ -113,4 +114,4 @@ def test_from_labels__knows_dimensions_by_their_names():
 
 def test_from_labels__asks_for_a_variable_of_a_dataset():
     with pytest.raises(InvalidInputError, match="one of its variables"):
-        Ensemble.from_labels(xarray.Dataset({"labels": (("object", "partition"), some_labels())}))
+        Ensemble.from_labels(xarray.Dataset({"votes": (("object", "partition"), some_labels())}))
