@@ -47,8 +47,9 @@ from bigcons import Ensemble
 from bigcons.coassociation.factorized import add_sums, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.methods import METHODS
-from bigcons.methods.pcc.all_pairs import SUBSAMPLE, place_block, update_block
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, Calibration, solve_calibrated
+from bigcons.methods.pcc.subsample import SUBSAMPLE
+from bigcons.methods.pcc.updates import place_block, update_block
 from bigcons.metrics import adjusted_rand
 
 RESULTS = Path(__file__).parent / "results"

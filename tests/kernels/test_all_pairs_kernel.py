@@ -14,7 +14,7 @@ from bigcons.coassociation.factorized import (
     triangles_in_order,
 )
 from bigcons.kernels import all_pairs as kernel
-from bigcons.methods.pcc.all_pairs import (
+from bigcons.methods.pcc.updates import (
     add_changes,
     add_step_sums,
     apply_change,

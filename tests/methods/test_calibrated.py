@@ -12,19 +12,7 @@ from bigcons.coassociation.factorized import Rates, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UndersegmentationWarning
 from bigcons.methods.pcc import block_model
-from bigcons.methods.pcc.all_pairs import (
-    CHANGE_PER_TOL,
-    AllPairs,
-    Passes,
-    apply_change,
-    apply_part,
-    line_search,
-    measure_block,
-    objective_change,
-    place_block,
-    remaining_change,
-    update_block,
-)
+from bigcons.methods.pcc.all_pairs import CHANGE_PER_TOL, AllPairs, Passes, remaining_change
 from bigcons.methods.pcc.block_model import (
     Clusters,
     block_rates,
@@ -48,6 +36,15 @@ from bigcons.methods.pcc.calibrated import (
     solved_from,
 )
 from bigcons.methods.pcc.choices import BEST_MODEL
+from bigcons.methods.pcc.updates import (
+    apply_change,
+    apply_part,
+    line_search,
+    measure_block,
+    objective_change,
+    place_block,
+    update_block,
+)
 from bigcons.metrics import adjusted_rand, matching_accuracy
 from tests.naive import calibrated as naive
 from tests.support.strategies import label_matrices

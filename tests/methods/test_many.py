@@ -8,7 +8,7 @@ import pytest
 from bigcons import PCC
 from bigcons.coassociation.factorized import Rates, agreement_sums
 from bigcons.datasets import planted_ensemble
-from bigcons.methods.pcc import all_pairs, block_model, many
+from bigcons.methods.pcc import block_model, many, updates
 from bigcons.methods.pcc.memberships import MOST_SHARES, all_shares, few_shares
 from bigcons.metrics import adjusted_rand
 from tests.naive import many as naive
@@ -71,10 +71,10 @@ def test_complete_labels_give_the_moves_of_the_model_with_tables(problem):
     assert objectives[-1] == pytest.approx(dense.objective, rel=1e-6)
     tables, _ = many.tables_of(sums, offsets)
     _, found = many.update_block(tables, offsets, 0.0, 1.0, labels, kept)
-    _, expected = all_pairs.update_block(dense, offsets, 0.0, 1.0, labels, all_shares(kept, K), at_once=True)
+    _, expected = updates.update_block(dense, offsets, 0.0, 1.0, labels, all_shares(kept, K), at_once=True)
     np.testing.assert_allclose(all_shares(found, K), expected, atol=2e-5)
     placed = np.empty((len(labels), K), np.float32)
-    all_pairs.place_block(dense, labels, offsets, placed)
+    updates.place_block(dense, labels, offsets, placed)
     np.testing.assert_allclose(many.ByCandidates.of(sums, offsets)(labels), placed, atol=2e-5)
 
 

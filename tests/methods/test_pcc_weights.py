@@ -16,13 +16,12 @@ from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.pcc.all_pairs import (
+from bigcons.methods.pcc.subsample import entropy_weights, information_weights
+from bigcons.methods.pcc.updates import (
     add_changes,
     add_step_sums,
     apply_change,
     apply_part,
-    entropy_weights,
-    information_weights,
     line_search,
     measure_block,
     objective_change,

@@ -2,65 +2,49 @@
 
 Objects interact only through sums of a few thousand numbers (``AgreementSums``; the identities are in
 ``kernels/all_pairs.py``), so a pass over the label matrix costs O(n M K + n K^2 M), whatever the number of
-pairs. Every block starts from the same sums and updates its own objects in turn, so each block alone would
-lower the objective by a known amount. In the rare case that all blocks together fall short of that
-prediction, an exact line search along the sum of all changes ensures descent: a second fold measures the
-objective along it, a quartic.
+pairs.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import (
-    AgreementSums,
-    Rates,
-    Weights,
-    add_sums,
-    agreement_sums,
-    aligned_copy,
-    clusters_in_order,
-    kernels_for,
-    no_sums,
-    rows_times,
-    sizes_of,
-    triangles_in_order,
-    triangles_times,
-)
-from bigcons.execution.engine import Engine, stop_if_cancelled
-from bigcons.kernels import all_pairs as kernel
+from bigcons.coassociation.factorized import AgreementSums, Rates, Weights, add_sums, agreement_sums
 from bigcons.memory import Block
-from bigcons.methods.pcc.memberships import (
-    MOVE_ALL,
-    Init,
-    checked_start,
-    dirichlet,
-    start_of_block,
-    threshold_after,
+from bigcons.methods.pcc.memberships import MOVE_ALL, Init, checked_start, start_of_block, threshold_after
+from bigcons.methods.pcc.subsample import (
+    ENTROPY,
+    Subsample,
+    entropy_weights,
+    information_weights,
+    solve_subsample,
 )
-from bigcons.metrics.clusterings import mutual_information_of_table
-from bigcons.progress import Progress, progress
-from bigcons.solving.passes import Iterate, Record, Run, Step, Visit, best_start
+from bigcons.methods.pcc.updates import (
+    RELAXATION,
+    Change,
+    add_changes,
+    add_step_sums,
+    apply_change,
+    apply_part,
+    decreases_enough,
+    line_search,
+    measure_block,
+    objective_change,
+    place_block,
+    update_block,
+)
+from bigcons.progress import progress
+from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
-
-# A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
-# together lower the objective by at least this share of the sum of what each would alone. In the quadratic
-# model it then achieves at least half the decrease of the best step length.
-SUFFICIENT_SHARE = 0.3
-
-# Successive over-relaxation speeds up convergence within a block, whose objects move in turn (below 2, every
-# step lowers the objective). Several blocks move at once and overshoot already, so they do without it.
-RELAXATION = 1.5
 
 # With this many blocks or more, the objects of a block may as well move at once as the blocks do. The tables
 # of calibrated models, which are expensive to keep current, are then computed once for each block.
@@ -297,422 +281,3 @@ class FirstBlock:
             sums = agreement_sums(labels, offsets, memberships, self.weights)
         self.arrays.write(0, block, memberships)
         return sums
-
-
-# One pass
-
-
-class Change(NamedTuple):
-    """The change by one block or the sum over all: the statistics of a pass."""
-
-    S: np.ndarray
-    T: np.ndarray
-    totals: np.ndarray
-    """See ``kernels.all_pairs.sweep``."""
-    predicted: float
-    """The change of the objective if each block changed alone, summed over the blocks."""
-    largest: float
-    """Change of a membership."""
-
-    @property
-    def gap(self) -> float:
-        """The largest KKT gap before the update."""
-        return float(self.totals[kernel.MAX_GAP])
-
-    @property
-    def n_moved(self) -> int:
-        """Number of objects whose membership changed."""
-        return int(self.totals[kernel.N_MOVED])
-
-
-def update_block(
-    sums: AgreementSums,
-    offsets: np.ndarray,
-    threshold: float,
-    relaxation: float,
-    labels: np.ndarray,
-    memberships: np.ndarray,
-    *,
-    at_once: bool = False,
-) -> tuple[Change, np.ndarray]:
-    """Update each object of a block given all others; return the change and the new memberships.
-
-    Objects whose KKT gap is at most ``threshold`` do not move; the others take ``relaxation`` times the step
-    to their optimum, within the simplex. Later objects see the moves of earlier ones, except ``at_once``.
-    Cost: see ``kernels.all_pairs.sweep``.
-    """
-    given, memberships = memberships, in_use(sums, memberships)
-    order = _heaviest_first(sums)
-    updated, totals = np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
-    rates = sums.weights if at_once and isinstance(sums.weights, Rates) else None
-    if rates is not None:
-        weights, S, T, further = None, *_weighed_tables(sums, rates, offsets, order)
-    else:
-        weights, S, T, further = sums.partition_weights, *_tables_in_order(sums, order)
-    S_before, T_before, S_out, T_out = S.copy(), T.copy(), S, T
-    if rates is not None or sums.theta is not None:  # S and T are then of theta y
-        S_before, T_before = np.zeros_like(sums.S), np.zeros_like(T)
-        S_out, T_out = aligned_copy(S_before), aligned_copy(T_before)
-    kernels_for(labels).sweep(
-        *(labels, offsets, weights, S, T, S_out, T_out, order, memberships, updated),
-        *(threshold, relaxation, False, totals, *further),
-    )
-    if rates is not None:
-        _add_partitions(S_out, offsets)
-    back = np.argsort(order)
-    change = Change(
-        *(clusters_in_order(S_out - S_before, back), triangles_in_order(T_out - T_before, back)),
-        totals=totals,
-        predicted=0.0,
-        largest=largest_change(memberships, updated),
-    )
-    if updated.shape != given.shape:
-        updated = np.pad(updated, ((0, 0), (0, given.shape[1] - updated.shape[1])))
-    return change._replace(predicted=objective_change(sums, change)), updated
-
-
-def largest_change(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the largest change of a membership."""
-    change = after - before
-    return float(np.abs(change, out=change).max(initial=0.0))
-
-
-def in_use(sums: AgreementSums, memberships: np.ndarray) -> np.ndarray:
-    """Return the columns of the clusters in use, the first ones, contiguous."""
-    return np.ascontiguousarray(memberships[:, : sums.n_clusters])
-
-
-def place_block(
-    estimate: AgreementSums, labels: np.ndarray, offsets: np.ndarray, placed: np.ndarray
-) -> AgreementSums:
-    """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
-    order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
-    rates = estimate.weights if isinstance(estimate.weights, Rates) else None
-    if rates is not None:
-        weights, S, T, further = None, *_weighed_tables(estimate, rates, offsets, order)
-    else:
-        weights, S, T, further = estimate.partition_weights, *_tables_in_order(estimate, order)
-    sums = no_sums(*sizes_of(offsets, placed), estimate.weights)
-    kernels_for(labels).sweep(
-        *(labels, offsets, weights, S, T, sums.S, sums.T, order, placed, placed, 0.0, 1.0, True, totals),
-        *further,
-    )
-    if rates is not None:
-        _add_partitions(sums.S, offsets)
-    back = np.argsort(order)
-    return sums._replace(
-        S=clusters_in_order(sums.S, back),
-        T=triangles_in_order(sums.T, back),
-        squares=float(totals[kernel.SQUARES]),
-        quartics=float(totals[kernel.QUARTICS]),
-    )
-
-
-def _tables_in_order(
-    sums: AgreementSums, order: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
-    """Return S and T as kernels read them, cluster ``order[k]`` as the ``k``-th, and further arguments."""
-    S, T = clusters_in_order(sums.S, order), triangles_in_order(sums.T, order)
-    further = sums.gains
-    if sums.theta is not None:
-        theta = np.ascontiguousarray(sums.theta[np.ix_(order, order)])
-        S, T, further = rows_times(S, theta), triangles_times(T, theta), (further[0], theta)
-    return aligned_copy(S), aligned_copy(T), further
-
-
-def _weighed_tables(
-    sums: AgreementSums, rates: Rates, offsets: np.ndarray, order: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
-    """Return the tables of a calibrated model with rows weighed in advance, and further arguments.
-
-    See ``counts`` of ``kernels.all_pairs.sweep``.
-    """
-    n_clusters = np.diff(offsets)
-    B, M = int(offsets[-1]), n_clusters.size
-    theta = np.eye(sums.n_clusters) if rates.theta is None else rates.theta
-    theta = np.ascontiguousarray(theta[np.ix_(order, order)])
-    S = rows_times(clusters_in_order(sums.S, order), theta) * rates.base_clusters[:, None]
-    T = triangles_times(triangles_in_order(sums.T, order), theta) * rates.partitions[:, None]
-    counts, at = np.zeros((2, B + M)), np.arange(B) + np.repeat(np.arange(1, M + 1), n_clusters)
-    counts[0, at] = rates.base_clusters[:B] + np.repeat(rates.base_clusters[B:], n_clusters)
-    counts[1, at] = np.repeat(rates.partitions, n_clusters)
-    S = S[:B] + np.repeat(S[B:], n_clusters, axis=0)
-    return aligned_copy(S), aligned_copy(T), (None, theta, counts)
-
-
-def _add_partitions(S: np.ndarray, offsets: np.ndarray) -> None:
-    """Fill the rows of partitions in a table such as S of a calibrated model: sums over base clusters."""
-    S[int(offsets[-1]) :] = np.add.reduceat(S[: int(offsets[-1])], offsets[:-1], axis=0)
-
-
-def _heaviest_first(sums: AgreementSums) -> np.ndarray:
-    """Return the clusters by decreasing total membership, so that objects need few of the first ones."""
-    return np.argsort(-sums.S[:, : sums.n_clusters].sum(axis=0), kind="stable")
-
-
-def add_changes(a: Change, b: Change) -> Change:
-    """Add ``b`` to ``a`` in place, and return it."""
-    gap = max(a.gap, b.gap)
-    for total, part in ((a.S, b.S), (a.T, b.T), (a.totals, b.totals)):
-        np.add(total, part, out=total)
-    a.totals[kernel.MAX_GAP] = gap
-    return a._replace(predicted=a.predicted + b.predicted, largest=max(a.largest, b.largest))
-
-
-def objective_change(sums: AgreementSums, change: Change) -> float:
-    """Return the exact change of the objective over the full step."""
-    squares, quartics = change.totals[kernel.SQUARES], change.totals[kernel.QUARTICS]
-    agreement = 2.0 * sums.dot(sums.S, change.S) + sums.dot(change.S, change.S) - squares
-    together = 2.0 * sums.inner(sums.T, change.T) + sums.inner(change.T, change.T) - quartics
-    return float(-agreement + 0.5 * together)
-
-
-def decreases_enough(sums: AgreementSums, change: Change) -> bool:
-    """Return whether the full step lowers the objective sufficiently compared with the prediction."""
-    return objective_change(sums, change) <= SUFFICIENT_SHARE * change.predicted
-
-
-def apply_change(sums: AgreementSums, change: Change) -> AgreementSums:
-    """Return the sums after the full step."""
-    return sums._replace(
-        S=sums.S + change.S,
-        T=sums.T + change.T,
-        squares=float(sums.squares + change.totals[kernel.SQUARES]),
-        quartics=float(sums.quartics + change.totals[kernel.QUARTICS]),
-    )
-
-
-# The line search
-
-
-class StepSums(NamedTuple):
-    """Terms of the objective along the changes of one block or all, besides those of a `Change`."""
-
-    T_step: np.ndarray
-    """The quadratic term of T in the step length: the sum of the changes' outer products."""
-    sums: np.ndarray
-    """See ``kernels.all_pairs.measure_step``."""
-
-
-def measure_block(
-    sums: AgreementSums, offsets: np.ndarray, labels: np.ndarray, before: np.ndarray, after: np.ndarray
-) -> StepSums:
-    """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
-    found = StepSums(np.zeros_like(sums.T), np.zeros(kernel.N_STEP_SUMS))
-    before, after = in_use(sums, before), in_use(sums, after)
-    counted = sums.partition_weights
-    kernels_for(labels).measure_step(labels, offsets, counted, before, after, *found, *sums.gains)
-    return found
-
-
-def add_step_sums(a: StepSums, b: StepSums) -> StepSums:
-    """Add ``b`` to ``a`` in place, and return it."""
-    for total, part in zip(a, b, strict=True):
-        np.add(total, part, out=total)
-    return a
-
-
-def line_search(sums: AgreementSums, change: Change, along: StepSums) -> tuple[float, float]:
-    """Return the best step length in (0, 1] along a pass's changes, and the change of the objective.
-
-    Along ``Y + gamma D`` the sums are ``S + gamma S_D`` and ``T + gamma T_YD + gamma^2 T_DD``, so the
-    objective is a quartic in ``gamma``, and its coefficients are inner products of the folded sums.
-    """
-    T, T_step = sums.T, along.T_step
-    T_cross = change.T - T_step
-    mb, mc, mab, mquad, mbc, mcc = along.sums
-    quartic = np.array(
-        [
-            0.5 * sums.inner(T_step, T_step) - 0.5 * mcc,
-            sums.inner(T_cross, T_step) - 2.0 * mbc,
-            0.5 * sums.inner(T_cross, T_cross)
-            + sums.inner(T, T_step)
-            - mquad
-            - sums.dot(change.S, change.S)
-            + mc,
-            sums.inner(T, T_cross) - 2.0 * mab - 2.0 * sums.dot(sums.S, change.S) + 2.0 * mb,
-            0.0,
-        ]
-    )
-    stationary = np.roots(np.polyder(quartic))
-    lengths = [1.0] + [float(r.real) for r in stationary if abs(r.imag) < 1e-9 and 0.0 < r.real < 1.0]
-    best = min(lengths, key=lambda length: np.polyval(quartic, length))
-    return best, float(np.polyval(quartic, best))
-
-
-def apply_part(sums: AgreementSums, change: Change, along: StepSums, step: float) -> AgreementSums:
-    """Return the sums after a step of the given length along a pass's changes."""
-    mb, mc, mab, mquad, mbc, mcc = along.sums
-    return sums._replace(
-        S=sums.S + step * change.S,
-        T=sums.T + step * (change.T - along.T_step) + step**2 * along.T_step,
-        squares=float(sums.squares + 2.0 * step * mb + step**2 * mc),
-        quartics=float(
-            sums.quartics + 4.0 * step * mab + 2.0 * step**2 * mquad + 4.0 * step**3 * mbc + step**4 * mcc
-        ),
-    )
-
-
-# The start on a subsample: a few thousand objects over all their pairs, from several random starts
-
-SUBSAMPLE = 2048
-
-# Effort of every start, enough to rank them.
-SHORT_PASSES = 50
-SHORT_TOL = 1e-3
-
-# Effort of the best start: accuracy missing here would cost passes over all objects.
-LONG_PASSES = 200
-LONG_TOL = 1e-4
-
-
-class Subsample(NamedTuple):
-    """The solved subsample."""
-
-    sums: AgreementSums
-    memberships: np.ndarray
-    """(rows, K) float32."""
-    start_objectives: list[float]
-    """Of every start at the time of choice: the squared divergence over the pairs of the subsample."""
-
-
-@dataclass(frozen=True)
-class SubsampleStart:
-    """A task: run one start on the subsample."""
-
-    labels: np.ndarray
-    offsets: np.ndarray
-    n_clusters: int
-    seed: int
-    weights: Weights | Rates | None
-    draw: Callable[..., np.ndarray] = dirichlet
-
-    def __call__(self, number: int) -> Subsample:
-        """Run start ``number`` until it can be ranked."""
-        memberships = self.draw(self.labels.shape[0], self.n_clusters, self.seed, number)
-        sums = agreement_sums(self.labels, self.offsets, memberships, self.weights)
-        first = self.resume(Subsample(sums, memberships, []), 1, MOVE_ALL)
-        return self.resume(first, SHORT_PASSES - 1, SHORT_TOL)
-
-    def resume(self, found: Subsample, max_passes: int, tol: float) -> Subsample:
-        """Continue until no object moves; a canceled task ends between passes."""
-        labeled = np.count_nonzero(observed(self.labels, self.offsets), axis=0)
-        by_partition = None if self.weights is None else self.weights.partitions
-        threshold = tol * mean_pair_weight(labeled, self.labels.shape[0], by_partition)
-        for _ in range(max_passes):
-            stop_if_cancelled()
-            change, memberships = update_block(
-                found.sums, self.offsets, threshold, RELAXATION, self.labels, found.memberships
-            )
-            found = found._replace(sums=apply_change(found.sums, change), memberships=memberships)
-            if change.n_moved == 0:
-                break
-        return found
-
-
-def solve_subsample(
-    labels: np.ndarray,
-    offsets: np.ndarray,
-    n_clusters: int,
-    n_init: int,
-    seed: int,
-    engine: Engine,
-    weights: Weights | Rates | None = None,
-    draw: Callable[..., np.ndarray] = dirichlet,
-) -> Subsample:
-    """Solve a few thousand objects from ``n_init`` starts, of which ``draw`` returns the memberships.
-
-    The default is random (Dirichlet) starts, because over all pairs near-uniform starts all reach the same
-    optimum, which is not always the lowest.
-    """
-    task = SubsampleStart(labels, offsets, n_clusters, seed, weights, draw)
-    with progress("starts of PCC", n_init, "starts") as listener:
-        starts = _counted(engine.map(task, range(n_init)), listener)
-        best, objectives = best_start(starts, lambda found: found.sums.objective)
-    return task.resume(best, LONG_PASSES, LONG_TOL)._replace(start_objectives=objectives)
-
-
-def _counted(starts: Iterator[Subsample], listener: Progress) -> Iterator[Subsample]:
-    for found in starts:
-        listener.advance(1)
-        yield found
-
-
-@dataclass(frozen=True)
-class Extension:
-    """Memberships of any block: the optimum of each object given a solved subsample, over all pairs."""
-
-    ensemble: Ensemble
-    estimate: AgreementSums
-    start_objectives: list[float]
-    """Of every start on the subsample."""
-
-    def __call__(self, block: Block) -> np.ndarray:
-        """Return the memberships (rows, K) float32 of a block."""
-        labels = self.ensemble.read(block.start, block.stop)
-        memberships = np.empty((block.n_rows, self.estimate.n_clusters), np.float32)
-        place_block(self.estimate, labels, self.ensemble.offsets, memberships)
-        return memberships
-
-
-def extend_subsample(
-    ensemble: Ensemble,
-    sample: np.ndarray,
-    n_clusters: int,
-    n_init: int,
-    seed: int,
-    engine: Engine,
-    draw: Callable[..., np.ndarray] = dirichlet,
-) -> Extension:
-    """Solve the rows ``sample`` of labels from ``n_init`` starts; return the placement of all objects."""
-    found = solve_subsample(sample, ensemble.offsets, n_clusters, n_init, seed, engine, draw=draw)
-    return extension_of(found, ensemble, sample)
-
-
-def extension_of(found: Subsample, ensemble: Ensemble, sample: np.ndarray) -> Extension:
-    """Return the placement of all objects given the solved rows ``sample`` of labels."""
-    estimate = found.sums.scaled(ensemble.n_objects / sample.shape[0])
-    return Extension(ensemble, estimate, found.start_objectives)
-
-
-# Weights of partitions: with weights w_u, c_ij sums those of the partitions that put two objects together and
-# N_ij those of the partitions that labeled both, as if partition u occurred w_u times
-
-ENTROPY, INFORMATION = "entropy", "information"
-
-# Relative to the mean weight: an uninformative partition counts next to nothing, yet objects that no other
-# partition labeled are still placed by it.
-LEAST_WEIGHT = 1e-3
-
-
-def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
-    """Return weights of mean 1: the entropy of each partition's labels (rows, M) over its labeled rows.
-
-    Two objects share label ``b`` by chance with probability ``p_b``, so sharing it carries information
-    ``log(1 / p_b)``; the entropy is its mean over the objects.
-    """
-    return _of_mean_one(np.array([_entropy(column[column >= 0]) for column in labels.T]), offsets)
-
-
-def information_weights(sums: AgreementSums, offsets: np.ndarray) -> Weights:
-    """Return weights of mean 1: the mutual information of each partition and the solved memberships.
-
-    Row ``b`` of S sums the memberships of the objects in base cluster ``b``, so the rows of one partition are
-    its contingency table with the consensus, over the objects it labels.
-    """
-    memberships = np.maximum(sums.S[:, : sums.n_clusters], 0.0)  # rounding can leave negative sums
-    tables = np.split(memberships, offsets[1:-1])
-    return _of_mean_one(np.array([mutual_information_of_table(table) for table in tables]), offsets)
-
-
-def _entropy(labels: np.ndarray) -> float:
-    """Return the entropy of labels in nats, their mutual information with themselves; 0 if there are none."""
-    return mutual_information_of_table(np.diag(np.bincount(labels))) if labels.size else 0.0
-
-
-def _of_mean_one(worth: np.ndarray, offsets: np.ndarray) -> Weights:
-    """Return weights proportional to ``worth (M,)``, or all one if that is zero."""
-    if not worth.any():
-        return Weights.of(np.ones(worth.size), offsets)
-    weights = np.maximum(worth, LEAST_WEIGHT * worth.mean())
-    return Weights.of(weights / weights.mean(), offsets)

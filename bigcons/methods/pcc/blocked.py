@@ -29,7 +29,6 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.pair_descent import renumber, values_along
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.methods.pcc.all_pairs import Extension
 from bigcons.methods.pcc.calibrated_pairs import (
     calibrated,
     rates_of,
@@ -48,6 +47,7 @@ from bigcons.methods.pcc.memberships import (
     solution_at,
     threshold_after,
 )
+from bigcons.methods.pcc.subsample import Extension
 from bigcons.progress import progress
 from bigcons.solving.passes import Iterate, Run, Step, run_passes
 from bigcons.storage.checkpoint import BlockArrays, Snapshots

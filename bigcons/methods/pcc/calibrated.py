@@ -23,16 +23,6 @@ import numpy as np
 from bigcons.coassociation.factorized import AgreementSums, Rates, agreement_sums
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels import all_pairs as kernel
-from bigcons.methods.pcc.all_pairs import (
-    LONG_PASSES,
-    LONG_TOL,
-    RELAXATION,
-    SHORT_TOL,
-    Subsample,
-    SubsampleStart,
-    apply_change,
-    update_block,
-)
 from bigcons.methods.pcc.block_model import (
     ALIKE,
     LEAST_RATE,
@@ -48,6 +38,8 @@ from bigcons.methods.pcc.block_model import (
     weights_of,
 )
 from bigcons.methods.pcc.memberships import softened
+from bigcons.methods.pcc.subsample import LONG_PASSES, LONG_TOL, SHORT_TOL, Subsample, SubsampleStart
+from bigcons.methods.pcc.updates import RELAXATION, apply_change, update_block
 from bigcons.solving.survey import mean_pair_weight
 
 BLOCK_MODEL, LEAST_SQUARES, MOMENTS = "block-model", "least-squares", "moments"

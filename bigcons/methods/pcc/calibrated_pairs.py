@@ -24,8 +24,8 @@ import numpy as np
 from bigcons.coassociation.factorized import Rates
 from bigcons.divergences import Calibrated, Divergence
 from bigcons.kernels import pair_descent as kernel
-from bigcons.methods.pcc.all_pairs import Subsample
 from bigcons.methods.pcc.calibrated import LEAST_SQUARES, PairSums, least_squares
+from bigcons.methods.pcc.subsample import Subsample
 from bigcons.stores.pair_rows import Rows
 from bigcons.stores.pairs import PairTable
 

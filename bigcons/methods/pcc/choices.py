@@ -23,13 +23,13 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size
-from bigcons.methods.pcc.all_pairs import ENTROPY, INFORMATION, SUBSAMPLE, entropy_weights
 from bigcons.methods.pcc.block_model import MOST_PARTITIONS, start_bytes
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
 from bigcons.methods.pcc.many import MOST_IN_TABLES, plan_of_many
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
+from bigcons.methods.pcc.subsample import ENTROPY, INFORMATION, SUBSAMPLE, entropy_weights
 from bigcons.overlaps.n_clusters import bytes_to_tell_apart
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey

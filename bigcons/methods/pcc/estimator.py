@@ -22,14 +22,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, parse_size
-from bigcons.methods.pcc.all_pairs import (
-    INFORMATION,
-    SUBSAMPLE,
-    AllPairs,
-    Extension,
-    extend_subsample,
-    extension_of,
-)
+from bigcons.methods.pcc.all_pairs import AllPairs
 from bigcons.methods.pcc.block_model import some_partitions
 from bigcons.methods.pcc.blocked import solve_blocked
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, MOMENTS, Calibration, join_rates, solve_calibrated
@@ -87,6 +80,7 @@ from bigcons.methods.pcc.placing import (
 )
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.pruning import PrunedPairs, settled
+from bigcons.methods.pcc.subsample import INFORMATION, SUBSAMPLE, Extension, extend_subsample, extension_of
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer, distinct_clusters
 from bigcons.overlaps.spectral_start import check_embedding_plan, is_fine

@@ -29,7 +29,6 @@ from bigcons.coassociation.factorized import Rates
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels import candidates as kernel
 from bigcons.kernels.cluster_tables import padded
-from bigcons.methods.pcc.all_pairs import SUBSAMPLE
 from bigcons.methods.pcc.block_model import (
     BLOCK_ROUNDS,
     MOST_PARTITIONS,
@@ -50,6 +49,7 @@ from bigcons.methods.pcc.memberships import (
     few_shares,
     solution_at,
 )
+from bigcons.methods.pcc.subsample import SUBSAMPLE
 from bigcons.overlaps.eigenvectors import leading_by_products
 from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
 from bigcons.progress import progress

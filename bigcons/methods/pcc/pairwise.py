@@ -17,7 +17,6 @@ from bigcons.divergences import Divergence
 from bigcons.kernels import pairwise as kernel
 from bigcons.kernels.prototypes import ABOVE_FLOOR
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import Subsample
 from bigcons.methods.pcc.calibrated_pairs import calibrated, rates_of_subsample, stored_rates, unit_of
 from bigcons.methods.pcc.heap import general_search
 from bigcons.methods.pcc.memberships import (
@@ -36,6 +35,7 @@ from bigcons.methods.pcc.prototypes import (
     solved_by,
     write_start,
 )
+from bigcons.methods.pcc.subsample import Subsample
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step
 from bigcons.storage.checkpoint import BlockArrays

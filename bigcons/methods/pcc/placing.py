@@ -16,12 +16,12 @@ from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.methods.pcc import prototypes
-from bigcons.methods.pcc.all_pairs import place_block
 from bigcons.methods.pcc.calibrated_pairs import rates_by_partition
 from bigcons.methods.pcc.many import ByCandidates
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
 from bigcons.methods.pcc.pruning import Large
+from bigcons.methods.pcc.updates import place_block
 from bigcons.seeding import generator
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble

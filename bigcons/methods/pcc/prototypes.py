@@ -25,7 +25,6 @@ from bigcons.kernels import prototypes as kernel
 from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import Subsample, solve_subsample
 from bigcons.methods.pcc.calibrated_pairs import (
     calibrated,
     rates_of_subsample,
@@ -43,6 +42,7 @@ from bigcons.methods.pcc.memberships import (
     start_of_block,
     threshold_after,
 )
+from bigcons.methods.pcc.subsample import Subsample, solve_subsample
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step, Visit

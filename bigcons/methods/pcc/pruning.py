@@ -21,8 +21,10 @@ from bigcons.coassociation.factorized import (
     agreement_sums,
     select_clusters,
 )
-from bigcons.methods.pcc.all_pairs import AllPairs, Change, Passes, Subsample, place_block
+from bigcons.methods.pcc.all_pairs import AllPairs, Passes
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
+from bigcons.methods.pcc.subsample import Subsample
+from bigcons.methods.pcc.updates import Change, place_block
 from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.solving.results import by_size
 from bigcons.solving.survey import labeled_objects
