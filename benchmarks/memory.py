@@ -39,7 +39,7 @@ RESULTS = Path(__file__).parent / "results"
 SIZES = {"small": 20_000, "large": 300_000}
 N_PARTITIONS, K = 60, 8
 GENEROUS = 2_000_000_000
-MOST = 8_000_000_000
+MOST = 4_000_000_000
 """What needs more is only refused."""
 SMALLEST = ("pcc", "mixture")
 

@@ -604,7 +604,7 @@ class ParquetTable(Table):
                         first += batch.num_rows
                         if low < high:
                             yield [batch.column(name)[low:high] for name in names]
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:
                 raise _broken_parquet(path, error) from None
 
 
@@ -628,7 +628,7 @@ def _open_parquet(path: Path) -> Any:
         return parquet.ParquetFile(
             path, buffer_size=1 << 16, pre_buffer=False, page_checksum_verification=True
         )
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise _broken_parquet(path, error) from None
 
 
