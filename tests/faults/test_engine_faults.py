@@ -46,9 +46,22 @@ def workers(n_workers, **options):
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
-def client(request):
+def shared(request):
     with workers(request.param) as client:
-        yield client
+        yield client, request.param
+
+
+@pytest.fixture
+def client(shared):
+    """A client whose workers are there, also those that the test before killed."""
+    client, n_workers = shared
+    try:
+        client.wait_for_workers(n_workers, timeout=30)
+    except TimeoutError:  # a nanny that was busy may give up its worker
+        client.cluster.scale(0)
+        client.cluster.scale(n_workers)
+        client.wait_for_workers(n_workers, timeout=60)
+    return client
 
 
 @pytest.fixture
