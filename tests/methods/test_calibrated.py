@@ -286,17 +286,6 @@ def test_block_start__joins_the_parts_of_a_large_class(unequal):
     assert adjusted_rand(truth, found.of) > 0.95
 
 
-def test_block_start__joins_the_parts_of_a_large_class_among_many():
-    rng = np.random.default_rng(4)
-    place = np.concatenate([rng.uniform(0, 10, 560), np.repeat(np.arange(14.0, 94.0, 4.0), 20)])
-    cuts = [np.sort(rng.uniform(-1, 93, rng.integers(15, 40))) for _ in range(40)]
-    labels = np.stack([np.searchsorted(each, place) for each in cuts], axis=1)
-    truth = np.repeat(np.arange(21), [560] + [20] * 20)
-    found = block_start(labels, np.arange(41) * 40, 21, 2, 0, 0.5)
-    assert found.is_linked
-    assert adjusted_rand(truth, found.of) > 0.9
-
-
 def test_fit__keeps_classes_of_very_unequal_size(unequal):
     labels, _, truth = unequal
     labels = np.where(np.random.default_rng(0).random(labels.shape) < 0.2, -1, labels)
