@@ -163,7 +163,7 @@ def test_fold__survives_a_killed_worker_with_the_same_bits(client, tmp_path, n_b
     assert sum("it had ran again" in line for line in caplog.messages) == 1
 
 
-@pytest.mark.parametrize("client", [1], indirect=True, ids=["one process"])
+@pytest.mark.parametrize("shared", [1], indirect=True, ids=["one process"])
 def test_fold__survives_a_worker_that_its_nanny_restarts_for_memory(client, tmp_path, caplog):
     blocks, block_sum, expected = block_sums()
     (nanny,) = client.cluster.workers.values()
@@ -187,7 +187,7 @@ def test_fold__survives_a_worker_that_its_nanny_restarts_for_memory(client, tmp_
     assert sum("it had ran again" in line for line in caplog.messages) == 1
 
 
-@pytest.mark.parametrize("client", [1], indirect=True, ids=["one process"])
+@pytest.mark.parametrize("shared", [1], indirect=True, ids=["one process"])
 def test_fold__waits_for_a_frozen_worker_that_goes_on_later(client, tmp_path):
     blocks, block_sum, expected = block_sums()
     (pid,), frozen = client.run(os.getpid).values(), []
