@@ -1,7 +1,7 @@
 """Is the size of an ensemble limited by the disk and not by memory?
 
 Planted ensembles (100 partitions, half the labels missing, six unbalanced classes) are written directly to
-disk; all-pairs PCC then solves each at K = 10 in a new process, from stored ensemble to stored labels.
+disk; PCC with its defaults then solves each at K = 10 in a new process, from stored ensemble to stored labels.
 Reports seconds, passes, bytes read, the peak memory of the process tree, and the accuracy.
 """
 
@@ -59,16 +59,14 @@ def labels_in_order(
         yield labels
 
 
-def solve(path: str, out: str, memory: str, max_iter: int, tol: float, client: str | None) -> dict:
+def solve(path: str, out: str, memory: str) -> dict:
     """Solve in this process, the child."""
     import warnings
 
     from bigcons import PCC
-    from bigcons.errors import ConvergenceWarning
 
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    limits = {"memory": memory, "max_iter": max_iter, "tol": tol}
-    model = PCC(N_CLUSTERS, coassociation="paper", random_state=0, client=client, **limits)
+    warnings.simplefilter("ignore")  # of the six classes that ten clusters are
+    model = PCC(N_CLUSTERS, random_state=0, memory=memory)
     began = time.perf_counter()
     model.fit(path, out=out)
     return {
@@ -141,15 +139,7 @@ def measure(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict
         import shutil
 
         shutil.rmtree(out)
-    options = [
-        "--memory",
-        arguments.memory,
-        "--max-iter",
-        str(arguments.max_iter),
-        "--tol",
-        str(arguments.tol),
-    ]
-    result = measured_child(["--child", str(path), str(out), *options])
+    result = measured_child(["--child", str(path), str(out), "--memory", arguments.memory])
     stored = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     row = {
         "n_objects": n_objects,
@@ -170,8 +160,6 @@ def main() -> None:
         "--millions", type=float, nargs="+", default=[1, 4, 10], help="sizes; 100 is full size"
     )
     parser.add_argument("--memory", default="4GB")
-    parser.add_argument("--max-iter", type=int, default=5)
-    parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument(
         "--folder", type=Path, help="keep ensembles and results there; default a temporary one"
     )
@@ -179,8 +167,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        result = solve(*arguments.child, arguments.memory, arguments.max_iter, arguments.tol, None)
-        print(json.dumps(result))
+        print(json.dumps(solve(*arguments.child, arguments.memory)))
         return
     sizes = [20_000] if arguments.smallest else [int(million * 1e6) for million in arguments.millions]
     with tempfile.TemporaryDirectory() as temporary:
