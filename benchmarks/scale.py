@@ -1,7 +1,7 @@
 """Is the size of an ensemble limited by the disk and not by memory?
 
 Planted ensembles (100 partitions, half the labels missing, six unbalanced classes) are written directly to
-disk; PCC with its defaults then solves each at K = 10 in a new process, from stored ensemble to stored labels.
+disk; the default PCC then solves each at K = 10 in a new process, from stored ensemble to stored labels.
 Reports seconds, passes, bytes read, the peak memory of the process tree, and the accuracy.
 """
 

@@ -14,6 +14,9 @@ from bigcons.errors import InvalidInputError, UndersegmentationWarning
 from bigcons.methods.pcc import block_model
 from bigcons.methods.pcc.all_pairs import CHANGE_PER_TOL, AllPairs, Passes, remaining_change
 from bigcons.methods.pcc.block_model import (
+    LINKED,
+    SPECTRAL,
+    SPHERICAL,
     Clusters,
     block_rates,
     block_start,
@@ -280,7 +283,7 @@ def test_block_start__joins_the_parts_of_a_large_class(unequal):
     labels, offsets, truth = unequal
     spectral = spectral_start(labels, offsets, 5, 8, 0)
     found = block_start(labels, offsets, 5, 8, 0, 0.5)
-    assert found.is_linked
+    assert found.kind == LINKED
     assert found.is_kept
     assert adjusted_rand(truth, spectral.of) < 0.6
     assert adjusted_rand(truth, found.of) > 0.95
@@ -309,10 +312,21 @@ def test_solved_from__keeps_small_classes_of_a_start_to_be_kept():
 
 def test_block_start__is_spectral_where_classes_are_equal_or_partitions_few(coarse, unequal):
     ensemble, _ = coarse
-    assert not block_start(ensemble.read(0, 1200), ensemble.offsets, 8, 2, 0, 0.5).is_linked
+    assert block_start(ensemble.read(0, 1200), ensemble.offsets, 8, 2, 0, 0.5).kind != LINKED
     labels, offsets, _ = unequal
-    assert not block_start(labels[:, :7], offsets[:8], 5, 2, 0, 0.5).is_linked
-    assert not block_start(labels, offsets, 1, 2, 0, 0.5).is_linked
+    assert block_start(labels[:, :7], offsets[:8], 5, 2, 0, 0.5).kind == SPECTRAL
+    assert block_start(labels, offsets, 1, 2, 0, 0.5).kind == SPECTRAL
+
+
+def test_block_start__is_spherical_where_random_labels_make_a_cluster_of_their_own():
+    ensemble, truth = planted_ensemble(1000, 60, shares=(0.0625,) * 16, n_clusters=(2, 20), random_state=0)
+    labels, offsets = ensemble.read(0, 1000), ensemble.offsets
+    found = block_start(labels, offsets, 16, 2, 0, 0.5)
+    assert found.kind == SPHERICAL
+    assert (
+        adjusted_rand(truth, found.of)
+        > adjusted_rand(truth, spectral_start(labels, offsets, 16, 2, 0).of) + 0.1
+    )
 
 
 def test_linked_clusters__leave_unlabeled_objects_out_and_need_groups(unequal):

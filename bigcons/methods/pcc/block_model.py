@@ -4,12 +4,13 @@ The block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``: how often ob
 joined depends on both, for some clusters are near each other, and some are often split. Its rates are those
 of the clusters it starts from.
 
-There are two starts, both from the spectral embedding of the labels. The *spectral* one is k-means. It fails
-on classes of very unequal size: partitions divide a large class differently, the embedding shows its parts
-rather than small classes, and k-means divides it further. The *linked* one makes many small groups and joins
-them by single link, which follows a large class from part to part, but also joins classes that overlap. Of
-the two, the start is the one that halves of the partitions agree on more: a large class is divided here or
-there by chance, and overlapping classes are joined by chance.
+There are three starts, all from the spectral embedding of the labels. The *spectral* one is k-means. Objects
+with many random labels lie near the origin, and it makes them a cluster of their own; the *spherical* one is
+k-means of rows of unit length. Both fail on classes of very unequal size: partitions divide a large class
+differently, the embedding shows its parts rather than small classes, and k-means divides it further. The
+*linked* one makes many small groups and joins them by single link, which follows a large class from part to
+part, but also joins classes that overlap. The start is the one that halves of the partitions agree on most: a
+large class is divided here or there by chance, and overlapping classes are joined by chance.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
 from bigcons.seeding import generator
 
 logger: logging.Logger = logging.getLogger("bigcons")
+
+SPECTRAL, SPHERICAL, LINKED = "spectral", "spherical", "linked"
 
 # Scales and residual variances are at least this: a partition that joins nobody has no hits.
 LEAST_RATE = 1e-9
@@ -62,8 +65,8 @@ ALIKE = 0.98
 # Starts of k-means for groups and for halves, enough for a comparison.
 GROUP_STARTS, HALF_STARTS = 2, (3, 1)
 
-# By how much the linked start must agree better, as adjusted Rand index; and how far it may be behind after
-# two halvings for others to be tried.
+# By how much halves must agree better on another start than on the spectral one, as adjusted Rand index; and
+# how far it may be behind after two halvings for more of them.
 MARGIN, HOPELESS = 0.015, -0.15
 
 # Clusters are not taken to be smaller than this share.
@@ -194,8 +197,7 @@ class Clusters(NamedTuple):
     """(rows,) int64 the cluster of each object, -1 without any label."""
     distances: list[float]
     """Squared distances of every start of k-means in the spectral embedding."""
-    is_linked: bool = False
-    """Whether this is the linked start."""
+    kind: str = SPECTRAL
     is_kept: bool = False
     """Whether the solve should change little of it: the linked start, or one that is both."""
 
@@ -210,14 +212,18 @@ class Embedded(NamedTuple):
     labeled: np.ndarray
     """(rows,) bool: which objects these are."""
 
-    def kmeans(self, n_columns: int, n_groups: int, n_init: int, draw: int) -> Clusters:
-        """Return at most ``n_groups`` clusters by the first columns."""
+    def kmeans(
+        self, n_columns: int, n_groups: int, n_init: int, draw: int, *, spherical: bool = False
+    ) -> Clusters:
+        """Return at most ``n_groups`` clusters by the first columns, ``spherical``: scaled to unit length."""
         rows = np.ascontiguousarray(self.rows[:, :n_columns])
+        if spherical:
+            rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), np.finfo(float).tiny)[:, None]
         weights = self.n_labels.astype(np.float64)
         model, distances = best_kmeans(rows, min(n_groups, n_distinct_rows(rows)), n_init, draw, weights)
         found = np.full(self.labeled.size, -1, np.int64)
         found[self.labeled] = model.labels_
-        return Clusters(found, distances)
+        return Clusters(found, distances, SPHERICAL if spherical else SPECTRAL)
 
 
 def some_partitions(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -225,7 +231,13 @@ def some_partitions(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray
     M = offsets.size - 1
     if M <= MOST_PARTITIONS:
         return labels, offsets
-    chosen = np.arange(MOST_PARTITIONS) * M // MOST_PARTITIONS
+    return of_partitions(labels, offsets, np.arange(MOST_PARTITIONS) * M // MOST_PARTITIONS)
+
+
+def of_partitions(
+    labels: np.ndarray, offsets: np.ndarray, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels of the chosen partitions, and where their base clusters begin."""
     own = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])])
     return np.ascontiguousarray(labels[:, chosen]), own
 
@@ -274,56 +286,80 @@ def block_start(
 ) -> Clusters:
     """Return the start of the block model by the subsample.
 
-    Takes up to nine embeddings, with four starts of k-means each, besides ``n_init`` of the first.
+    Takes up to nine embeddings, with seven starts of k-means each, besides ``n_init`` of the first two kinds.
     """
     labels, offsets = some_partitions(labels, offsets)
     M = offsets.size - 1
+    names = [SPECTRAL]
+    if n_clusters > 1 and M >= FEWEST_HALVED:
+        names += [SPHERICAL, LINKED] if n_clusters <= MOST_LINKED else [SPHERICAL]
     draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
-    found = embedded(labels, offsets, COLUMNS_PER_CLUSTER * n_clusters)
-    spectral = found.kmeans(n_clusters, n_clusters, n_init, draw)
-    if not 1 < n_clusters <= MOST_LINKED or M < FEWEST_HALVED:
-        return spectral
-    linked = linked_clusters(found, labels, offsets, n_clusters, GROUP_STARTS, draw, gamma)
-    if linked is None:
-        return spectral
-    if agreement(spectral.of, linked.of) >= ALIKE:
+    starts = starts_of(labels, offsets, n_clusters, names, (n_init, GROUP_STARTS), draw, gamma)
+    spectral = starts[SPECTRAL]
+    alike = {name for name in starts if agreement(spectral.of, starts[name].of) >= ALIKE}
+    if LINKED in alike:
         return spectral._replace(is_kept=True)
-    ahead: list[float] = []
+    ahead: dict[str, list[float]] = {name: [] for name in starts if name not in alike}
     for number in range(HALVINGS):
+        tried = [name for name in ahead if number < 2 or np.mean(ahead[name]) >= HOPELESS]
+        if not tried:
+            break
         stop_if_cancelled()
         order = generator(seed, "pcc.calibrated.halves", number).permutation(M)
-        halves = [np.sort(half[:MOST_IN_HALF]) for half in (order[: M // 2], order[M // 2 :])]
-        found_by = [both_starts(labels, offsets, half, n_clusters, draw, gamma) for half in halves]
-        of_spectral = agreement_of_three(spectral.of, *(pair[0] for pair in found_by))
-        of_linked = agreement_of_three(linked.of, *(pair[1] for pair in found_by))
-        ahead.append(of_linked - of_spectral)
-        if number > 0 and np.mean(ahead) < HOPELESS:
-            break
-    is_linked = bool(np.mean(ahead) > MARGIN)
-    logger.info(
-        "%s start: halves of the partitions reproduce the linked one %+.3f better (adjusted Rand index)",
-        *("linked" if is_linked else "spectral", np.mean(ahead)),
-    )
-    return Clusters(linked.of, spectral.distances, True, True) if is_linked else spectral
+        found_by = []
+        for half in (order[: M // 2], order[M // 2 :]):
+            of_half, own = of_partitions(labels, offsets, np.sort(half[:MOST_IN_HALF]))
+            names = [SPECTRAL, *tried]
+            found_by.append(starts_of(of_half, own, n_clusters, names, HALF_STARTS, draw, gamma))
+        of_spectral = reproduced(SPECTRAL, starts, found_by)
+        for name in tried:
+            ahead[name].append(reproduced(name, starts, found_by) - of_spectral)
+    chosen, lead = SPECTRAL, MARGIN
+    for name, leads in ahead.items():
+        mean = float(np.mean(leads))
+        logger.info(
+            "halves of the partitions reproduce the %s start %+.3f better than the spectral one "
+            "(adjusted Rand index)",
+            *(name, mean),
+        )
+        if mean > lead:
+            chosen, lead = name, mean
+    logger.info("%s start", chosen)
+    return starts[chosen]._replace(distances=spectral.distances)
 
 
-def agreement_of_three(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-    """Return the mean agreement of any two of three clusterings (rows,)."""
+def starts_of(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    n_clusters: int,
+    names: list[str],
+    n_init: tuple[int, int],
+    draw: int,
+    gamma: float,
+) -> dict[str, Clusters]:
+    """Return the starts of these names; the linked one is left out where there are too few objects.
+
+    ``n_init``: starts of k-means for clusters, and for the groups that are linked.
+    """
+    if not (labels >= 0).any():
+        return {name: Clusters(np.full(len(labels), -1, np.int64), []) for name in names}
+    found = embedded(labels, offsets, COLUMNS_PER_CLUSTER * n_clusters)
+    starts = {
+        name: found.kmeans(n_clusters, n_clusters, n_init[0], draw, spherical=name == SPHERICAL)
+        for name in names
+        if name != LINKED
+    }
+    if LINKED in names:
+        linked = linked_clusters(found, labels, offsets, n_clusters, n_init[1], draw, gamma)
+        if linked is not None:
+            starts[LINKED] = linked
+    return starts
+
+
+def reproduced(name: str, starts: dict[str, Clusters], found_by: list[dict[str, Clusters]]) -> float:
+    """Return the mean agreement of any two of a start by all partitions and those by both halves."""
+    a, b, c = (found.get(name, found[SPECTRAL]).of for found in (starts, *found_by))
     return (agreement(a, b) + agreement(a, c) + agreement(b, c)) / 3.0
-
-
-def both_starts(
-    labels: np.ndarray, offsets: np.ndarray, half: np.ndarray, n_clusters: int, draw: int, gamma: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the clusters (rows,) of both starts by the partitions ``half``, -1 where they are missing."""
-    of_half = np.ascontiguousarray(labels[:, half])
-    if not (of_half >= 0).any():
-        return (np.full(len(labels), -1, np.int64),) * 2
-    own = np.concatenate([[0], np.cumsum(np.diff(offsets)[half])])
-    found = embedded(of_half, own, COLUMNS_PER_CLUSTER * n_clusters)
-    spectral = found.kmeans(n_clusters, n_clusters, HALF_STARTS[0], draw).of
-    linked = linked_clusters(found, of_half, own, n_clusters, HALF_STARTS[1], draw, gamma)
-    return spectral, spectral if linked is None else linked.of
 
 
 def agreement(a: np.ndarray, b: np.ndarray) -> float:
@@ -376,7 +412,8 @@ def linked_clusters(
     placed = np.flatnonzero(is_large[cluster_of])
     nearest = placed[near[:, placed].argmax(axis=1)]
     joined = (np.cumsum(is_large) - 1)[np.where(is_large[cluster_of], cluster_of, cluster_of[nearest])]
-    return Clusters(np.where(groups.of >= 0, joined[groups.of], -1), groups.distances)
+    found_of = np.where(groups.of >= 0, joined[groups.of], -1)
+    return Clusters(found_of, groups.distances, LINKED, is_kept=True)
 
 
 def n_groups_of(n_clusters: int, n_objects: int) -> int:
