@@ -86,9 +86,12 @@ class AllPairs:
     def start(self, run: Run) -> tuple[Passes, list[float]]:
         """Write the first memberships and return their sums; from a subsample, by solving it first."""
         ensemble, K, init, estimate, objectives = run.data, self.n_clusters, run.init, None, []
+        place, weights, solved = None, None, None
         with progress("start from a sample", 0):
-            weights, solved = self._counted(run)
-        place = init(run) if callable(init) else None
+            if callable(init):
+                place, weights = init(run)
+            if weights is None:
+                weights, solved = self._counted(run)
         if place is None and not isinstance(init, str):
             init = checked_start(init, ensemble.n_objects, K)
         elif place is None and init == "subsample":

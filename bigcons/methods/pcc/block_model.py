@@ -79,6 +79,11 @@ RAISES = (0.0, 0.5, 1.0)
 def rarity_of(labels: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarray:
     """Return ``(n_u / n_b)^gamma`` (B,) of the base clusters; empty ones here count as of one object."""
     sizes = table_of(labels, offsets, np.zeros(len(labels), np.int64), 1)[:, 0]
+    return rarity_by_sizes(sizes, offsets, gamma)
+
+
+def rarity_by_sizes(sizes: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarray:
+    """Return the same by the numbers of objects (B,) of the base clusters."""
     seen = np.repeat(np.add.reduceat(sizes, offsets[:-1]), np.diff(offsets))
     return np.asarray((seen / np.maximum(sizes, 1.0)) ** gamma)
 
@@ -162,8 +167,12 @@ def block_rates(
     In theta, 1 is the mean join of two objects of one cluster and 0 that of objects of different clusters;
     pairs of clusters that are joined less often than these count as 0. ``clusters`` (rows,): int64.
     """
-    K, w = n_clusters, np.ones(offsets.size - 1)
-    table = table_of(labels, offsets, clusters, K)
+    return rates_by_table(table_of(labels, offsets, clusters, n_clusters), offsets, omega, common=common)
+
+
+def rates_by_table(table: np.ndarray, offsets: np.ndarray, omega: np.ndarray, *, common: bool) -> Rates:
+    """Return the rates of the block model by how many objects of base clusters are in clusters (B, K)."""
+    K, w = table.shape[1], np.ones(offsets.size - 1)
     sizes = np.add.reduceat(table, offsets[:-1], axis=0)
     of_base, squares_of_base = table.sum(axis=1), (table * table).sum(axis=1)
     n, joined, squares, a, d = joins_of(sizes, of_base, squares_of_base, omega, offsets, common=common)

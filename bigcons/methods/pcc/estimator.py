@@ -25,7 +25,15 @@ from bigcons.memory import Block, parse_size
 from bigcons.methods.pcc.all_pairs import AllPairs
 from bigcons.methods.pcc.block_model import some_partitions
 from bigcons.methods.pcc.blocked import solve_blocked
-from bigcons.methods.pcc.calibrated import BLOCK_MODEL, MOMENTS, Calibration, join_rates, solve_calibrated
+from bigcons.methods.pcc.calibrated import (
+    BLOCK_MODEL,
+    FEWEST_LABELS,
+    MOMENTS,
+    Calibration,
+    EmbeddedStart,
+    join_rates,
+    solve_calibrated,
+)
 from bigcons.methods.pcc.calibrated_pairs import calibrated, unit_of
 from bigcons.methods.pcc.choices import (
     ALL,
@@ -54,7 +62,6 @@ from bigcons.methods.pcc.choices import (
     warn_of_coarse_labels,
     warn_of_fine_labels,
 )
-from bigcons.methods.pcc.fine import FEWEST_LABELS, EmbeddedStart
 from bigcons.methods.pcc.heap import solve_pairs
 from bigcons.methods.pcc.many import ManyClusters, sample_rows
 from bigcons.methods.pcc.memberships import (
@@ -102,6 +109,10 @@ DEFAULT_PASSES = 100
 # The paper stops Algorithm 1 after n_objects * n_clusters steps, which is short of the optimum; the default
 # is this many times as much.
 CAPS = 10
+
+# Labels in the sample for each base cluster below which no clusters are merged: with half a label all of them
+# seemed distinct, whatever the number (8 classes in 20 partitions).
+FEWEST_TO_MERGE = 1
 
 # Clusters are merged where no more than so many times too many were asked for: some labels show few outliers
 # clearly and all else vaguely.
@@ -153,7 +164,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         and rows that a divergence such as "kl" finds infinite are mixed with a millionth of the uniform
         membership. "auto": "uniform" for the heap by the model of the paper, else "subsample"; over all
         pairs of many small base clusters, of which a subsample says too little, k-means in the spectral
-        embedding of `HBGF`.
+        embedding of `HBGF`, whose clusters of all objects give the rates of the block model.
     n_prototypes : int or "auto", default="auto"
         For pairs="all" with a divergence other than "l2": number of prototypes that stand for all objects,
         grouped by similar memberships. Time is proportional to it. "auto": as many as objects up to 2,048 of
@@ -343,7 +354,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             if self._starts_spectrally(ensemble, survey, choices, n_clusters):
                 check_embedding_plan("PCC", ensemble, engine, self.memory, n_clusters)
                 weights = choices.weights if isinstance(choices.weights, Weights) else None
-                run.init = EmbeddedStart(n_clusters, weights)
+                run.init = EmbeddedStart(n_clusters, weights, choices.calibration)
             run.arrays, run.snapshots = workspace
             solution = self._solution(run, choices, survey, n_clusters, out)
             self._keep(solution, ensemble.offsets)
@@ -376,6 +387,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     def _distinct(self, ensemble: Ensemble, survey: Survey) -> int:
         """Return the number of clusters to solve for: those asked for, or the fewer that are distinct."""
         if hasattr(self, "n_clusters_choice_"):
+            return self.n_clusters
+        if is_fine(ensemble, survey.sample, self.n_clusters, FEWEST_TO_MERGE):
             return self.n_clusters
         some = survey.sample[:: max(len(survey.sample) // SUBSAMPLE, 1)]
         found = distinct_clusters(*some_partitions(some, ensemble.offsets), self.n_clusters)
