@@ -1,15 +1,16 @@
-"""All-pairs PCC of many clusters: a sweep in which an object has few clusters, and no K x K table of its own.
+"""All-pairs PCC of many clusters: a sweep in which an object has few clusters, found by its base clusters.
 
 As a function of one object, given all others, the objective is ``y'A y - 2 b'y`` with
 
-    b = sum of the rows of ``rows`` that its labels index, less its own part
+    b = theta h + the background of its partitions, less its own part
     A = v (G - v z z'),    z = theta y of the object as it is
 
-where ``G = theta X theta``, ``X = sum_i v_i y_i y_i'``, is one table for all objects, and ``v_i v_j`` stands
-for the weight that the partitions which label both objects have: see ``methods.pcc.many``. The gradient is
-known for all clusters in O(m K), so those that can lower the objective are found among all; the quadratic is
-solved over these candidates only, and again until no other cluster has a lower gradient. That is the minimum
-over all clusters, among memberships in at most as many as there is room for.
+where h is the sum of the hints of its base clusters, see `sparse_rows.choose_hints`, ``G = theta X theta``,
+``X = sum_i v_i y_i y_i'``, is one table for all objects, and ``v_i v_j`` stands for the weight that the
+partitions which label both objects have: see ``methods.pcc.many``. An object may belong to the clusters with
+some share of the largest entry of h, and to those it is in. The quadratic is solved over those of them that
+can lower the objective, and again until no other has a lower gradient. That is the minimum over the clusters
+the object may belong to, among memberships in at most as many as there is room for.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels.all_pairs import sum_counts
-from bigcons.kernels.cluster_tables import find_rows, sum_columns, sum_rows
 from bigcons.kernels.simplex import minimize_on_simplex
+from bigcons.kernels.sparse_rows import list_base_clusters, list_changes, read_row, times_near
 
 # Slots of `totals` in `sweep`.
 SQUARES, QUARTICS, MAX_GAP, N_MOVED, N_CHANGED, PREDICTED = 0, 1, 2, 3, 4, 5
@@ -34,63 +34,74 @@ ROUNDING = 1e-7
 
 @jit
 def sweep(
-    labels, offsets, rows, G, theta, near, counts, scale, kept, kept_new, S, X, own, threshold, length, fresh,
-    totals
+    labels, offsets, hints, background, spread, G, theta, near, weights, least, kept, kept_new, has_moved,
+    X, own, threshold, length, fresh, totals
 ):  # fmt: skip
     """Find the best memberships of every object of a block, all others as they were before the block.
 
-    labels (n, M) with -1 missing; offsets (M+1,) int64; rows (B, padded K) float64; G (K, padded K), theta
-    (K, K) float64 symmetric, ``near`` the entries of theta that are not zero, as (row starts (K+1,), columns,
-    values); counts (2, B+M) as in ``all_pairs.sweep``; ``scale`` times the summed weight of its partitions
-    is v of an object. kept, kept_new (n, 2 room) float32: the clusters of an object, -1 for none, then its
+    labels (n, M) with -1 missing; offsets (M+1,) int64; ``hints`` the sparse table of what base clusters hint
+    at; background (K, M) float64, of each partition; spread (K,), what the rest of base clusters pulls; G,
+    theta (K, K) float64 symmetric, ``near`` the entries of theta that are not zero, as (row starts (K+1,),
+    columns, values). weights (B, 3): of each base cluster the pull of an object on itself, the part of v of
+    an object, and the rest of the base cluster. An object may belong to clusters with the share ``least`` of
+    its largest hint. kept, kept_new (n, 2 room) float32: the clusters of an object, -1 for none, then its
     memberships in them. An object whose KKT gap is at most ``threshold`` does not move, others go ``length``
-    of the way. With ``fresh`` objects are new, and ``kept`` is not read.
+    of the way. With ``fresh`` objects are new, and ``kept`` is not read. ``has_moved`` (n,) bool is set.
 
-    Adds what changed to S (B, padded K), X (K, K) and own (M,), see `add_to_labels` and `add_squares`.
+    Adds what changed to X (K, K), and of ``|y|^2`` to the partitions of the object in own (M,).
     totals[SQUARES] and totals[QUARTICS] sum changes, too; MAX_GAP is the largest KKT gap found, N_MOVED
     counts objects that moved, N_CHANGED those whose largest membership is in another cluster; PREDICTED sums
-    by how much each alone would lower the objective, at least (negative). O(m K + s K + s^3) for an object of
-    m labels and s clusters.
+    by how much each alone would lower the objective, at least (negative). O(H + c (M + t + s) + s^3) for an
+    object of s clusters, with H hints, c clusters that it may belong to, and t entries in a row of theta.
     """
     n_rows, M = labels.shape
-    K, width, room = theta.shape[0], rows.shape[1], kept_new.shape[1] // 2
-    at = np.empty(M, np.uint64)
-    b, g, z = np.zeros(width), np.empty(width), np.zeros(K)
-    g_at, g_by = np.empty(room, np.uint64), np.empty(room)
-    found, before = np.empty(room, np.int64), np.empty(room, np.int64)
+    K, room = theta.shape[0], kept_new.shape[1] // 2
+    at_base, seen = np.empty(M + 1, np.int64), np.empty(M)
+    h, z, latest, hinted = np.zeros(K), np.zeros(K), np.full(K, -1, np.int64), np.empty(K + 1, np.int64)
+    clusters, b, g = np.empty(K, np.int64), np.empty(K), np.empty(K)
+    at, found, before = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     y, y_before, b_at = np.empty(room), np.empty(room), np.empty(room)
     changed, change = np.empty(2 * room, np.int64), np.empty(2 * room)
     A, work = np.empty((room, room)), np.empty((room, room + 2))
     support = np.empty(room, np.int64)
-    flat, sums, G_flat = rows.ravel(), S.ravel(), G.ravel()
     for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
-        v = scale * sum_counts(labels, i, offsets, counts, 1)
+        m = list_base_clusters(labels, i, offsets, at_base, seen)
+        pull = v = rest = 0.0
+        for j in range(m):
+            pull += weights[at_base[j], 0]
+            v += weights[at_base[j], 1]
+            rest += weights[at_base[j], 2]
+        has_moved[i] = False
         if v == 0.0:
             write_row(kept_new, i, found, y, 0)
             continue
-        pull = sum_counts(labels, i, offsets, counts, 0)
-        sum_rows(flat, at, m, b)
-        n = 0 if fresh else read_row(kept, i, before, y_before)
-        n_before = n
+        n_hinted = add_hints(hints, at_base, m, i, h, latest, hinted)
+        n_before = 0 if fresh else read_row(kept, i, before, y_before)
+        add_near(near, before, y_before, n_before, z)
+        n_clusters = list_strong(h, hinted, n_hinted, before, n_before, least, clusters)
+        for c in range(n_clusters):
+            k = clusters[c]
+            b[c] = times_near(near, k, h) + rest * spread[k] - pull * z[k]
+            for u in range(M):
+                b[c] += background[k, u] * seen[u]
+        for e in range(n_hinted):
+            h[hinted[e]] = 0.0
+        n = n_before
         for e in range(n):
-            found[e], y[e] = before[e], y_before[e]
-        add_near(near, before, y_before, n_before, 1.0, z)
-        add_near(near, before, y_before, n_before, -pull, b)
+            at[e], y[e] = e, y_before[e]
         if n == 0:
-            found[0], y[0], n = best_vertex(G, b, v, K), 1.0, 1
+            at[0], y[0], n = best_vertex(G, b, v, clusters, n_clusters), 1.0, 1
         first, level, stays = 0.0, 0.0, False
         for number in range(MOST_ROUNDS + 1):
-            inner = set_gradient(G_flat, width, b, z, found, y, n, v, g_at, g_by, g)
-            add_near(near, before, y_before, n_before, -v * v * inner, g)
+            set_gradient(G, b, z, v, clusters, n_clusters, at, y, n, g)
             if number == 0:
-                first = cost_at(g, b, found, y, n)
+                first = cost_at(g, b, at, y, n)
                 lowest, highest = np.inf, -np.inf
-                for k in range(K):
-                    lowest = min(lowest, g[k])
+                for c in range(n_clusters):
+                    lowest = min(lowest, g[c])
                 for e in range(n):
-                    highest = max(highest, g[found[e]])
-                    level += y[e] * g[found[e]]  # about that of all at the minimum of the face
+                    highest = max(highest, g[at[e]])
+                    level += y[e] * g[at[e]]  # about that of all at the minimum of the face
                 if n_before > 0:
                     gap = 2.0 * (highest - lowest)
                     totals[MAX_GAP] = max(totals[MAX_GAP], gap)
@@ -99,74 +110,90 @@ def sweep(
                 break
             largest = 0.0
             for e in range(n):
-                largest = max(largest, v * G[found[e], found[e]])
-            more = add_candidates(g, K, level - ROUNDING * largest, found, n)
+                k = clusters[at[e]]
+                largest = max(largest, v * G[k, k])
+            more = add_candidates(g, n_clusters, level - ROUNDING * largest, at, n)
             if more == n and number > 0:
                 break
             for e in range(n, more):
                 y[e] = 0.0
             n = more
             for e in range(n):
-                b_at[e] = b[found[e]]
+                b_at[e] = b[at[e]]
                 for f in range(e + 1):
-                    k, r = found[e], found[f]
+                    k, r = clusters[at[e]], clusters[at[f]]
                     A[e, f] = A[f, e] = v * (G[k, r] - v * z[k] * z[r])
             level = minimize_on_simplex(A, b_at, y, n, support, work)
-            n = without_zeros(found, y, n)
+            n = without_zeros(at, y, n)
         clear_near(near, before, n_before, z)
         if stays:
             copy_row(kept, kept_new, i)
             continue
         if n_before > 0:
-            totals[PREDICTED] += length * (cost_at(g, b, found, y, n) - first)
+            totals[PREDICTED] += length * (cost_at(g, b, at, y, n) - first)
+        for e in range(n):
+            found[e] = clusters[at[e]]
         if length < 1.0 and n_before > 0:
             n = part_of_the_way(before, y_before, n_before, found, y, n, length)
         write_row(kept_new, i, found, y, n)
         n = read_row(kept_new, i, found, y)
-        n_changes = list_changes(before, y_before, n_before, found, y, n, changed, change)
-        if n_changes == 0:
+        if list_changes(before, y_before, n_before, found, y, n, changed, change) == 0:
             continue
+        has_moved[i] = True
         totals[N_MOVED] += 1.0
         totals[N_CHANGED] += n_before == 0 or winner(before, y_before, n_before) != winner(found, y, n)
-        add_to_labels(at, m, changed, change, n_changes, sums)
-        add_squares(labels, i, before, y_before, n_before, -1.0, v, pull, theta, X, own, totals)
-        add_squares(labels, i, found, y, n, 1.0, v, pull, theta, X, own, totals)
+        length_before = add_squares(before, y_before, n_before, -1.0, v, pull, theta, X, totals)
+        more_length = add_squares(found, y, n, 1.0, v, pull, theta, X, totals) - length_before
+        for u in range(M):
+            own[u] += more_length * seen[u]
 
 
 @leaf
-def list_changes(before, y_before, n_before, found, y, n, changed, change):
-    """List the clusters whose membership changed, and by how much; return how many."""
-    n_changes = 0
-    for e in range(n):
-        d = y[e]
-        for f in range(n_before):
-            if before[f] == found[e]:
-                d -= y_before[f]
-        if d != 0.0:
-            changed[n_changes], change[n_changes] = found[e], d
-            n_changes += 1
+def add_hints(hints, at_base, m, i, h, latest, hinted):
+    """Add the hints of object ``i``'s base clusters to ``h``, and list the clusters; return how many.
+
+    All if there is no hint. ``latest`` (K,): the object that had a hint at each cluster last.
+    """
+    starts, columns, values = hints
+    n = 0
+    for j in range(m):
+        for q in range(starts[at_base[j]], starts[at_base[j] + 1]):
+            k = columns[q]
+            h[k] += values[q]
+            hinted[n] = k
+            n += latest[k] != i
+            latest[k] = i
+    if n == 0:
+        n = h.shape[0]
+        for k in range(n):
+            hinted[k] = k
+    return n
+
+
+@leaf
+def list_strong(h, hinted, n_hinted, before, n_before, least, clusters):
+    """List the clusters ``before``, then the others with the share ``least`` of the largest ``h``."""
+    largest, n = -np.inf, n_before
+    for e in range(n_hinted):
+        largest = max(largest, h[hinted[e]])
+    enough = least * largest if largest > 0.0 else -np.inf
     for f in range(n_before):
-        stayed = False
-        for e in range(n):
-            stayed |= found[e] == before[f]
-        if not stayed:
-            changed[n_changes], change[n_changes] = before[f], -y_before[f]
-            n_changes += 1
-    return n_changes
+        clusters[f] = before[f]
+    for e in range(n_hinted):
+        k = hinted[e]
+        if h[k] >= enough:
+            known = False
+            for f in range(n_before):
+                known |= before[f] == k
+            if not known:
+                clusters[n] = k
+                n += 1
+    return n
 
 
 @leaf
-def add_to_labels(at, m, found, y, n, sums):
-    """Add ``y`` to the ``m`` rows of the flat ``sums`` that begin at ``at``."""
-    for e in range(n):
-        column = np.uint64(found[e])
-        for j in range(m):
-            sums[at[j] + column] += y[e]
-
-
-@leaf
-def add_squares(labels, i, found, y, n, sign, v, pull, theta, X, own, totals):
-    """Add ``v y y'`` of one object to X, and ``|y|^2`` to its partitions in ``own``; with ``sign`` 1 or -1.
+def add_squares(found, y, n, sign, v, pull, theta, X, totals):
+    """Add ``v y y'`` of one object to X, with ``sign`` 1 or -1; return ``|y|^2``.
 
     And to totals ``pull y' theta y``, and ``v^2`` times the square of ``y' theta y``.
     """
@@ -176,21 +203,18 @@ def add_squares(labels, i, found, y, n, sign, v, pull, theta, X, own, totals):
         for f in range(n):
             X[found[e], found[f]] += sign * v * y[e] * y[f]
             inner += theta[found[e], found[f]] * y[e] * y[f]
-    for u in range(labels.shape[1]):
-        if labels[i, u] >= 0:
-            own[u] += sign * length
     totals[SQUARES] += sign * pull * inner
     totals[QUARTICS] += sign * v * v * inner * inner
+    return length
 
 
 @leaf
-def add_near(near, found, y, n, factor, out):
-    """Add ``factor theta y`` to ``out``."""
+def add_near(near, found, y, n, out):
+    """Add ``theta y`` to ``out``."""
     starts, columns, values = near
     for e in range(n):
-        part = factor * y[e]
         for q in range(starts[found[e]], starts[found[e] + 1]):
-            out[columns[q]] += part * values[q]
+            out[columns[q]] += y[e] * values[q]
 
 
 @leaf
@@ -203,60 +227,61 @@ def clear_near(near, found, n, out):
 
 
 @leaf
-def set_gradient(G_flat, width, b, z, found, y, n, v, g_at, g_by, g):
-    """Set ``g`` to ``v G y - b``, half the gradient at ``y`` but for ``-v^2 z (z.y)``; return ``z.y``."""
+def set_gradient(G, b, z, v, clusters, n_clusters, at, y, n, g):
+    """Set ``g`` to half the gradient ``A y - b`` at ``y``, in the listed clusters."""
     inner = 0.0
     for e in range(n):
-        inner += y[e] * z[found[e]]
-        g_at[e], g_by[e] = np.uint64(found[e] * width), v * y[e]
-    sum_columns(G_flat, g_at, g_by, n, 0, width, g)
-    for k in range(width):
-        g[k] -= b[k]
-    return inner
+        inner += y[e] * z[clusters[at[e]]]
+    for c in range(n_clusters):
+        k = clusters[c]
+        total = 0.0
+        for e in range(n):
+            total += y[e] * G[clusters[at[e]], k]
+        g[c] = v * (total - v * inner * z[k]) - b[c]
 
 
 @leaf
-def cost_at(g, b, found, y, n):
+def cost_at(g, b, at, y, n):
     """Return ``y'A y - 2 b'y`` by half the gradient ``g = A y - b`` at ``y``."""
     cost = 0.0
     for e in range(n):
-        cost += y[e] * (g[found[e]] - b[found[e]])
+        cost += y[e] * (g[at[e]] - b[at[e]])
     return cost
 
 
 @leaf
-def best_vertex(G, b, v, K):
-    """Return the cluster of the lowest objective if an object that is in none yet were in it alone."""
+def best_vertex(G, b, v, clusters, n_clusters):
+    """Return which of the clusters has the lowest objective if an object that is in none were in it alone."""
     best, lowest = 0, np.inf
-    for k in range(K):
-        cost = v * G[k, k] - 2.0 * b[k]
+    for c in range(n_clusters):
+        cost = v * G[clusters[c], clusters[c]] - 2.0 * b[c]
         if cost < lowest:
-            best, lowest = k, cost
+            best, lowest = c, cost
     return best
 
 
 @leaf
-def add_candidates(g, K, level, found, n):
-    """List after the ``n`` clusters ``found`` those of the lowest gradients below ``level``, lowest first.
+def add_candidates(g, n_clusters, level, at, n):
+    """List after the ``n`` clusters ``at`` those of the lowest gradients below ``level``, lowest first.
 
     As many as there is room for; return how many are listed.
     """
-    room, listed = found.shape[0], n
+    room, listed = at.shape[0], n
     if n == room:
         return n
-    for k in range(K):
-        if g[k] >= level or (listed == room and g[k] >= g[found[room - 1]]):
+    for c in range(n_clusters):
+        if g[c] >= level or (listed == room and g[c] >= g[at[room - 1]]):
             continue
         known = False
         for e in range(n):
-            known |= found[e] == k
+            known |= at[e] == c
         if known:
             continue
-        at = listed if listed < room else room - 1
-        while at > n and g[found[at - 1]] > g[k]:
-            found[at] = found[at - 1]
-            at -= 1
-        found[at] = k
+        place = listed if listed < room else room - 1
+        while place > n and g[at[place - 1]] > g[c]:
+            at[place] = at[place - 1]
+            place -= 1
+        at[place] = c
         listed = min(listed + 1, room)
     return listed
 
@@ -300,20 +325,6 @@ def part_of_the_way(before, y_before, n_before, found, y, n, length):
     total = 0.0
     for e in range(n):
         total += y[e]
-    for e in range(n):
-        y[e] /= total
-    return n
-
-
-@leaf
-def read_row(kept, i, found, y):
-    """Read the clusters and memberships of an object, these normalized in float64; return how many."""
-    room, n, total = found.shape[0], 0, 0.0
-    while n < room and kept[i, n] >= 0:
-        found[n] = np.int64(kept[i, n])
-        y[n] = np.float64(kept[i, room + n])
-        total += y[n]
-        n += 1
     for e in range(n):
         y[e] /= total
     return n

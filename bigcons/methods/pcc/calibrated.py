@@ -261,11 +261,20 @@ def join_rates(sums: AgreementSums, offsets: np.ndarray) -> tuple[np.ndarray, np
     Counted over all pairs of objects, which are in one cluster with probability ``y_i.y_j``, whatever the
     model and the rarity of base clusters.
     """
-    S, own = sums.S[: int(offsets[-1]), : sums.n_clusters], sums.own  # own: of pairs (i, i)
-    of_partitions, sizes = np.add.reduceat(S, offsets[:-1], axis=0), S.sum(axis=1)
+    S = sums.S[: int(offsets[-1]), : sums.n_clusters]
+    of_partitions, squares = np.add.reduceat(S, offsets[:-1], axis=0), np.einsum("bk,bk->b", S, S)
+    return rates_of_joins(of_partitions, S.sum(axis=1), squares, sums.own, offsets)
+
+
+def rates_of_joins(
+    of_partitions: np.ndarray, sizes: np.ndarray, squares: np.ndarray, own: np.ndarray, offsets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `join_rates` by the summed memberships of partitions (M, K), those of base clusters (B,) and
+    their squares (B,), each summed over clusters, and the pairs (i, i) of one cluster, ``own`` (M,).
+    """
     seen = of_partitions.sum(axis=1)
     together = np.einsum("uk,uk->u", of_partitions, of_partitions) - own
-    hits = np.add.reduceat(np.einsum("bk,bk->b", S, S), offsets[:-1]) - own
+    hits = np.add.reduceat(squares, offsets[:-1]) - own
     pairs, joined = seen * seen - seen, np.add.reduceat(sizes * sizes, offsets[:-1]) - seen
     apart = np.maximum(pairs - together, 1.0)
     return hits / np.maximum(together, 1.0), np.maximum(joined - hits, 0.0) / apart

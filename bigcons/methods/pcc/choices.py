@@ -25,7 +25,7 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods.pcc.block_model import MOST_PARTITIONS, start_bytes
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
-from bigcons.methods.pcc.many import MOST_IN_TABLES, plan_of_many
+from bigcons.methods.pcc.many import MOST_COLUMNS_OF_TABLES, MOST_IN_TABLES, plans_of_many
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
@@ -142,7 +142,8 @@ def takes_candidates(
     """Return whether there are too many clusters for tables of each partition, in a block model."""
     is_block_model = calibration is not None and calibration.rule == BLOCK_MODEL
     starts = isinstance(init, str) and init == "subsample"
-    return n_clusters > MOST_IN_TABLES and is_block_model and starts and least_share is None
+    is_many = MOST_IN_TABLES < n_clusters <= MOST_COLUMNS_OF_TABLES
+    return is_many and is_block_model and starts and least_share is None
 
 
 def asks_for_heap(max_iter: Any, n_init: Any, init: Any) -> bool:
@@ -399,7 +400,8 @@ def plan_memory(
     Blocks of pairs being processed are counted once their borders are known, see ``blocked.solve_blocked``.
     """
     if solver == CANDIDATES:
-        plan = plan_of_many(ensemble, n_clusters, keeps_labels(ensemble, engine), in_memory=in_memory)
+        plans = plans_of_many(ensemble, n_clusters, keeps_labels(ensemble, engine), in_memory=in_memory)
+        plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
         size = ensemble.n_partitions, ensemble.n_base_clusters, n_clusters
         return plan._replace(held=plan.held + bytes_to_tell_apart(SUBSAMPLE, *size)) if merges else plan
     n, K, rows, M = ensemble.n_objects, n_clusters, ensemble.chunk_rows, ensemble.n_partitions

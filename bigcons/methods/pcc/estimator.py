@@ -63,7 +63,7 @@ from bigcons.methods.pcc.choices import (
     warn_of_fine_labels,
 )
 from bigcons.methods.pcc.heap import solve_pairs
-from bigcons.methods.pcc.many import ManyClusters, sample_rows
+from bigcons.methods.pcc.many import ManyClusters, can_weigh_many, sample_rows
 from bigcons.methods.pcc.memberships import (
     MOST_SHARES,
     PERTURBATION,
@@ -367,7 +367,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             sums = solution.sums if solution.many is None else solution.many
             width = n_clusters if sums is None else sums.n_clusters
-            trust = None if ensemble.is_soft or not can_weigh(ensemble, width) else engine
+            weighs = can_weigh(ensemble, width) and not (is_many and not can_weigh_many(ensemble, width))
+            trust = engine if weighs and not ensemble.is_soft else None
             read: Callable[[Block], np.ndarray] = solution.read
             if self._merges:
                 read, width = Widened(read, self.n_clusters), self.n_clusters
@@ -598,7 +599,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 self.weights_ = given.w
                 self.hit_rates_: np.ndarray
                 self.false_join_rates_: np.ndarray
-                self.hit_rates_, self.false_join_rates_ = join_rates(sums, offsets)
+                self.hit_rates_, self.false_join_rates_ = (
+                    join_rates(sums, offsets) if solution.many is None else sums.join_rates(offsets)
+                )
         elif solution.calibrated is not None:
             a, d = solution.calibrated.a, solution.calibrated.d
             self.hit_rates_, self.false_join_rates_ = np.full(n_partitions, a + d), np.full(n_partitions, a)

@@ -9,10 +9,16 @@ with ``w_ij = v_i v_j`` in the place of ``sum_u w_u d_u^2`` over the partitions 
 ``v_i = c_i / C^(1/2)`` for an object whose partitions have the sum ``c_i`` of all, C. If every partition
 labels every object, this is the model of `AllPairs`. It is so on average if labels are missing at random; in
 any case the joins and the background, which decide where an object belongs, are counted partition by
-partition. A pass costs O(n M K), as much as one of k-means on the labels.
+partition.
 
-An object keeps at most `MOST_SHARES` memberships, found among all clusters (``kernels/candidates.py``). All
-objects move at once, and a pass that would not lower the objective goes part of the way.
+A base cluster hints at the few clusters of which it has a part, or which are a part of it (`LEAST_HINT`), and
+an object may belong to those at which its base clusters hint most (`LEAST_PULL`): a pass takes time in
+proportion to labels and hints, whatever K. What a base cluster has of other clusters, mostly objects with a
+wrong label, counts in moves as if drawn from all objects; the objective counts all of it. The sums of base
+clusters have entries only where there are objects (``kernels/sparse_rows.py``).
+
+An object keeps at most `MOST_SHARES` memberships (``kernels/candidates.py``). All objects move at once, and a
+pass that would not lower the objective goes part of the way.
 
 Affinities of two clusters below `LEAST_AFFINITY` count as none. The start is k-means of the spectral
 embedding of the subsample in a few columns: the more columns, the more noise of single objects they hold.
@@ -28,7 +34,7 @@ import numpy as np
 from bigcons.coassociation.factorized import Rates
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels import candidates as kernel
-from bigcons.kernels.cluster_tables import padded
+from bigcons.kernels import sparse_rows
 from bigcons.methods.pcc.block_model import (
     BLOCK_ROUNDS,
     MOST_PARTITIONS,
@@ -40,7 +46,7 @@ from bigcons.methods.pcc.block_model import (
     some_partitions,
     weights_of,
 )
-from bigcons.methods.pcc.calibrated import Calibration
+from bigcons.methods.pcc.calibrated import Calibration, rates_of_joins
 from bigcons.methods.pcc.memberships import (
     MOST_SHARES,
     BlockMemberships,
@@ -63,6 +69,9 @@ from bigcons.stores.trust import TRUST_ROW
 # Most clusters for which every partition has a table of its own.
 MOST_IN_TABLES = 50
 
+# Most clusters that sparse tables have columns for.
+MOST_COLUMNS_OF_TABLES = 2**16 - 1
+
 # Objects of the subsample for each cluster, and most columns of its embedding. Planted classes were found
 # best by 24 to 50 columns for 100 classes, by 32 for 300.
 OBJECTS_PER_CLUSTER, MOST_COLUMNS = 32, 32
@@ -70,8 +79,13 @@ OBJECTS_PER_CLUSTER, MOST_COLUMNS = 32, 32
 # Affinities of two clusters below this count as none.
 LEAST_AFFINITY = 0.02
 
-# Entries of S that are mapped at once.
-SLICE_ENTRIES = 2**21
+# A base cluster hints at clusters with this share of its objects, or with this share of theirs in it; an
+# object may belong to clusters with this share of its largest sum of hints.
+LEAST_HINT, LEAST_PULL = 0.02, 0.1
+
+# Largest table of clusters and base clusters, in bytes, by which it is said which labels to trust: that takes
+# K numbers for each label of an object, from two such tables.
+MOST_TO_WEIGH = 2**27
 
 # Passes over the subsample, and parts of the way that a pass tries.
 SAMPLE_PASSES = 4
@@ -93,11 +107,41 @@ def sample_rows(n_clusters: int) -> int:
 # The sums, and what objects see of them
 
 
+class SparseRows(NamedTuple):
+    """A sparse table with one row per base cluster, see ``kernels/sparse_rows.py``."""
+
+    starts: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, table: Any) -> SparseRows:
+        """Return the entries of a SciPy array, duplicates added up."""
+        table = table.tocsr()
+        table.sum_duplicates()
+        return cls(table.indptr.astype(np.int64), table.indices.astype(np.uint16), table.data)
+
+    def plus(self, other: SparseRows) -> SparseRows:
+        """Return the sum of two tables."""
+        return SparseRows(*sparse_rows.add_tables(tuple(self), tuple(other)))
+
+    def of_partitions(self, offsets: np.ndarray, n_clusters: int) -> np.ndarray:
+        """Return the sums (M, K) over the base clusters of each partition."""
+        found = np.zeros((offsets.size - 1, n_clusters))
+        sparse_rows.sum_partitions(tuple(self), offsets, found)
+        return found
+
+    def sum_rows(self, values: np.ndarray) -> np.ndarray:
+        """Return the sums (B,) of ``values``, one for each entry."""
+        rows = np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+        return np.bincount(rows, values, self.starts.size - 1)
+
+
 class ManySums(NamedTuple):
     """Sums over all objects, by which each is placed; in a report of a block, their changes by its moves."""
 
-    S: np.ndarray
-    """(B + M, padded K): summed memberships of each base cluster; then of each partition."""
+    S: SparseRows
+    """Summed memberships of each base cluster."""
     X: np.ndarray
     """(K, K): ``sum_i v_i y_i y_i'``."""
     own: np.ndarray
@@ -132,61 +176,70 @@ class ManySums(NamedTuple):
 
     def scaled(self, factor: float) -> ManySums:
         """Return the sums over ``factor`` times as many objects of the same kind."""
-        S, X, own, totals = (factor * part for part in self[:4])
-        return ManySums(S, X, own, totals, self.rates)
+        X, own, totals = (factor * part for part in self[1:4])
+        return ManySums(self.S._replace(values=factor * self.S.values), X, own, totals, self.rates)
+
+    def join_rates(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what ``calibrated.join_rates`` does of sums in tables."""
+        squares, sizes = self.S.sum_rows(self.S.values**2), self.S.sum_rows(self.S.values)
+        return rates_of_joins(
+            self.S.of_partitions(offsets, self.n_clusters), sizes, squares, self.own, offsets
+        )
 
 
 class Tables(NamedTuple):
     """What an object sees of the sums; the arguments of ``kernels.candidates.sweep``."""
 
-    rows: np.ndarray
+    hints: tuple[np.ndarray, np.ndarray, np.ndarray]
+    background: np.ndarray
+    spread: np.ndarray
     G: np.ndarray
     theta: np.ndarray
     near: tuple[np.ndarray, np.ndarray, np.ndarray]
-    counts: np.ndarray
-    scale: float
+    weights: np.ndarray
+    least: float
 
 
 def tables_of(sums: ManySums, offsets: np.ndarray) -> tuple[Tables, float]:
     """Return the tables, and the objective of the memberships in the sums."""
     import scipy.sparse
 
-    rates, K, B = sums.weights, sums.n_clusters, int(offsets[-1])
-    half = times_theta(sums.X, sums.theta)
-    G = np.zeros((K, padded(K)))
-    G[:, :K] = times_theta(half.T, sums.theta)
-    together = float(np.einsum("kl,kl->", G[:, :K], sums.X)) - float(sums.totals[kernel.QUARTICS])
-    of_partitions, agreement = pull_of(sums, slice(B, None))
-    agreement -= float(sums.totals[kernel.SQUARES])
-    rows, step = np.zeros((B, padded(K))), max(SLICE_ENTRIES // K, 1)
-    partitions = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    for first in range(0, B, step):
-        part = slice(first, min(first + step, B))
-        rows[part, :K], agrees = pull_of(sums, part)
-        rows[part, :K] += of_partitions[partitions[part]]
-        agreement += agrees
-    entries = scipy.sparse.csr_array(sums.theta)
-    near = entries.indptr.astype(np.int64), entries.indices.astype(np.int64), entries.data
-    return Tables(rows, G, sums.theta, near, *counts_of(rates, offsets)), -agreement + 0.5 * together
+    rates, theta, B = sums.weights, sums.theta, int(offsets[-1])
+    entries = scipy.sparse.csr_array(theta)
+    near = entries.indptr.astype(np.int64), entries.indices.astype(np.int32), entries.data
+    G = times_theta(times_theta(sums.X, theta).T, theta)
+    together = float(np.einsum("kl,kl->", G, sums.X)) - float(sums.totals[kernel.QUARTICS])
+    of_partitions = sums.S.of_partitions(offsets, sums.n_clusters)
+    background = rates.base_clusters[B:, None] * times_theta(of_partitions, theta)
+    agreement = float(np.einsum("uk,uk->", background, of_partitions)) - float(sums.totals[kernel.SQUARES])
+    shares = of_partitions.sum(axis=0) / max(float(of_partitions.sum()), np.finfo(float).tiny)
+    weights = weights_of_labels(rates, offsets)
+    hints, agrees = sparse_rows.choose_hints(
+        *(
+            tuple(sums.S),
+            offsets,
+            of_partitions,
+            shares,
+            rates.base_clusters[:B],
+            LEAST_HINT,
+            near,
+            weights[:, 2],
+        )
+    )
+    tables = Tables(
+        *(hints, np.ascontiguousarray(background.T), times_theta(shares[None], theta)[0], G, theta, near),
+        *(weights, LEAST_PULL),
+    )
+    return tables, 0.5 * together - agreement - agrees
 
 
-def pull_of(sums: ManySums, part: slice) -> tuple[np.ndarray, float]:
-    """Return some rows of S times theta and weights, and what these add to the agreement."""
-    S, weights = sums.S[part, : sums.n_clusters], sums.weights.base_clusters[part]
-    mapped = times_theta(S, sums.theta)
-    agreement = float(np.einsum("bk,bk,b->", S, mapped, weights))
-    mapped *= weights[:, None]
-    return mapped, agreement
-
-
-def counts_of(rates: Rates, offsets: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return ``counts`` of ``kernels.all_pairs.sweep``, and what makes sums of weights v of an object."""
-    n_clusters = np.diff(offsets)
-    B, M = int(offsets[-1]), n_clusters.size
-    counts, at = np.zeros((2, B + M)), np.arange(B) + np.repeat(np.arange(1, M + 1), n_clusters)
-    counts[0, at] = rates.base_clusters[:B] + np.repeat(rates.base_clusters[B:], n_clusters)
-    counts[1, at] = np.repeat(rates.partitions, n_clusters)
-    return counts, float(1.0 / np.sqrt(rates.partitions.sum()))
+def weights_of_labels(rates: Rates, offsets: np.ndarray) -> np.ndarray:
+    """Return ``weights`` (B, 3) of ``kernels.candidates.sweep``, the last 0."""
+    n_clusters, B = np.diff(offsets), int(offsets[-1])
+    weights = np.zeros((B, 3))
+    weights[:, 0] = rates.base_clusters[:B] + np.repeat(rates.base_clusters[B:], n_clusters)
+    weights[:, 1] = np.repeat(rates.partitions / np.sqrt(rates.partitions.sum()), n_clusters)
+    return weights
 
 
 def times_theta(rows: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -196,52 +249,38 @@ def times_theta(rows: np.ndarray, theta: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray((scipy.sparse.csr_array(theta) @ np.ascontiguousarray(rows.T)).T)
 
 
-def no_sums(n_base_clusters: int, n_partitions: int, n_clusters: int) -> ManySums:
-    """Return the sums over no objects."""
-    S = np.zeros((n_base_clusters + n_partitions, padded(n_clusters)))
-    X, own = np.zeros((n_clusters, n_clusters)), np.zeros(n_partitions)
-    return ManySums(S, X, own, np.zeros(kernel.N_TOTALS))
-
-
 def sums_of_clusters(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, rates: Rates) -> ManySums:
     """Return the sums over objects that are each in one of ``clusters`` (rows,), or in none (-1)."""
+    import scipy.sparse
+
     if rates.theta is None:
         raise TypeError("the rates are not of the block model.")
     K, M, B = len(rates.theta), offsets.size - 1, int(offsets[-1])
     rows, partitions = np.nonzero((labels >= 0) & (clusters >= 0)[:, None])
-    columns, sums = offsets[partitions] + labels[rows, partitions], no_sums(B, M, K)
-    np.add.at(sums.S, (columns, clusters[rows]), 1.0)
-    counts, scale = counts_of(rates, offsets)
-    pull = np.bincount(rows, counts[0, columns + partitions + 1], len(labels))
-    v = scale * np.bincount(rows, counts[1, columns + partitions + 1], len(labels))
-    own, inner = np.arange(K), np.where(clusters >= 0, np.diag(rates.theta)[clusters], 0.0)
-    sums.X[own, own] = np.bincount(clusters[clusters >= 0], v[clusters >= 0], K)
-    sums.own[:] = np.bincount(partitions, minlength=M)
-    sums.totals[[kernel.SQUARES, kernel.QUARTICS]] = (pull * inner).sum(), (v**2 * inner**2).sum()
-    return with_partitions(sums, offsets, rates)
+    columns = offsets[partitions] + labels[rows, partitions]
+    table = scipy.sparse.coo_array((np.ones(rows.size), (columns, clusters[rows])), shape=(B, K))
+    weights = weights_of_labels(rates, offsets)
+    pull, v = (np.bincount(rows, weights[columns, part], len(labels)) for part in (0, 1))
+    inner = np.where(clusters >= 0, np.diag(rates.theta)[clusters], 0.0)
+    X = np.diag(np.bincount(clusters[clusters >= 0], v[clusters >= 0], K))
+    own, totals = np.bincount(partitions, minlength=M).astype(np.float64), np.zeros(kernel.N_TOTALS)
+    totals[[kernel.SQUARES, kernel.QUARTICS]] = (pull * inner).sum(), (v**2 * inner**2).sum()
+    return ManySums(SparseRows.of(table), X, own, totals, rates)
 
 
 def add_sums(a: ManySums, b: ManySums) -> ManySums:
-    """Add ``b`` to ``a`` in place, and return it."""
+    """Return the sum, in the memory of ``a`` but for S."""
     gap = max(a.totals[kernel.MAX_GAP], b.totals[kernel.MAX_GAP])
-    for total, part in zip(a[:4], b[:4], strict=True):
+    for total, part in zip(a[1:4], b[1:4], strict=True):
         np.add(total, part, out=total)
     a.totals[kernel.MAX_GAP] = gap
-    return a
+    return a._replace(S=a.S.plus(b.S))
 
 
-def after_moves(sums: ManySums, change: ManySums, offsets: np.ndarray) -> ManySums:
-    """Return the sums after the changes, in the memory of the S of these, the largest part."""
-    S = np.add(sums.S, change.S, out=change.S)
+def after_moves(sums: ManySums, change: ManySums) -> ManySums:
+    """Return the sums after the changes."""
     X, own, totals = (part + by for part, by in zip(sums[1:4], change[1:4], strict=True))
-    return with_partitions(ManySums(S, X, own, totals), offsets, sums.weights)
-
-
-def with_partitions(sums: ManySums, offsets: np.ndarray, rates: Rates) -> ManySums:
-    """Return the sums with the rates, and the rows of S of partitions: sums over their base clusters."""
-    B = int(offsets[-1])
-    sums.S[B:] = np.add.reduceat(sums.S[:B], offsets[:-1], axis=0)
-    return sums._replace(rates=rates)
+    return ManySums(sums.S.plus(change.S), X, own, totals, sums.weights)
 
 
 # Passes
@@ -256,14 +295,13 @@ def update_block(
     kept: np.ndarray | None = None,
 ) -> tuple[ManySums, np.ndarray]:
     """Return what the moves of a block's objects change, and their memberships; new ones are placed."""
-    K = len(tables.theta)
-    sums = no_sums(int(offsets[-1]), offsets.size - 1, K)
+    K, M, fresh = len(tables.theta), offsets.size - 1, kept is None
+    X, own, totals = np.zeros((K, K)), np.zeros(M), np.zeros(kernel.N_TOTALS)
     moved = np.empty((len(labels), 2 * min(MOST_SHARES, K)), np.float32)
-    kernel.sweep(
-        *(labels, offsets, *tables, moved if kept is None else kept, moved),
-        *(sums.S, sums.X, sums.own, threshold, length, kept is None, sums.totals),
-    )
-    return sums, moved
+    before, has_moved = moved if kept is None else kept, np.empty(len(labels), bool)
+    kernel.sweep(labels, offsets, *tables, before, moved, has_moved, X, own, threshold, length, fresh, totals)
+    S = SparseRows(*sparse_rows.sum_moves(labels, offsets, before, moved, has_moved, fresh, K))
+    return ManySums(S, X, own, totals), moved
 
 
 class ManyClusters:
@@ -299,7 +337,7 @@ class ManyClusters:
         task = run.visit(update_block, tables, offsets, 0.0, 1.0, reads=[], writes=0)
         with progress("start of PCC", run.data.n_objects) as listener:
             found = run.fold(task, add_sums, listener)
-        return with_partitions(found, offsets, solved.weights), objectives
+        return found._replace(rates=solved.rates), objectives
 
     def visit(self, run: Run, at: Iterate[ManySums]) -> Visit:
         """Return the task that moves every object of a block to its best memberships."""
@@ -319,14 +357,13 @@ class ManyClusters:
 
     def step(self, run: Run, at: Iterate[ManySums], total: ManySums) -> Step[ManySums]:
         """Take the pass, or one that goes part of the way, if it lowers the objective."""
-        offsets = run.data.offsets
         before, found, after = self.tables(run, at.state)[1], total, at.state
         for tried, length in enumerate((*LENGTHS, 0.0), 1):
             if tried > 1:
                 found, after, self._latest = total, at.state, None  # release a try before it is followed
                 found = run.fold(self._visit(run, at, length, tried), add_sums)
             self._latest = None
-            after = after_moves(at.state, found, offsets)
+            after = after_moves(at.state, found)
             objective = self.tables(run, after)[1]
             if objective - before <= SUFFICIENT_SHARE * found.totals[kernel.PREDICTED]:
                 break
@@ -344,16 +381,19 @@ class ManyClusters:
 
     def pack(self, state: ManySums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the sums and the rates as arrays and facts."""
-        arrays = {"S": state.S, "X": state.X, "own": state.own, "totals": state.totals}
+        arrays = {f"S.{name}": part for name, part in state.S._asdict().items()}
+        arrays |= {"X": state.X, "own": state.own, "totals": state.totals}
         rates = {f"rates.{name}": part for name, part in state.weights._asdict().items() if part is not None}
         return arrays | rates, {}
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> ManySums:
         """Return the sums of a snapshot."""
-        rates = {name.removeprefix("rates."): part for name, part in arrays.items() if "." in name}
-        return ManySums(
-            *(arrays["S"], arrays["X"], arrays["own"], arrays["totals"]), rates=Rates(**rates), **facts
+        S, rates = (
+            {name.removeprefix(of): part for name, part in arrays.items() if name.startswith(of)}
+            for of in ("S.", "rates.")
         )
+        sums = arrays["X"], arrays["own"], arrays["totals"]
+        return ManySums(SparseRows(**S), *sums, rates=Rates(**rates), **facts)
 
     def solution(self, run: Run, at: Iterate[ManySums]) -> Solution:
         """Return the solution of a finished run."""
@@ -384,21 +424,40 @@ class ByCandidates:
         return all_shares(kept, len(self.tables.theta))
 
 
-def plan_of_many(ensemble: Ensemble, n_clusters: int, keeps_labels: bool, *, in_memory: bool) -> MemoryPlan:
-    """Return the memory plan; ``in_memory``: whether memberships (n, K) are held rather than stored."""
+def can_weigh_many(ensemble: Ensemble, n_clusters: int) -> bool:
+    """Return whether it takes little, beside a solve, to find which labels to trust."""
+    return 8 * n_clusters * ensemble.n_base_clusters <= MOST_TO_WEIGH
+
+
+def plans_of_many(
+    ensemble: Ensemble, n_clusters: int, keeps_labels: bool, *, in_memory: bool
+) -> list[MemoryPlan]:
+    """Return the memory plans of what a solve does in turn; the largest counts.
+
+    ``in_memory``: whether memberships (n, K) are held rather than stored.
+    """
     n, M, B, rows = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters, ensemble.chunk_rows
     K, sample = n_clusters, min(n, max(sample_rows(n_clusters), SUBSAMPLE))
-    table, square, kept = 8 * (B + M) * padded(K), 8 * K * K, 8 * min(MOST_SHARES, K)
+    room, square = min(MOST_SHARES, K), 8 * K * K
+    kept, labels = 8 * room, block_label_bytes(ensemble)
+    table, change, of_sample = (10 * min(B * K, of * M) for of in (n * room, rows * 2 * room, sample * room))
+    hints = min(table, int(10 * (B + M * K) / LEAST_HINT))
+    always = 4 * n + 2 * kept * n + (label_bytes(ensemble, n) if keeps_labels else 0)
+    always += hints + 10 * square + 40 * K * M + 32 * B
     start = 128 * sample * min(M, MOST_PARTITIONS) + 8 * sample * (8 * MOST_COLUMNS + 16)
-    start += 80 * B * (MOST_COLUMNS + 8)
-    # S before a pass, after it, and after a shorter one; and the tables
-    held = 4 * n + 4 * table + 10 * square + 24 * (SLICE_ENTRIES + K * M)
-    held += start + 48 * min(n, SUBSAMPLE) * M
-    held += (4 * n * K + TRUST_ROW.itemsize * n if in_memory else 0) + 2 * kept * n
-    held += label_bytes(ensemble, n) if keeps_labels else 0
-    # a pass, or memberships that are published
-    per_block = block_label_bytes(ensemble) + max(table + square + rows * (2 * kept + 64), 12 * rows * K)
-    return MemoryPlan(held, per_block, table + square + rows * (kept + 8 + (4 * K if in_memory else 0)))
+    start += 80 * B * (MOST_COLUMNS + 8) + 3 * of_sample
+    # S before a pass, what it changes, what a shorter one does, a sum of two of these, and one of a block
+    passes = always + 4 * table + change
+    moves = square + rows * (2 * kept + 32 * room + 8 * M + 64)
+    # memberships that are published, and which labels to trust
+    weighs = can_weigh_many(ensemble, K)
+    results = always + table + 48 * min(n, SUBSAMPLE) * M + (40 * K * B if weighs else 0)
+    results += 4 * n * K + TRUST_ROW.itemsize * n if in_memory else 0
+    return [
+        MemoryPlan(always + start),
+        MemoryPlan(passes, labels + moves, change + square + rows * (kept + 8)),
+        MemoryPlan(results, labels + (20 if weighs else 12) * rows * K, rows * (8 + 4 * K * in_memory)),
+    ]
 
 
 # The start
@@ -422,7 +481,7 @@ def solve_sample(
     for _ in range(SAMPLE_PASSES):
         stop_if_cancelled()
         change, moved = update_block(tables, offsets, 0.0, 1.0, labels, kept)
-        found = after_moves(sums, change, offsets)
+        found = after_moves(sums, change)
         tables, reached = tables_of(found, offsets)
         if reached >= objective:
             break
