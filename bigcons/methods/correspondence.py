@@ -33,6 +33,7 @@ from bigcons.overlaps.incidence import (
     shares,
     votes_of,
 )
+from bigcons.overlaps.products import Columns, Products, Strips, overlaps_by_products, takes_products
 from bigcons.overlaps.sparse import sparse_cosines, sparse_overlaps, takes_sparse
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -74,7 +75,7 @@ class Correspondence(SoftPredictingClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         name, K = type(self).__name__, self.n_clusters
-        is_sparse = takes_sparse(ensemble)
+        is_sparse, by_products = takes_sparse(ensemble), takes_products(ensemble, engine)
         plan: dict[str, Any] = {"columns": K, "in_memory": out is None}
         if not is_sparse:
             check_overlaps_plan(name, ensemble, engine, self.memory, **plan)
@@ -83,7 +84,9 @@ class Correspondence(SoftPredictingClusterer):
         offsets = ensemble.offsets
         counted: Any = slice(None)
         overlaps: Any
-        if is_sparse:
+        if by_products:
+            overlaps = overlaps_by_products(name, ensemble, engine, self.memory, **plan)
+        elif is_sparse:
             overlaps = sparse_overlaps(name, ensemble, engine, self.memory, **plan)
         else:
             overlaps = fold_overlaps(ensemble, engine)
@@ -91,11 +94,18 @@ class Correspondence(SoftPredictingClusterer):
         is_counted = (times > 0) & (overlaps.diagonal() > 0)
         if not is_counted.all():  # the rest is of the base clusters that count
             counted = np.flatnonzero(is_counted)
-            overlaps = overlaps[counted][:, counted] if is_sparse else overlaps[np.ix_(counted, counted)]
+            if by_products:
+                overlaps = overlaps.of(counted)
+            else:
+                overlaps = overlaps[counted][:, counted] if is_sparse else overlaps[np.ix_(counted, counted)]
             times = times[counted]
             n_own = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
             offsets = np.append(0, np.cumsum(n_own[n_own > 0]))
-        similarity = sparse_cosines(overlaps) if is_sparse else cosines(overlaps, offsets)
+        similarity: Any
+        if by_products:
+            similarity = overlaps.cosines()
+        else:
+            similarity = sparse_cosines(overlaps) if is_sparse else cosines(overlaps, offsets)
         with one_thread():
             found, objectives = self._group(overlaps, similarity, offsets, times, seed)
             nearest = nearest_groups(similarity, found.groups, K, times)
@@ -186,9 +196,13 @@ class Alternating(Correspondence):
     def _group(
         self, overlaps: Any, similarity: Any, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
-        sizes = overlaps.diagonal() if issparse(overlaps) else cluster_sizes(overlaps, offsets)
+        is_table = isinstance(overlaps, np.ndarray)
+        sizes = cluster_sizes(overlaps, offsets) if is_table else overlaps.diagonal()
+        by = Columns if isinstance(similarity, Products) else Strips
+        strips = by(similarity, offsets)
         found = (
             alternate(
+                strips,
                 similarity,
                 offsets,
                 first_groups(similarity, offsets, sizes, u, self.n_clusters),
@@ -247,7 +261,8 @@ class CCC(Alternating):
     clusterings, the vectors of base clusters and the votes are memberships. Three passes; O(n M^2 + n M K)
     time and O(B^2 K) a sweep for B base clusters, O(B^2) memory. Of more than 5,000 base clusters only the
     pairs that overlap are kept, which changes no similarity: a sweep and the memory are then linear in their
-    number.
+    number. Where these are more than 28 million, as of very many partitions, none is kept: a sweep takes
+    O(n M K) time, with the labels in memory.
 
     References
     ----------
@@ -351,7 +366,7 @@ class CCSVD(Correspondence):
     A reconstruction from the paper's abstract. V and S follow from the eigenvectors of ``H^T H``. Missing
     labels and soft clusterings as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters,
     O(B^2) memory. Of more than 5,000 base clusters as for `CCC`, by block Krylov iterations that end with
-    residuals of at most 1e-4.
+    residuals of at most 1e-4; each is a pass over the labels where pairs are too many to keep.
 
     References
     ----------
@@ -397,7 +412,7 @@ class CCSVD(Correspondence):
         self, overlaps: Any, similarity: Any, offsets: np.ndarray, times: np.ndarray, seed: int
     ) -> tuple[Grouping, list[float]]:
         root = np.sqrt(times)
-        if issparse(overlaps):
+        if not isinstance(overlaps, np.ndarray):
             found = leading_by_products(
                 lambda table: root[:, None] * (overlaps @ (root[:, None] * table)),
                 len(times),
@@ -455,7 +470,7 @@ def first_groups(
     own = np.arange(offsets[start], offsets[start + 1])
     chosen = own[np.sort(np.argsort(-sizes[own], kind="stable")[:n_clusters])].tolist()
     while len(chosen) < min(n_clusters, len(sizes)):
-        part = similarity[:, chosen]
+        part: Any = similarity.columns(chosen) if isinstance(similarity, Products) else similarity[:, chosen]
         closeness = (part.toarray() if issparse(part) else part).max(axis=1)
         closeness[own] = np.inf
         closeness[chosen] = np.inf
@@ -466,6 +481,7 @@ def first_groups(
 
 
 def alternate(
+    strips: Strips | Columns,
     similarity: Any,
     offsets: np.ndarray,
     groups: np.ndarray,
@@ -480,7 +496,6 @@ def alternate(
     If none of ``max_iter`` sweeps settles (a sweep need not raise the objective), the best one is kept.
     """
     sweeps = [groups]
-    strips = [similarity[first:last] for first, last in pairwise(offsets)]
     for _ in range(max_iter):
         groups = groups.copy()
         _sweep(strips, offsets, groups, n_groups, times, one_to_one=one_to_one)
@@ -493,7 +508,7 @@ def alternate(
 
 
 def _sweep(
-    strips: list[Any],
+    strips: Strips | Columns,
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
@@ -501,19 +516,18 @@ def _sweep(
     *,
     one_to_one: bool,
 ) -> None:
-    """Regroup the base clusters of one partition after another, ``groups`` in place; O(B^2 K).
-
-    ``strips`` are the rows of the similarities by partition.
-    """
+    """Regroup the base clusters of one partition after another, ``groups`` in place."""
     from scipy.optimize import linear_sum_assignment
 
     table = one_hot(groups, n_groups, times)
     sizes = table.sum(axis=0)  # updated with the groups, which is cheaper than recomputing both
-    for strip, (first, last) in zip(strips, pairwise(offsets), strict=True):
+    strips.begin(table)
+    for u, (first, last) in enumerate(pairwise(offsets)):
         own = slice(first, last)
-        sizes -= table[own].sum(axis=0)
+        before = table[own].copy()
+        sizes -= before.sum(axis=0)
         table[own] = 0.0
-        resemblance = strip @ table / over_zero(sizes)
+        resemblance = strips.similarity(u, before) / over_zero(sizes)
         if one_to_one:
             cluster, group = linear_sum_assignment(resemblance, maximize=True)
             groups[own] = -1
@@ -521,6 +535,7 @@ def _sweep(
         else:
             groups[own] = resemblance.argmax(axis=1)
         table[own] = one_hot(groups[own], n_groups, times[own])
+        strips.add(u, table[own] - before)
         sizes += table[own].sum(axis=0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import squareform
@@ -30,6 +30,7 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.products import Products, overlaps_by_products, takes_products
 from bigcons.overlaps.sparse import rows_of_entries, sparse_jaccard, sparse_overlaps, takes_sparse
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
@@ -102,6 +103,9 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory. Of more than 5,000 base clusters
     "spectral" keeps the pairs that overlap only, which changes no similarity, and finds eigenvectors up to
     residuals of 1e-4; time and memory are then linear in the number of these pairs.
+    Where these are more than 28 million, as of very many partitions, it compares base clusters by the cosine
+    ``|a and b| / sqrt(|a| |b|)`` instead, whose eigenvectors take passes over the labels and no pairs; so
+    does ``objective_``. ``union="observed"`` keeps the pairs.
 
     References
     ----------
@@ -156,6 +160,7 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
             )
         imbalance = checked_imbalance(self.imbalance)
         is_sparse = self.partitioner == "spectral" and takes_sparse(ensemble)
+        by_products = is_sparse and self.union == "all" and takes_products(ensemble, engine)
         plan: dict[str, Any] = {"columns": self.n_clusters, "in_memory": out is None}
         if not is_sparse:
             check_overlaps_plan("MCLA", ensemble, engine, self.memory, **plan)
@@ -167,7 +172,11 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         observed = self.union == "observed"
         overlaps: Any
-        if is_sparse:
+        jaccard: Any
+        if by_products:
+            overlaps = overlaps_by_products("MCLA", ensemble, engine, self.memory, **plan)
+            jaccard, sizes = overlaps.cosines(), overlaps.diagonal()
+        elif is_sparse:
             overlaps = sparse_overlaps("MCLA", ensemble, engine, self.memory, **plan)
             jaccard, sizes = (
                 sparse_jaccard(overlaps, ensemble.offsets, observed=observed),
@@ -183,7 +192,10 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
         is_counted = sizes > 0 if times is None else (sizes > 0) & (times > 0)
         if not is_counted.all():
             counted = np.flatnonzero(is_counted)
-            jaccard = jaccard[counted][:, counted] if is_sparse else jaccard[np.ix_(counted, counted)]
+            if by_products:
+                jaccard = jaccard.of(counted)
+            else:
+                jaccard = jaccard[counted][:, counted] if is_sparse else jaccard[np.ix_(counted, counted)]
             times = None if times is None else times[counted]
         if self.partitioner == "metis":
             groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
@@ -249,6 +261,8 @@ def repeated(weights: Any, times: np.ndarray | None) -> Any:
 
     if times is None:
         return weights
+    if isinstance(weights, Products):
+        return RepeatedProducts(weights, times[:, None])
     if scipy.sparse.issparse(weights):
         scale, copies = scipy.sparse.diags_array(times), times * np.maximum(times - 1.0, 0.0)
         return (scale @ weights @ scale + scipy.sparse.diags_array(copies)).tocsr()
@@ -256,6 +270,19 @@ def repeated(weights: Any, times: np.ndarray | None) -> Any:
     weights *= times[:, None]
     np.fill_diagonal(weights, times * np.maximum(times - 1.0, 0.0))
     return weights
+
+
+class RepeatedProducts(NamedTuple):
+    """The same, known by its products with tables."""
+
+    weights: Products
+    times: np.ndarray
+    """(B, 1)."""
+
+    def __matmul__(self, table: np.ndarray) -> np.ndarray:
+        """Return the product (B, columns) with a table."""
+        copies = self.times * np.maximum(self.times - 1.0, 0.0)
+        return self.times * (self.weights @ (self.times * table)) + copies * table
 
 
 def cut_by_linkage(weights: np.ndarray, n_groups: int, times: np.ndarray | None = None) -> np.ndarray:
@@ -284,7 +311,13 @@ def cut_by_spectrum(weights: Any, n_groups: int, seed: int, times: np.ndarray | 
     """
     import scipy.sparse
 
-    weights = repeated(weights, times)
+    n_rows, weights = weights.shape[0], repeated(weights, times)
+    if isinstance(weights, Products | RepeatedProducts):
+        degrees = np.sqrt(np.maximum(weights @ np.ones((n_rows, 1)), SMALLEST_DEGREE))
+        found = leading_by_products(
+            lambda table: weights @ (table / degrees) / degrees + table, len(degrees), n_groups
+        )
+        return group_rows(found.vectors, n_groups, KMEANS_STARTS, seed, times)[0]
     degrees = np.sqrt(np.maximum(weights.sum(axis=1), SMALLEST_DEGREE))
     if scipy.sparse.issparse(weights):
         scale = scipy.sparse.diags_array(1.0 / degrees)
@@ -317,6 +350,10 @@ def share_within(weights: Any, groups: np.ndarray) -> float:
     """Return the share of the weight of a graph that lies within groups; 1 if there is no weight."""
     import scipy.sparse
 
+    if isinstance(weights, Products | RepeatedProducts):
+        table = one_hot(groups, int(groups.max()) + 1)
+        total = float((weights @ np.ones((len(groups), 1))).sum())
+        return float((table * (weights @ table)).sum()) / total if total > 0 else 1.0
     total = float(weights.sum())
     if scipy.sparse.issparse(weights):
         inside = weights.data[groups[rows_of_entries(weights)] == groups[weights.indices]]

@@ -1,0 +1,83 @@
+"""Products with overlaps that nothing lists are those with the table, and methods find the same by both."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from bigcons import Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.methods import CCC, CCSVD, CCU, MCLA, correspondence, mcla
+from bigcons.methods.correspondence import cosines
+from bigcons.metrics import adjusted_rand
+from bigcons.overlaps import products, sparse
+from bigcons.overlaps.products import Columns, Strips, overlaps_by_products, takes_products
+from tests.naive import overlaps as naive
+from tests.support.strategies import label_matrices
+
+SERIAL = SerialEngine()
+
+
+def overlaps_of(ensemble, memory=None):
+    return overlaps_by_products("CCC", ensemble, SERIAL, memory, columns=3, in_memory=True)
+
+
+@given(label_matrices(max_objects=9))
+@settings(max_examples=30)
+def test_products__are_those_with_the_counted_overlaps(labels):
+    ensemble = Ensemble.from_labels(labels)
+    expected, found = naive.overlaps(ensemble.read(0, ensemble.n_objects)), overlaps_of(ensemble)
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(len(expected), 3))
+    np.testing.assert_array_equal(found.diagonal(), np.diag(expected))
+    np.testing.assert_allclose(found @ table, expected @ table, atol=1e-12)
+    kept = np.flatnonzero(np.diag(expected) > 0)[::2]
+    offsets = np.unique(np.append(np.searchsorted(kept, ensemble.offsets), 0))
+    similarity, by_products = cosines(expected[np.ix_(kept, kept)], offsets), found.of(kept).cosines()
+    np.testing.assert_allclose(by_products @ table[kept], similarity @ table[kept], atol=1e-12)
+    np.testing.assert_allclose(by_products.columns([0]), similarity[:, [0]], atol=1e-12)
+    columns, strips, table = Columns(by_products, offsets), Strips(similarity, offsets), table[kept]
+    columns.begin(table)
+    strips.begin(table)
+    for u, (first, last) in enumerate(pairwise(offsets)):
+        own = table[first:last].copy()
+        np.testing.assert_allclose(columns.similarity(u, own), strips.similarity(u, own), atol=1e-12)
+        table[first:last] = rng.normal(size=own.shape)  # later partitions see it
+        columns.add(u, table[first:last] - own)
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(12) % 3], ids=["alike", "weighed"])
+@pytest.mark.parametrize("model", [MCLA(4), CCC(4), CCU(4), CCSVD(4)], ids=repr)
+def test_methods__find_the_same_by_products_as_from_the_table(model, weights, monkeypatch):
+    ensemble, _ = planted_ensemble(
+        700, 12, n_clusters=(10, 20), missing=0.3, shares=(0.4, 0.3, 0.2, 0.1), random_state=3
+    )
+    model.set_params(random_state=0, client="serial", weights=weights)
+    by_table = model.fit(ensemble)
+    labels, objective = by_table.labels_, by_table.objective_
+    for module in (mcla, correspondence):
+        monkeypatch.setattr(module, "takes_sparse", lambda *_: True)
+        monkeypatch.setattr(module, "takes_products", lambda *_: True)
+    by_products = model.fit(ensemble)
+    if not isinstance(model, MCLA):  # whose similarity is then of another kind
+        assert by_products.objective_ == pytest.approx(objective, rel=1e-3)
+    assert adjusted_rand(labels, by_products.labels_) > 0.98
+    memberships = by_products.memberships_
+    np.testing.assert_array_equal(
+        model.set_params(client=ThreadsEngine(3)).fit(ensemble).memberships_, memberships
+    )
+
+
+def test_where_pairs_are_too_many_to_list(monkeypatch):
+    ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), random_state=5)
+    assert not takes_products(ensemble, SERIAL)
+    monkeypatch.setattr(sparse, "MOST_FOR_TABLE", 10)
+    assert not takes_products(ensemble, SERIAL)
+    monkeypatch.setattr(products, "MOST_PAIRS", 10)
+    assert takes_products(ensemble, SERIAL)
+    with pytest.raises(MemoryBudgetError, match="CCC needs") as refused:
+        overlaps_of(ensemble, "1MB")
+    assert refused.value.needed > refused.value.budget
