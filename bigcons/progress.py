@@ -1,12 +1,17 @@
-"""How far the work is: the library reports to a listener, which draws a bar, or which tests supply."""
+"""How far the work is: the library reports to a listener, which draws a bar, or which tests supply.
+
+A task is one loop, such as a read of all blocks. A job is all that a call does: many tasks, of which it
+states those that take long beforehand, as its steps, so that the time left is that of the whole call.
+"""
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -22,14 +27,147 @@ class Progress:
     def advance(self, n: int) -> None:
         """Report that ``n`` more units are done."""
 
-    def expect(self, total: int) -> None:
-        """Correct the number of units by what the work so far shows."""
+    def expect(self, total: int | None) -> None:
+        """Correct the number of units by what the work so far shows; None where it cannot be told."""
 
     def note(self, state: str) -> None:
         """Say what the task is at, such as "pass 3"; called from any thread."""
 
     def finish(self) -> None:
         """End the task."""
+
+
+# Jobs, and how long they still take
+
+
+class Step:
+    """A step of a job: the tasks of one name."""
+
+    def __init__(self, units: float | None, cost: float = 1.0) -> None:
+        self.units = units
+        """Expected in all; None where it cannot be told."""
+        self.cost = cost
+        """Of a unit, relative to those of the other steps, until some have been timed."""
+        self.done, self.is_over = 0.0, False
+        self.timed, self.seconds = 0.0, 0.0
+        """Units, and their seconds; earlier ones count less, as the load of a machine changes."""
+
+    @property
+    def left(self) -> float | None:
+        """Units that are left."""
+        if self.is_over:
+            return 0.0
+        return None if self.units is None else max(self.units - self.done, 0.0)
+
+
+class Job:
+    """The time left of a call: its steps in their order, and what they have taken so far.
+
+    Steps that have been timed go on at their speed. The others take what they cost relative to these.
+    """
+
+    def __init__(self, what: str, began: float, *, is_inner: bool = False) -> None:
+        self.what = what
+        self.began = began
+        self.is_inner = is_inner
+        """Whether it is part of another job, of which it cannot tell the time left."""
+        self.steps: dict[str, Step] = {}
+        self._begun, self._since = 0.0, began
+
+    def begin(self, what: str, total: int, now: float) -> None:
+        """Begin a task, which ends the steps before it; 0 units if their number is not known."""
+        self._since = now
+        if what not in self.steps:
+            return
+        for name, step in self.steps.items():
+            step.is_over = name != what
+            if name == what:
+                break
+        self._begun = step.done
+        if total and step.units is not None:
+            step.units = max(step.units, step.done + total)
+
+    def expect(self, what: str, total: int | None) -> None:
+        """Correct the units of the task that has begun; None where they cannot be told."""
+        if (step := self.steps.get(what)) is not None:
+            step.units = None if total is None else self._begun + total
+
+    def advance(self, what: str, n: int, now: float, *, is_timed: bool = True) -> None:
+        """Count units; ``is_timed`` is false if kernels were compiled since the units before."""
+        seconds, self._since = now - self._since, now
+        if (step := self.steps.get(what)) is None or n <= 0:
+            return
+        step.done += n
+        if is_timed:
+            fade = math.exp(-n / (FADING * max(step.units or 0.0, step.done)))
+            step.timed, step.seconds = step.timed * fade + n, step.seconds * fade + seconds
+
+    def finish(self, what: str) -> None:
+        """End a task, and its step unless another task of this name begins."""
+        if what in self.steps:
+            self.steps[what].is_over = True
+
+    def seconds_left(self) -> float | None:
+        """Return how long the steps that are left take; None where too little is known."""
+        steps = [(step, step.left) for step in self.steps.values()]
+        done = sum(step.cost * step.done for step, _ in steps if step.timed)
+        if self.is_inner or not done:
+            return None
+        speed = sum(step.seconds for step, _ in steps) / sum(step.cost * step.timed for step, _ in steps)
+        total, ahead = 0.0, 0.0
+        for step, left in steps:
+            if left is None:
+                return None
+            prior = PRIOR * max(step.units or 0.0, 1.0)
+            total += left * (step.seconds + prior * step.cost * speed) / (step.timed + prior)
+            ahead += 0.0 if step.timed else step.cost * left
+        return total if done >= LEAST_TIMED * (done + ahead) else None
+
+
+PRIOR = 0.05
+"""Share of a step that its stated cost counts for, beside the time that its units took."""
+
+FADING = 0.15
+"""Share of a step by which what it took before counts e times less."""
+
+LEAST_TIMED = 0.15
+"""Share of the steps, of those that have not been timed, that must be before the time left is told."""
+
+_job: ContextVar[Job | None] = ContextVar("bigcons_job", default=None)
+
+
+@contextmanager
+def job(what: str) -> Iterator[None]:
+    """Take the tasks of the ``with`` block for one job, unless they are part of another already."""
+    outer = _job.get()
+    own = Job(what, time.monotonic()) if outer is None else Job(outer.what, outer.began, is_inner=True)
+    token = _job.set(own)
+    try:
+        yield
+    finally:
+        _job.reset(token)
+
+
+def expect_steps(steps: Mapping[str, tuple[float | None, float]]) -> None:
+    """State the steps of the caller's job in order: by name of the task, its units, and the cost of one."""
+    if (own := _job.get()) is not None:
+        own.steps = {name: Step(*step) for name, step in steps.items()}
+
+
+def time_left() -> str:
+    """Return how long the caller's job still takes, such as "0:41"; empty where that is not known."""
+    own = _job.get()
+    left = None if own is None else own.seconds_left()
+    return "" if left is None else _clock(left)
+
+
+def _clock(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    minutes = f"{rest // 60}:{rest % 60:02}"
+    return f"{hours}:{minutes:0>5}" if hours else minutes
+
+
+# Tasks
 
 
 class Begun(NamedTuple):
@@ -39,6 +177,8 @@ class Begun(NamedTuple):
     listener: Progress
     states: list[str]
     """What it was said to be at; the last one holds."""
+    job: Job
+    """Which it is a step of, or its own."""
 
 
 _factory: ContextVar[Callable[[], Progress]] = ContextVar("bigcons_progress", default=Progress)
@@ -47,6 +187,9 @@ _current: ContextVar[Begun | None] = ContextVar("bigcons_task", default=None)
 
 _begun: list[Begun] = []
 """The tasks of this process, for threads that do not know which is theirs."""
+
+_n_compiled = 0
+"""Kernels that this process has compiled."""
 
 
 @contextmanager
@@ -62,21 +205,45 @@ def report_progress_to(factory: Callable[[], Progress]) -> Iterator[None]:
 @contextmanager
 def progress(what: str, total: int, unit: str = "rows") -> Iterator[Progress]:
     """Begin a task and yield the listener to advance."""
+    now, own = time.monotonic(), _job.get()
+    if own is None or not (own.steps or own.is_inner):
+        own = Job(what, now)
+        own.steps[what] = Step(total or None)
+    own.begin(what, total, now)
     listener = _factory.get()()
-    listener.start(what, total, unit)
-    task = Begun(what, listener, [])
+    task = Begun(what, listener, [], own)
     _begun.append(task)
     token = _current.set(task)
     try:
-        yield listener
+        listener.start(what, total, unit)
+        yield _Reporter(task)
     finally:
         _current.reset(token)
         _begun.remove(task)
+        own.finish(what)
         listener.finish()
+
+
+class _Reporter(Progress):
+    """Tells the job of a task, and its listener."""
+
+    def __init__(self, task: Begun) -> None:
+        self._task, self._n_compiled = task, _n_compiled
+
+    def advance(self, n: int) -> None:
+        is_timed, self._n_compiled = self._n_compiled == _n_compiled, _n_compiled
+        self._task.job.advance(self._task.what, n, time.monotonic(), is_timed=is_timed)
+        self._task.listener.advance(n)
+
+    def expect(self, total: int | None) -> None:
+        self._task.job.expect(self._task.what, total)
+        self._task.listener.expect(total)
 
 
 def note(state: str) -> None:
     """Say what the innermost task of the caller, or else of this process, is at; `COMPILING` is of all."""
+    global _n_compiled
+    _n_compiled += state == COMPILING
     for task in list(_begun) if state == COMPILING else _tasks():
         if state != COMPILING:
             task.states.append(state)
@@ -93,19 +260,23 @@ def _tasks() -> list[Begun]:
     return _begun[-1:] if current is None else [current]
 
 
+# On the screen
+
+
 class ProgressBar:
     """Shows how far the work inside its ``with`` block is, on one line.
 
-    The line appears after a second. It tells the share that is done, the time left and, of solves, the pass
-    and the gap; how many passes a solve still takes is estimated from how fast its gap shrinks. A solve is
-    several tasks, such as starts, passes and confidence: each has a line and a time of its own.
+    The line appears after a second. It tells the share that is done and the time left of the whole call, such
+    as a fit, and the current step: of solves the pass, of about how many, and the gap. The time left follows
+    from how long the steps took so far and from how fast the solve converges. It is a dash where too little
+    is known, and that of the current step for methods that cannot state their steps beforehand.
 
     Parameters
     ----------
     file : text stream, default=None
         Where to draw; None is standard error.
     after : float, default=1.0
-        Seconds of work before a bar appears.
+        Seconds of work before the line appears.
 
     Examples
     --------
@@ -132,39 +303,35 @@ class ProgressBar:
 
 
 _REDRAW_SECONDS = 0.1
-_BAR_WIDTH = 24
+_BAR_WIDTHS = 8, 24
 
 
 class _Bar(Progress):
-    """The bar of one task, hidden at first and while another is on the screen."""
+    """The line of one task, hidden at first and while that of another is on the screen."""
 
     def __init__(self, owner: ProgressBar) -> None:
-        self._owner = owner
+        self._owner, self._drawing = owner, threading.Lock()
         owner._is_compiling = False
-        self._drawing = threading.Lock()
 
     def start(self, what: str, total: int, unit: str) -> None:
-        self._label = f"{what} ({total:,} {unit})" if total else what
-        self._total, self._done, self._drawn = total, 0, 0
-        self._state = ""
-        self._timed_from: tuple[float, int] | None = None
-        """When the first units were done, after any compilation, and how many these were."""
-        self._show_at = time.monotonic() + self._owner.after
-        self._next = self._show_at
-        self._first = threading.Timer(max(self._owner.after, 0.0), self._draw)
+        self._what, self._total, self._done, self._drawn = what, total, 0, 0
+        self._label, self._state = f"{what} ({total:,} {unit})" if total else what, ""
+        current, self._whole, now = _current.get(), _job.get(), time.monotonic()
+        self._job = Job(what, now) if current is None else current.job
+        began = now if self._whole is None else self._whole.began
+        self._show_at = self._next = began + self._owner.after
+        self._first = threading.Timer(max(self._show_at - now, 0.0), self._draw)
         self._first.daemon = True
         self._first.start()
 
     def advance(self, n: int) -> None:
         self._done += n
-        if self._timed_from is None or self._owner._is_compiling:
-            self._timed_from = time.monotonic(), self._done
         self._owner._is_compiling = False
         if time.monotonic() >= self._next or self._done >= self._total:
             self._draw()
 
-    def expect(self, total: int) -> None:
-        self._total = total
+    def expect(self, total: int | None) -> None:
+        self._total = total or 0
 
     def note(self, state: str) -> None:
         if state == COMPILING:
@@ -174,11 +341,12 @@ class _Bar(Progress):
         self._draw()
 
     def finish(self) -> None:
+        """End the line; a step of a job makes room for the next, or for whatever is printed meanwhile."""
         self._first.cancel()
         self._first.join()
         if self._owner._on_screen is self:
             self._owner._on_screen = None
-            self._write("\n")
+            self._write("\n" if self._whole is None else f"\r{'':{self._drawn}}\r")
 
     def _draw(self) -> None:
         with self._drawing:
@@ -188,25 +356,29 @@ class _Bar(Progress):
             if self._owner._on_screen is not self:
                 return
             self._next = now + _REDRAW_SECONDS
-            parts = [self._label, COMPILING if self._owner._is_compiling else self._state]
-            if self._total:
-                share = min(self._done / self._total, 1.0)
-                bar = "#" * int(share * _BAR_WIDTH)
-                parts[1:1] = [f"[{bar:-<{_BAR_WIDTH}}] {share:4.0%}", self._time_left(now)]
-            line = "  ".join(part for part in parts if part)[: shutil.get_terminal_size().columns - 1]
+            line = self._line(now, shutil.get_terminal_size().columns - 1)
             self._write(f"\r{line:{self._drawn}}")
             self._drawn = len(line)
 
-    def _time_left(self, now: float) -> str:
-        if self._timed_from is None or self._owner._is_compiling:
-            return ""
-        began, done = self._timed_from
-        if self._done <= done or now - began < 1.0:
-            return ""
-        seconds = round((now - began) / (self._done - done) * max(self._total - self._done, 0))
-        hours, rest = divmod(seconds, 3600)
-        minutes = f"{rest // 60}:{rest % 60:02}"
-        return f"{hours}:{minutes:0>5} left" if hours else f"{minutes} left"
+    def _line(self, now: float, width: int) -> str:
+        """Return what is done, a bar as long as there is room for, the time left, and the current step."""
+        seconds, state = self._job.seconds_left(), self._state
+        share = min(self._done / self._total, 1.0) if self._total else None
+        left = "-:-- left" if seconds is None else f"{_clock(seconds)} left"
+        label = self._label
+        if self._whole is not None:
+            label, state = self._whole.what, state or self._what
+            if self._whole.steps:
+                gone = now - self._whole.began
+                share = None if seconds is None else gone / max(gone + seconds, 1e-9)
+            elif not self._whole.is_inner:
+                left += " of this step"
+        parts = [label, "", COMPILING] if self._owner._is_compiling else [label, left, state]
+        size = len("[] 100%") + sum(len(part) + 2 for part in parts if part)
+        size = min(max(width - size, _BAR_WIDTHS[0]), _BAR_WIDTHS[1])
+        bar, done = "#" * int((share or 0.0) * size), "   -" if share is None else f"{share:4.0%}"
+        parts.insert(1, f"[{bar:-<{size}}] {done}")
+        return "  ".join(part for part in parts if part)[:width]
 
     def _write(self, text: str) -> None:
         file = sys.stderr if self._owner.file is None else self._owner.file

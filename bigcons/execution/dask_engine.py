@@ -319,7 +319,7 @@ def _name(bundle: Sequence[tuple[int, Any]]) -> str:
 
 def _key_of_work() -> str:
     """Return the start of the keys of tasks, by which dashboards group them: what is done, and which pass."""
-    words = re.findall(r"[a-z]+|[0-9]+", current_work().partition(", gap")[0].lower())
+    words = re.findall(r"[a-z]+|[0-9]+", re.split(" of about|, gap", current_work())[0].lower())
     return "-".join([KEY_PREFIX, *words])
 
 

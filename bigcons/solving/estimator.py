@@ -9,7 +9,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -28,6 +28,7 @@ from bigcons.errors import (
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.metrics import confidence
+from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.results import Results, Use, renumbered
 from bigcons.solving.survey import labeled_objects
@@ -157,7 +158,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         finished = finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")
-        with nullcontext() if path is None else logging_how_to_resume(path):
+        with job(type(self).__name__), nullcontext() if path is None else logging_how_to_resume(path):
             x = select(x, id=id, columns=columns, drop=drop)
             ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
@@ -280,15 +281,18 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 self._trust = confidence.trust(ensemble, self.labels_, memberships=stated, client=trust)
             self._warn_of_surplus(results.sizes)
             return results.extras
-        with Consensus.create(
-            out.path,
-            n_objects=ensemble.n_objects,
-            n_clusters=results.n_clusters,
-            chunk_rows=ensemble.chunk_rows,
-            overwrite=out.overwrite,
-            memberships=results.soft,
-            ids=ensemble.id_column,
-        ) as writer:
+        with (
+            ExitStack() as committing,
+            Consensus.create(
+                out.path,
+                n_objects=ensemble.n_objects,
+                n_clusters=results.n_clusters,
+                chunk_rows=ensemble.chunk_rows,
+                overwrite=out.overwrite,
+                memberships=results.soft,
+                ids=ensemble.id_column,
+            ) as writer,
+        ):
             labels = results.write(writer)
             self._note(results)
             if trust is not None:
@@ -299,6 +303,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 results=fit_results(self),
                 provenance={"ensemble": ensemble.path or "in memory", **self._provenance(out)},
             )
+            committing.enter_context(progress("write to disk", ensemble.n_objects))
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels if labels is None else labels
         self._memberships = consensus if results.soft else None

@@ -25,7 +25,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, first_line
 from bigcons.execution.engine import Engine, fold, stop_if_cancelled
 from bigcons.memory import Block, resident_bytes
-from bigcons.progress import Progress, note, progress
+from bigcons.progress import Progress, note, progress, time_left
 from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshot, Snapshots
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -42,7 +42,10 @@ Start = TypeVar("Start")
 
 
 USUAL_PASSES = 5
-"""How many a solve is expected to take before it shows how fast it converges."""
+"""How many a solve is expected to take before it has shown how fast it converges."""
+
+FEWEST_RECORDS = 4
+"""Passes from which the factor per pass can be told."""
 
 SLOW = 0.01
 """Logarithm of the factor per pass below which a gap says nothing of how many passes are left."""
@@ -74,7 +77,10 @@ class Step(NamedTuple, Generic[S]):
 
 
 class PassMethod(Protocol[S, T]):
-    """The mathematics of a method that runs in passes."""
+    """The mathematics of a method that runs in passes.
+
+    It may have a method ``passes_left(run, records)`` of its own, if others than the function would be wrong.
+    """
 
     name: str
 
@@ -194,9 +200,11 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
         for number in range(first, run.max_passes + 1):
             if at.is_settled:
                 break
-            n_left = min(passes_left(at.records, run.tol), run.max_passes - number + 1)
-            listener.expect(run.data.n_objects * (number - first + n_left))
-            note(", ".join([f"pass {number}", *_progress_of(at.records)]))
+            n_left = passes_left(run, method, at.records)
+            expected = None if n_left is None else number - 1 + n_left
+            listener.expect(None if expected is None else run.data.n_objects * (expected - first + 1))
+            of = "" if expected is None else f" of about {expected}"
+            note(", ".join([f"pass {number}{of}", *_progress_of(at.records)]))
             began = time.perf_counter()
             total = run.fold(method.visit(run, at), method.add, listener)
             step = method.step(run, at, total)
@@ -211,32 +219,40 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     return at
 
 
-def passes_left(records: list[Record], tol: float) -> int:
-    """Estimate how many more passes a solve takes, from how fast its gap, or else its gain, shrinks.
+def passes_left(run: Run, method: PassMethod[S, T], records: list[Record]) -> int | None:
+    """Return about how many more passes a solve takes, this one included; None where it cannot be told."""
+    own = getattr(method, "passes_left", None)
+    n_left = until(sizes_of(records), run.tol) if own is None else own(run, records)
+    most = run.max_passes - len(records)
+    return n_left if n_left is None and most > USUAL_PASSES else min(n_left or most, most)
 
-    The rate is that of a line through the logarithms of the latter half: a gap may rise in every other pass.
-    """
-    latest = records[-max(4, (len(records) + 1) // 2) :]
-    if len(latest) < 2:
-        return USUAL_PASSES - len(latest)
+
+def sizes_of(records: list[Record]) -> list[float]:
+    """Return what usually falls to the tolerance: the gap, else the share that moved, else the gain."""
     for name in ("gap", "moved_share"):
-        if name in latest[0]:
-            sizes = [record[name] for record in latest]
-            break
-    else:
-        values = [record.get("objective", math.nan) for record in latest]
-        sizes = [abs(after - before) / abs(after or 1.0) for before, after in itertools.pairwise(values)]
-    if not np.isfinite(sizes).all():
-        return len(records)
-    if sizes[-1] <= tol:
+        if records and name in records[0]:
+            return [record[name] for record in records]
+    values = [record.get("objective", math.nan) for record in records]
+    return [abs(after - before) / abs(after or 1.0) for before, after in itertools.pairwise(values)]
+
+
+def until(sizes: Sequence[float], end: float) -> int | None:
+    """Return after how many more passes ``sizes`` fall to ``end``, and one; None where they do not fall.
+
+    The rate is that of a line through the logarithms of the latter half: they may rise in every other pass.
+    """
+    latest = sizes[-max(FEWEST_RECORDS, (len(sizes) + 1) // 2) :]
+    if latest and latest[-1] <= end:
         return 1
-    logarithms = np.log(np.maximum(sizes, sys.float_info.min))
-    passes = np.arange(len(sizes)) - (len(sizes) - 1) / 2
-    shrinks = -float(passes @ logarithms) / (float(passes @ passes) or 1.0)
-    if tol <= 0 or shrinks < SLOW:
-        return len(records)
-    last = float(logarithms.mean()) - shrinks * (len(sizes) - 1) / 2
-    return max(1, math.ceil((last - math.log(tol)) / shrinks))
+    if len(latest) < FEWEST_RECORDS or end <= 0 or not np.isfinite(latest).all():
+        return None
+    logarithms = np.log(np.maximum(latest, sys.float_info.min))
+    passes = np.arange(len(latest)) - (len(latest) - 1) / 2
+    shrinks = -float(passes @ logarithms) / float(passes @ passes)
+    if shrinks < SLOW:
+        return None
+    last = float(logarithms.mean()) - shrinks * (len(latest) - 1) / 2
+    return max(1, math.ceil((last - math.log(end)) / shrinks))
 
 
 def _progress_of(records: list[Record]) -> list[str]:
@@ -309,7 +325,10 @@ def timed(what: str, number: int, record: Record, began: float) -> Record:
     """
     spent = {"seconds": time.perf_counter() - began, "memory": resident_bytes()}
     record = {"pass": number, **record, **spent}
-    logger.info("%s: %s", what, ", ".join(f"{name} {value:.6g}" for name, value in record.items()))
+    words = [f"{name} {value:.6g}" for name, value in record.items()]
+    logger.info(
+        "%s: %s", what, ", ".join([*words, *[f"about {left} left" for left in [time_left()] if left]])
+    )
     return record
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
+from bigcons.progress import progress
 from bigcons.stores.consensus import ConsensusWriter, Written
 from bigcons.stores.ensemble import Ensemble
 
@@ -127,10 +128,14 @@ class Results:
             (block, self.unlabeled[first:last] - block.start)
             for block, (first, last) in zip(blocks, ends, strict=True)
         ]
-        with closing(self.engine.map(task, parts)) as done:
+        with (
+            closing(self.engine.map(task, parts)) as done,
+            progress("results", self.ensemble.n_objects) as listener,
+        ):
             for block, (used, extra) in zip(blocks, done, strict=True):
                 self.extras += extra
                 yield block, used
+                listener.advance(block.n_rows)
 
 
 def _finish_memberships(

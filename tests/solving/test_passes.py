@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bigcons import METHODS, Consensus
+from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     ConvergenceWarning,
@@ -18,8 +18,9 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine
+from bigcons.methods.pcc.all_pairs import USUAL_CALIBRATED, AllPairs, remaining_change
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import USUAL_PASSES, passes_left
+from bigcons.solving.passes import FEWEST_RECORDS, Run, passes_left, sizes_of, until
 
 NAMES = [name for name, cls in METHODS.items() if issubclass(cls, PassClusterer)]
 NEEDED = {"ipc": {"normalize": "all"}}  # otherwise it compares all pairs
@@ -124,27 +125,55 @@ def test_memory__is_refused_with_what_would_do(stored):
     fit("mixture", stored, memory="4GB")
 
 
-def test_passes_left__is_exact_for_a_gap_that_shrinks_evenly():
-    records = [{"pass": 1.0 + i, "gap": 0.5**i} for i in range(12)]
-    for number in range(2, 12):
-        assert passes_left(records[:number], 0.5**11 * 1.01) == 12 - number
-    assert passes_left(records[:1], 1e-3) == USUAL_PASSES - 1
+def test_until__is_exact_for_a_gap_that_shrinks_evenly():
+    gaps = [0.5**i for i in range(12)]
+    for number in range(FEWEST_RECORDS, 12):
+        assert until(gaps[:number], 0.5**11 * 1.01) == 12 - number
+    assert until(gaps[: FEWEST_RECORDS - 1], 1e-3) is None
 
 
 @pytest.mark.parametrize("gain", [lambda i: {"objective": -1.0 - 0.1**i}, lambda i: {"moved_share": 0.1**i}])
-def test_passes_left__follows_gains_where_there_is_no_gap(gain):
-    records = [gain(i) for i in range(6)]
-    assert 1 <= passes_left(records[:4], 1e-6) <= 5
-    assert passes_left(records, 1.0) == 1
+def test_until__follows_gains_where_there_is_no_gap(gain):
+    sizes = sizes_of([gain(i) for i in range(6)])
+    assert 1 <= until(sizes[:4], 1e-6) <= 5
+    assert until(sizes, 1.0) == 1
 
 
-def test_passes_left__follows_a_gap_that_rises_in_every_other_pass():
+def test_until__follows_a_gap_that_rises_in_every_other_pass():
     gaps = [0.95**i * (1.5 if i % 2 else 1.0) for i in range(60)]
     for number in range(20, 50):
-        left = passes_left([{"gap": gap} for gap in gaps[:number]], 0.95**60)
+        left = until(gaps[:number], 0.95**60)
         assert (60 - number) / 1.5 <= left <= (60 - number) * 1.5 + 4  # half the rise is worth four passes
 
 
-def test_passes_left__expects_as_many_again_if_nothing_shrinks():
-    assert passes_left([{"gap": 0.1}] * 7, 1e-4) == 7
-    assert passes_left([{"pass": 1.0}] * 3, 1e-4) == 3
+def test_until__says_nothing_if_nothing_shrinks():
+    assert until([0.1] * 7, 1e-4) is None
+    assert until([0.5**i for i in range(7)], 0.0) is None
+    assert until(sizes_of([{"pass": 1.0}] * 7), 1e-4) is None
+
+
+def test_passes_left__is_at_most_what_is_allowed(stored):
+    run = Run(Ensemble.open(stored), SerialEngine(), 0, 9, 1e-6)
+    assert passes_left(run, None, [{"gap": 0.9**i} for i in range(6)]) == 3
+    assert passes_left(run, None, [{"gap": 0.1}] * 3) is None
+    assert passes_left(run, None, [{"gap": 0.1}] * 6) == 3
+
+
+# Largest changes of a membership in the passes over a calibrated model, and how far they went: 3,000,000
+# objects in 100 partitions, and a made-up sequence that ends by `remaining_change` in its ninth pass
+RECORDED = [
+    ([0.0664, 0.00174, 0.000112], 3),
+    ([0.5, 0.25, 0.12, 0.06, 0.029, 0.014, 0.007, 0.0034, 0.0017, 0.0008, 0.0004], 11),
+]
+
+
+@pytest.mark.parametrize(("changes", "n_passes"), RECORDED)
+def test_passes_left__of_a_calibrated_model_follows_what_ends_it(stored, changes, n_passes):
+    run = Run(Ensemble.open(stored), SerialEngine(), 0, 100, 3e-5)
+    method = AllPairs(6, np.full(12, 9000), None, lambda: None)
+    records = [{"change": change, "step_length": 1.0, "gap": 1.0} for change in changes]
+    assert passes_left(run, method, []) == passes_left(run, method, records[:1]) + 1 == USUAL_CALIBRATED
+    assert remaining_change(records) < 30 * run.tol <= remaining_change(records[:-2])
+    for number in range(2, n_passes):
+        left = passes_left(run, method, records[:number])
+        assert abs(left - (n_passes - number)) <= 1

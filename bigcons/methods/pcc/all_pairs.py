@@ -41,7 +41,7 @@ from bigcons.methods.pcc.updates import (
     update_block,
 )
 from bigcons.progress import progress
-from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
+from bigcons.solving.passes import Iterate, Record, Run, Step, Visit, sizes_of, until
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
@@ -54,6 +54,9 @@ MANY_BLOCKS = 8
 # `tol` in all further ones: they fall by the factor of the last passes, LEAST_FACTOR at least. The sums are
 # extrapolated by at most FARTHEST times the change of the last pass.
 FEWEST_PASSES, CHANGE_PER_TOL, LEAST_FACTOR, FARTHEST = 3, 30.0, 0.25, 10.0
+
+# Passes over calibrated models that are expected before two have been made.
+USUAL_CALIBRATED = 4
 
 
 class AllPairs:
@@ -166,6 +169,23 @@ class AllPairs:
         state = at.state.after(reached, ends=is_near, is_full=length == 1.0)
         is_settled |= is_near and not is_ahead and len(at.records) >= FEWEST_PASSES - 1
         return Step(state, record, is_settled, n_generations)
+
+    def passes_left(self, run: Run, records: list[Record]) -> int | None:
+        """Return about how many more passes there are: over a calibrated model, by the changes that remain.
+
+        A pass by extrapolated sums, as any after the second is, may not be the last.
+        """
+        if self.solve_sample is None:
+            return until(sizes_of(records), run.tol)
+        n_passes, end = len(records), CHANGE_PER_TOL * run.tol
+        if n_passes < 2 or end <= 0.0:
+            return None if end <= 0.0 else USUAL_CALIBRATED - n_passes
+        if math.isinf(remaining := remaining_change(records)):
+            return None
+        if remaining < end:
+            return max(1, FEWEST_PASSES - n_passes)
+        factor = max(LEAST_FACTOR, records[-1]["change"] / records[-2]["change"])
+        return max(FEWEST_PASSES - n_passes, math.ceil(math.log(end / remaining) / math.log(factor)) + 1)
 
     def pack(self, state: Passes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the sums, also those ahead, and the partition weights as arrays and facts."""

@@ -22,7 +22,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, parse_size
-from bigcons.methods.pcc.all_pairs import AllPairs
+from bigcons.methods.pcc.all_pairs import USUAL_CALIBRATED, AllPairs
 from bigcons.methods.pcc.block_model import some_partitions
 from bigcons.methods.pcc.blocked import solve_blocked
 from bigcons.methods.pcc.calibrated import (
@@ -91,6 +91,7 @@ from bigcons.methods.pcc.subsample import INFORMATION, SUBSAMPLE, Extension, ext
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer, distinct_clusters
 from bigcons.overlaps.spectral_start import check_embedding_plan, is_fine
+from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import process_bytes
@@ -332,6 +333,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         choices = self._choose(ensemble, engine)
         held = {"in_memory": out is None and engine.shares_memory, "prunes": choices.least_share is not None}
         check_memory(ensemble, engine, choices, self.n_clusters, self.pairs, self.memory, **held)
+        self._expect_steps(ensemble, choices, self.n_clusters, in_memory=out is None)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         is_many = choices.solver == CANDIDATES
@@ -339,6 +341,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         survey = take_survey(labels, engine, seed, n_rows, given)
         n_clusters = self._distinct(ensemble, survey) if choices.merges else self.n_clusters
         self._merges: bool = n_clusters < self.n_clusters
+        self._expect_steps(ensemble, choices, n_clusters, in_memory=out is None)
         self._is_coarse = False
         if not ensemble.is_soft and choices.calibration is None:
             warn_of_fine_labels(survey, self.n_clusters, choices.weights, ensemble.offsets)
@@ -376,6 +379,32 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             if sums is not None and (theta := sums.theta) is not None:
                 order = self._order[self._order < len(theta)]
                 self.affinities_: np.ndarray = theta[np.ix_(order, order)]
+
+    def _expect_steps(
+        self, ensemble: Ensemble, choices: Choices, n_clusters: int, *, in_memory: bool
+    ) -> None:
+        """State the steps of a solve over all pairs, with costs relative to that of comparing partitions."""
+        names = {ALL: AllPairs.name, CANDIDATES: ManyClusters.name}
+        if choices.solver not in names:
+            return
+        n, K = ensemble.n_objects, n_clusters
+        n_trusted = n if not ensemble.is_soft and can_weigh(ensemble, K) else 0
+        n_passed, of_pass = None, 0.1 * K
+        if choices.calibration is None:
+            of_pass = 0.8 + 0.06 * K
+        elif choices.solver == ALL:
+            n_passed, of_pass = USUAL_CALIBRATED * n, max(1.0, 0.2 * K)
+        expect_steps(
+            {
+                "survey": (n, 0.35),
+                "start of PCC": (n, 1.7 * of_pass),
+                names[choices.solver]: (n_passed, of_pass),
+                "results": (n if in_memory else 2 * n, 0.03 * self.n_clusters),
+                "compare with partitions": (n_trusted, 1.0),
+                "confidence": (n_trusted, max(4.0, 0.17 * K)),
+                "write to disk": (0 if in_memory else n, 0.1 * self.n_clusters),
+            }
+        )
 
     def _starts_spectrally(
         self, ensemble: Ensemble, survey: Survey, choices: Choices, n_clusters: int

@@ -61,7 +61,7 @@ from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.solving.passes import Iterate, Run, Step, Visit
+from bigcons.solving.passes import Iterate, Record, Run, Step, Visit, until
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.trust import TRUST_ROW
@@ -378,6 +378,10 @@ class ManyClusters:
         few = max(run.tol, FEW_CHANGE) * run.data.n_objects
         creeps = run.tol > 0 and n_changed <= few and before - objective <= LEAST_DECREASE * abs(objective)
         return Step(after, record, n_moved == 0 or creeps, tried)
+
+    def passes_left(self, run: Run, records: list[Record]) -> int | None:
+        """Return about how many more passes there are, by the objects that change cluster."""
+        return until([record["changed"] for record in records], max(run.tol, FEW_CHANGE) * run.data.n_objects)
 
     def pack(self, state: ManySums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the sums and the rates as arrays and facts."""
