@@ -7,7 +7,7 @@ process of its own:
   accumulation), around random objects of 12 Gaussian classes
 - wide: many more partitions than objects, as from bootstraps of a genomics study
 - many: 100 and 300 classes of 100,000 objects, in 50 partitions of a sixth to half as many clusters, half
-  missing; with ``--full`` also 1,000 classes of a million objects, PCC within 8 GB and its results in a
+  missing; with ``--full`` also 1,000 classes of a million objects, PCC within 4 GB and its results in a
   store
 - evidence: the fine ensemble by single and average linkage within 4 GB, with ``--full`` also a million
   objects; and how far average linkage of pooled pairs is from that of observed ones with missing labels
@@ -254,7 +254,7 @@ def stored_pcc(ensemble: Ensemble, n_clusters: int) -> Any:
     """Return the labels of PCC, its memberships in a store."""
     with tempfile.TemporaryDirectory() as folder:
         model = METHODS["pcc"](
-            n_clusters, random_state=0, memory="8GB", out=Path(folder) / "consensus.zarr"
+            n_clusters, random_state=0, memory="4GB", out=Path(folder) / "consensus.zarr"
         ).fit(ensemble)
         return np.asarray(model.labels_)
 

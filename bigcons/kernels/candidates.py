@@ -81,9 +81,10 @@ def sweep(
         n_clusters = list_strong(h, hinted, n_hinted, before, n_before, least, clusters)
         for c in range(n_clusters):
             k = clusters[c]
-            b[c] = times_near(near, k, h) + rest * spread[k] - pull * z[k]
+            total = 0.0
             for u in range(M):
-                b[c] += background[k, u] * seen[u]
+                total += background[k, u] * seen[u]
+            b[c] = total + times_near(near, k, h) + rest * spread[k] - pull * z[k]
         for e in range(n_hinted):
             h[hinted[e]] = 0.0
         n = n_before

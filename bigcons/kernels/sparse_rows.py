@@ -151,11 +151,10 @@ def choose_hints(table, offsets, of_partitions, shares, gains, least, near, rest
     for u in range(offsets.shape[0] - 1):
         for b in range(offsets[u], offsets[u + 1]):
             first, end, n = table[0][b], table[0][b + 1], starts[b]
-            for q in range(first, end):
-                row[table[1][q]] = table[2][q]
             inner = 0.0
             for q in range(first, end):
-                inner += table[2][q] * times_near(near, table[1][q], row)
+                row[table[1][q]] = table[2][q]
+                inner += table[2][q] * times_near_up_to(near, table[1][q], row)
             agreement += gains[b] * inner
             hinted = expected = 0.0
             for q in range(first, end):
@@ -180,6 +179,21 @@ def times_near(near, k, row):
     total = 0.0
     for q in range(starts[k], starts[k + 1]):
         total += values[q] * row[columns[q]]
+    return total
+
+
+@leaf
+def times_near_up_to(near, k, row):
+    """Return twice ``theta[k].row`` over the clusters before ``k``, plus its term of ``k``."""
+    starts, columns, values = near
+    total = 0.0
+    q = starts[k]
+    while q < starts[k + 1] and columns[q] < k:
+        total += values[q] * row[columns[q]]
+        q += 1
+    total *= 2.0
+    if q < starts[k + 1] and columns[q] == k:
+        total += values[q] * row[k]
     return total
 
 

@@ -81,7 +81,7 @@ LEAST_AFFINITY = 0.02
 
 # A base cluster hints at clusters with this share of its objects, or with this share of theirs in it; an
 # object may belong to clusters with this share of its largest sum of hints.
-LEAST_HINT, LEAST_PULL = 0.02, 0.1
+LEAST_HINT, LEAST_PULL = 0.05, 0.1
 
 # Largest table of clusters and base clusters, in bytes, by which it is said which labels to trust: that takes
 # K numbers for each label of an object, from two such tables.
