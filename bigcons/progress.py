@@ -84,8 +84,8 @@ class Job:
             if name == what:
                 break
         self._begun = step.done
-        if total and step.units is not None:
-            step.units = max(step.units, step.done + total)
+        if total:
+            step.units = step.done + total
 
     def expect(self, what: str, total: int | None) -> None:
         """Correct the units of the task that has begun; None where they cannot be told."""

@@ -34,7 +34,7 @@ from bigcons.generate.scratch import (
     take_finished,
 )
 from bigcons.memory import parse_size, row_blocks
-from bigcons.progress import progress
+from bigcons.progress import expect_steps, job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.storage.places import place_of
@@ -55,6 +55,9 @@ ClusterCount = int | tuple[int, int] | str
 
 SPLIT = "split"
 _SPLIT_SPAN = 20
+
+# What k-means of some objects costs, in times they are labeled.
+FITTING = 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +132,7 @@ def make_partitions(
     asked["train"] = None if may_sample else "all"
     asked["seed"] = None if random_state is None else seed
     finished = find_finished(out, asked, overwrite=overwrite, resume=resume)  # before any work
-    with open_logged_engine(client, scheme.name) as engine:
+    with job("generate"), open_logged_engine(client, scheme.name) as engine:
         data = open_features(features, id=id, columns=columns, drop=drop)
         n_seen = scheme.objects.least(data.n_objects)
         if clusters is None:
@@ -157,9 +160,21 @@ def make_partitions(
             engine=engine,
         )
         sample_rows = choose_sample_rows(settings.n_clusters[1], data.n_features)
-        if may_sample and n_seen > sample_rows:
-            return _train_on_samples(call, sample_rows)
-        return _train_on_all(call)
+        on_samples = may_sample and n_seen > sample_rows
+        # costs relative to that of labeling an object in one partition
+        what, of_partition = "make partitions", FITTING * float(n_seen)
+        if on_samples:
+            what, of_partition = "train partitions", FITTING * float(sample_rows)
+        labels = "label the objects" if out is None else "labels to the store"
+        expect_steps(
+            {
+                "measure the features": (data.n_objects, 3.0),
+                "scale the features": (0 if on_samples else data.n_objects, 3.0),
+                what: (n_partitions, of_partition),
+                labels: (data.n_objects if on_samples else 0, float(n_partitions)),
+            }
+        )
+        return _train_on_samples(call, sample_rows) if on_samples else _train_on_all(call)
 
 
 class Call(NamedTuple):

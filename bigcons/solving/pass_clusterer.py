@@ -13,6 +13,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
+from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
@@ -83,6 +84,8 @@ class PassClusterer(ResumingClusterer):
         with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, self.n_init)
             run.arrays, run.snapshots = workspace
+            n, n_results = ensemble.n_objects, 2 if self.info.soft and out is not None else 1
+            expect_steps({method.name: (None, 1.0), "results": (n_results * n, 0.7)})
             at = run_passes(run, method)
             winner = method.winner(run, at)
             self._problem, self._state = problem, winner.state

@@ -21,7 +21,7 @@ from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rule
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.solving.passes import START_SAMPLE, Iterate, Run, Step, best_start, run_passes
+from bigcons.solving.passes import START_SAMPLE, Iterate, Record, Run, Step, best_start, run_passes
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import BlockArrays
@@ -440,6 +440,10 @@ class BlockSweeps:
         best = chains.log_likelihoods if is_best else chains.best
         following = self._first_state(run, chains.number + 1, best, objectives, is_best)
         return Step(following, record, following.number == self.n_chains)
+
+    def passes_left(self, run: Run, records: list[Record]) -> int:
+        """Return how many more passes there are."""
+        return run.max_passes - len(records)
 
     def pack(self, state: Chains) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the state as arrays and facts."""
