@@ -8,6 +8,7 @@ import re
 import pytest
 
 from bigcons import PCC, Ensemble, ProgressBar, progress
+from bigcons.kernels._cache import KernelCache
 from bigcons.progress import COMPILING, Job, Step, expect_steps, job, note
 from bigcons.progress import progress as task
 from bigcons.solving.passes import until
@@ -182,6 +183,18 @@ def test_bar__says_that_kernels_are_compiled(screen):
         after = screen.lines()[len(said) :]
     assert COMPILING in said[-1]
     assert not any(COMPILING in line for line in after)
+
+
+def test_bar__is_told_by_kernels_that_no_cache_holds(screen, monkeypatch):
+    in_cache = {"sweep": object()}
+    monkeypatch.setattr(KernelCache, "_loaded", lambda _, sig, __: in_cache.get(sig))
+    cache = object.__new__(KernelCache)
+    with ProgressBar(screen, after=-1.0), job("PCC"), task("survey", 4) as listener:
+        listener.advance(1)
+        assert cache._load_overload("sweep", None) is in_cache["sweep"]
+        assert not any(COMPILING in line for line in screen.lines())
+        assert cache._load_overload("update", None) is None
+        assert screen.lines()[-1].endswith(COMPILING)
 
 
 def test_solve__has_the_steps_it_states(tmp_path):

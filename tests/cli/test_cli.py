@@ -4,6 +4,8 @@ import errno
 import json
 import logging
 import re
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,10 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 import bigcons
-from bigcons import PCC, Consensus, PairTable
+from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.cli.group import COMMANDS
 from bigcons.errors import StoreExistsError
+from bigcons.execution.engine import SerialEngine
 from bigcons.storage import commit
 
 N_OBJECTS = 300
@@ -612,3 +615,21 @@ def completed(words, monkeypatch):
 )
 def test_completion__knows_commands_methods_and_files(words, found, monkeypatch):
     assert completed(words, monkeypatch) == found
+
+
+def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
+    """Only the parsing: nothing is connected to."""
+    asked = []
+
+    @contextmanager
+    def connect(address):
+        asked.append(address)
+        yield SerialEngine()
+
+    monkeypatch.setitem(sys.modules, "bigcons.execution.dask_engine", Mock(connect=connect))
+    Ensemble.from_labels([[0, 0], [0, 0], [1, 1], [1, 0]]).save(tmp_path / "e.zarr")
+    result = run("solve e.zarr -m furthest -k 2 -o c.zarr --scheduler host:8786")
+    assert (result.exit_code, asked) == (0, ["host:8786"])
+    result = run("solve e.zarr -m furthest -k 2 -o d.zarr --scheduler nonsense")
+    assert (result.exit_code, len(asked)) == (1, 1)
+    assert "client='nonsense' is unknown" in result.stderr
