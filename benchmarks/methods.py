@@ -81,14 +81,15 @@ class Stopwatch(Progress):
 
     heard: ClassVar[list[tuple[str, float, float]]] = []
 
-    def start(self, _what: str, _total: int, unit: str) -> None:
-        self.unit, self.done, self.began = unit, 0, time.perf_counter()
+    def start(self, what: str, _total: int, unit: str) -> None:
+        self.what, self.unit, self.done, self.began = what, unit, 0, time.perf_counter()
 
     def advance(self, n: int) -> None:
         self.done += n
 
     def finish(self) -> None:
-        Stopwatch.heard.append((self.unit, self.done, time.perf_counter() - self.began))
+        if self.what not in ("results", "write to disk"):
+            Stopwatch.heard.append((self.unit, self.done, time.perf_counter() - self.began))
 
 
 def seconds_a_pass(n_objects: int) -> tuple[float, float]:

@@ -6,6 +6,7 @@ states those that take long beforehand, as its steps, so that the time left is t
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import sys
@@ -294,12 +295,20 @@ class ProgressBar:
 
     def __enter__(self) -> ProgressBar:
         self._tokens.append(_factory.set(lambda: _Bar(self)))
+        logging.getLogger("bigcons").addFilter(self._make_room)
         return self
 
     def __exit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
+        logging.getLogger("bigcons").removeFilter(self._make_room)
         _factory.reset(self._tokens.pop())
+
+    def _make_room(self, _: logging.LogRecord) -> bool:
+        """Clear the line for what is logged; it is drawn again later."""
+        if (bar := self._on_screen) is not None:
+            bar.clear()
+        return True
 
 
 _REDRAW_SECONDS = 0.1
@@ -346,7 +355,15 @@ class _Bar(Progress):
         self._first.join()
         if self._owner._on_screen is self:
             self._owner._on_screen = None
-            self._write("\n" if self._whole is None else f"\r{'':{self._drawn}}\r")
+            if self._whole is None:
+                self._write("\n")
+            else:
+                self.clear()
+
+    def clear(self) -> None:
+        with self._drawing:
+            self._write(f"\r{'':{self._drawn}}\r")
+            self._drawn = 0
 
     def _draw(self) -> None:
         with self._drawing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 
 import pytest
@@ -155,6 +156,17 @@ def test_bar__shows_the_whole_job_and_its_steps(screen):
     assert re.search(r"100%  0:00 left  confidence", lines[-1])
     assert screen.getvalue().endswith("\r")  # nothing of it stays
     assert "\n" not in screen.getvalue()
+
+
+def test_bar__makes_room_for_what_is_logged(screen, caplog):
+    with ProgressBar(screen, after=-1.0), job("PCC"), task("survey", 4) as listener, caplog.at_level("INFO"):
+        listener.advance(1)
+        assert not screen.getvalue().endswith("\r")
+        logging.getLogger("bigcons").info("a line of its own")
+        assert screen.getvalue().endswith(" \r")
+        listener.advance(1)
+        assert screen.lines()[-1].startswith("PCC  [")
+    assert "a line of its own" in caplog.text
 
 
 def test_bar__says_which_time_is_that_of_a_step(screen):
