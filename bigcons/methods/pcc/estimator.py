@@ -220,7 +220,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: for every object the ``confidence`` that its label is right,
         and the second most probable cluster; tables of ``clusters`` and ``partitions``. In the block model
-        by its memberships, else by naive Bayes: see `bigcons.metrics.trust`. Not of soft clusterings
+        by its memberships, else by naive Bayes: see `bigcons.metrics.trust`. Not of soft clusterings, nor
+        where a table of clusters and base clusters would take 1 GiB, or 134 MB for more than 50 clusters
     coassociation_ : the model that was solved, such as "block-model"
     hit_rates_, false_join_rates_ : (n_partitions,) float64, of calibrated models: how often a partition joins
         objects of one cluster, and of different clusters. Over all pairs by "l2" as counted, whatever the
@@ -629,7 +630,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 self.hit_rates_: np.ndarray
                 self.false_join_rates_: np.ndarray
                 self.hit_rates_, self.false_join_rates_ = (
-                    join_rates(sums, offsets) if solution.many is None else sums.join_rates(offsets)
+                    join_rates(sums, offsets) if solution.many is None else solution.many.join_rates(offsets)
                 )
         elif solution.calibrated is not None:
             a, d = solution.calibrated.a, solution.calibrated.d
