@@ -45,13 +45,16 @@ class Step:
     """A step of a job: the tasks of one name."""
 
     def __init__(self, units: float | None, cost: float = 1.0) -> None:
-        self.units = units
+        self.units: float | None = units
         """Expected in all; None where it cannot be told."""
-        self.cost = cost
+        self.cost: float = cost
         """Of a unit, relative to those of the other steps, until some have been timed."""
-        self.done, self.is_over = 0.0, False
-        self.timed, self.seconds = 0.0, 0.0
-        """Units, and their seconds; earlier ones count less, as the load of a machine changes."""
+        self.done: float = 0.0
+        self.is_over: bool = False
+        self.timed: float = 0.0
+        """Units that were timed; earlier ones count less, as the load of a machine changes."""
+        self.seconds: float = 0.0
+        """What these took."""
 
     @property
     def left(self) -> float | None:
@@ -68,9 +71,9 @@ class Job:
     """
 
     def __init__(self, what: str, began: float, *, is_inner: bool = False) -> None:
-        self.what = what
-        self.began = began
-        self.is_inner = is_inner
+        self.what: str = what
+        self.began: float = began
+        self.is_inner: bool = is_inner
         """Whether it is part of another job, of which it cannot tell the time left."""
         self.steps: dict[str, Step] = {}
         self._begun, self._since = 0.0, began
