@@ -449,16 +449,16 @@ def plans_of_many(
     always = 4 * n + 2 * kept * n + (label_bytes(ensemble, n) if keeps_labels else 0)
     always += hints + 10 * square + 40 * K * M + 32 * B
     start = 128 * sample * min(M, MOST_PARTITIONS) + 8 * sample * (8 * MOST_COLUMNS + 16)
-    start += 80 * B * (MOST_COLUMNS + 8) + 3 * of_sample
+    start += 80 * B * (MOST_COLUMNS + 8)
     # S before a pass, what it changes, what a shorter one does, a sum of two of these, and one of a block
     passes = always + 4 * table + change
     moves = square + rows * (2 * kept + 32 * room + 8 * M + 64)
-    # memberships that are published, and which labels to trust
+    # memberships that are published, and which labels to trust; what the start took may not be returned yet
     weighs = can_weigh_many(ensemble, K)
-    results = always + table + 48 * min(n, SUBSAMPLE) * M + (40 * K * B if weighs else 0)
+    results = always + start + table + 48 * min(n, SUBSAMPLE) * M + (40 * K * B if weighs else 0)
     results += 4 * n * K + TRUST_ROW.itemsize * n if in_memory else 0
     return [
-        MemoryPlan(always + start),
+        MemoryPlan(always + start + 3 * of_sample),
         MemoryPlan(passes, labels + moves, change + square + rows * (kept + 8)),
         MemoryPlan(results, labels + (20 if weighs else 12) * rows * K, rows * (8 + 4 * K * in_memory)),
     ]
