@@ -4,7 +4,8 @@ Where it would be large, the table of overlaps is never formed: a pass over the 
 (B, width) to ``C^(1/2) H^T W (H C^(1/2) Q)``, by two sums for each label. Passes build a block Krylov space
 from a random start (a randomized range finder whose every pass counts), in which Rayleigh and Ritz give the
 eigenvectors. Memory is B times a few dozen columns, and the number of passes depends on how far the
-eigenvalues fall after those wanted: a handful where there are clusters.
+eigenvalues fall after those wanted: a handful where there are clusters. Of fewer objects than base clusters the
+same is done in the space of the objects, with the sparse incidence matrix in memory, which the plan counts.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ MOST_PASSES = 24
 
 # Columns this much smaller than before they were made orthogonal are rounding errors.
 DEPENDENT = 1e-10
+
+# Bytes of a label while the incidence matrix is made: an entry and its column, twice.
+OBJECT_BYTES = 24
 
 # Blocks of objects are visited together by a task until they have this many labels for each base cluster, so
 # that adding up tables (B, width) costs little beside making them.
@@ -141,6 +145,8 @@ def check_passes_plan(
         *(name, B, *costs(ensemble, columns), format_size(8 * B * B)),
     )
     table = 8 * B * (-(-width_of(columns, B) // 8) * 8)
+    if goes_by_objects(ensemble):
+        held += OBJECT_BYTES * n * ensemble.n_partitions
     held += 4 * n + (2 * MOST_BLOCKS + 6) * table
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
     plan = MemoryPlan(held, per_block, max(table, 12 * rows))
@@ -165,7 +171,13 @@ def leading_by_passes(
     """Return the leading eigenvectors of ``H^T W H``, rows and columns times ``scale`` (B,).
 
     ``weigh`` gives the weights (rows,) of the objects of a block. The vectors do not depend on the engine.
+    Of fewer objects than base clusters they follow from those of the objects, which are shorter.
     """
+    if goes_by_objects(ensemble):
+        found = leading_by_objects(ensemble, weigh, scale, n_vectors, tol=tol, max_products=max_passes)
+        arguments = found.values.size, ensemble.n_objects, found.n_passes, found.residual
+        logger.info("%d eigenvectors of %d objects: %d products, residual %.2g", *arguments)
+        return found
     groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * scale.size)
 
     def product(table: np.ndarray) -> np.ndarray:
@@ -175,6 +187,34 @@ def leading_by_passes(
     arguments = found.values.size, scale.size, found.n_passes, found.residual
     logger.info("%d eigenvectors of %d base clusters: %d passes, residual %.2g", *arguments)
     return found
+
+
+def goes_by_objects(ensemble: Ensemble) -> bool:
+    """Return whether the eigenvectors are found by the objects, with the incidence matrix in memory."""
+    return not ensemble.is_soft and ensemble.n_objects < ensemble.n_base_clusters
+
+
+def leading_by_objects(
+    ensemble: Ensemble, weigh: Weigh, scale: np.ndarray, n_vectors: int, *, tol: float, max_products: int
+) -> Eigenvectors:
+    """Return the same from those of ``N N^T`` of the objects, ``N = W^(1/2) H`` times ``scale``."""
+    import scipy.sparse
+
+    parts = []
+    for block in ensemble.blocks():
+        labels = ensemble.read(block.start, block.stop)
+        seen = labels >= 0
+        codes = (labels + ensemble.offsets[:-1])[seen].astype(np.int32)
+        n_labels = np.count_nonzero(seen, axis=1)
+        entries = scale[codes] * np.repeat(np.sqrt(weigh(labels)), n_labels)
+        indptr = np.append(0, np.cumsum(n_labels))
+        parts.append(scipy.sparse.csr_array((entries, codes, indptr), (len(labels), scale.size)))
+    N = scipy.sparse.vstack(parts, format="csr")
+    found = leading_by_products(
+        lambda table: N @ (N.T @ table), N.shape[0], n_vectors, tol=tol, max_products=max_products
+    )
+    vectors = N.T @ (found.vectors / np.sqrt(found.values))
+    return found._replace(vectors=with_signs(vectors))
 
 
 def leading_by_products(

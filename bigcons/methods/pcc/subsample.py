@@ -30,6 +30,10 @@ SHORT_TOL = 1e-3
 LONG_PASSES = 200
 LONG_TOL = 1e-4
 
+# Labels above which a subsample is wide, and how many all passes of a start over it may visit: a pass over it
+# then costs about as much as over all objects, which makes up for those left out.
+WIDE_LABELS, MOST_VISITED = 1 << 22, 1 << 26
+
 
 class Subsample(NamedTuple):
     """The solved subsample."""
@@ -62,6 +66,8 @@ class SubsampleStart:
     def resume(self, found: Subsample, max_passes: int, tol: float) -> Subsample:
         """Continue until no object moves; a canceled task ends between passes."""
         labeled = np.count_nonzero(observed(self.labels, self.offsets), axis=0)
+        if (n_labels := int(labeled.sum())) > WIDE_LABELS:
+            max_passes = min(max_passes, max(MOST_VISITED // n_labels, 2))
         by_partition = None if self.weights is None else self.weights.partitions
         threshold = tol * mean_pair_weight(labeled, self.labels.shape[0], by_partition)
         for _ in range(max_passes):
