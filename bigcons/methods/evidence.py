@@ -128,9 +128,9 @@ class EAC(ConsensusClusterer):
     searches a row, ever shorter. Both suit many small base clusters: with few large ones a search meets all
     rows. Below, single linkage takes O(U^2 M) time on one core, with q neighbors O(q U (M + log U)). The
     others, complete linkage among them: 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000, 40 GB for
-    100,000), refused above ``memory``, and O(U^2 M) time, pairs counted on all workers; centroid linkage takes
-    O(U^3) in the worst case. With missing labels and normalize="all", equal rows might not be the first to merge under
-    centroid linkage; here they do all the same.
+    100,000), refused above ``memory``, and O(U^2 M) time, pairs counted on all workers; centroid linkage
+    takes O(U^3) in the worst case. With missing labels and normalize="all", equal rows might not be the first
+    to merge under centroid linkage; here they do all the same.
 
     References
     ----------

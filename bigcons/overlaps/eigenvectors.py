@@ -4,8 +4,8 @@ Where it would be large, the table of overlaps is never formed: a pass over the 
 (B, width) to ``C^(1/2) H^T W (H C^(1/2) Q)``, by two sums for each label. Passes build a block Krylov space
 from a random start (a randomized range finder whose every pass counts), in which Rayleigh and Ritz give the
 eigenvectors. Memory is B times a few dozen columns, and the number of passes depends on how far the
-eigenvalues fall after those wanted: a handful where there are clusters. Of fewer objects than base clusters the
-same is done in the space of the objects, with the sparse incidence matrix in memory, which the plan counts.
+eigenvalues fall after those wanted: a handful where there are clusters. Of fewer objects than base clusters
+the same is done in the space of the objects, with the sparse incidence matrix in memory.
 """
 
 from __future__ import annotations
