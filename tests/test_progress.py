@@ -22,11 +22,11 @@ N = 3_000_000
 # fmt: off
 SECONDS = {
     "survey": 0.7, "start": 3.0, "passes": 1.35, "results": 0.3, "compare": 1.4, "confidence": 5.8,
-    "write": 1.5,
+    "write": 2.0,
 }
 COSTS = {
-    "survey": 0.35, "start": 2.0, "passes": 1.2, "results": 0.3, "compare": 1.0, "confidence": 4.0,
-    "write": 1.0,
+    "survey": 0.35, "start": 1.7, "passes": 1.0, "results": 0.3, "compare": 1.0, "confidence": 4.0,
+    "write": 1.5,
 }
 SAMPLE_SECONDS = 3.0
 GAPS = [

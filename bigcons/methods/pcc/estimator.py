@@ -394,7 +394,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         if choices.calibration is None:
             of_pass = 0.8 + 0.06 * K
         elif choices.solver == ALL:
-            n_passed, of_pass = USUAL_CALIBRATED * n, max(1.0, 0.2 * K)
+            n_passed, of_pass = USUAL_CALIBRATED * n, max(1.0, 0.2 * K - 0.2)
         expect_steps(
             {
                 "survey": (n, 0.35),
@@ -403,7 +403,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 "results": (n if in_memory else 2 * n, 0.03 * self.n_clusters),
                 "compare with partitions": (n_trusted, 1.0),
                 "confidence": (n_trusted, max(4.0, 0.17 * K)),
-                "write to disk": (0 if in_memory else n, 0.1 * self.n_clusters),
+                "write to disk": (0 if in_memory else n, 0.15 * self.n_clusters),
             }
         )
 
