@@ -9,8 +9,9 @@ with many random labels lie near the origin, and it makes them a cluster of thei
 k-means of rows of unit length. Both fail on classes of very unequal size: partitions divide a large class
 differently, the embedding shows its parts rather than small classes, and k-means divides it further. The
 *linked* one makes many small groups and joins them by single link, which follows a large class from part to
-part, but also joins classes that overlap. The start is the one that halves of the partitions agree on most: a
-large class is divided here or there by chance, and overlapping classes are joined by chance.
+part, but also joins classes that overlap. The start is the linked one, else the spherical one, if halves of
+the partitions agree on it more than on the spectral one: a large class is divided here or there by chance,
+and overlapping classes are joined by chance.
 """
 
 from __future__ import annotations
@@ -323,7 +324,7 @@ def block_start(
         of_spectral = reproduced(SPECTRAL, starts, found_by)
         for name in tried:
             ahead[name].append(reproduced(name, starts, found_by) - of_spectral)
-    chosen, lead = SPECTRAL, MARGIN
+    chosen = SPECTRAL
     for name, leads in ahead.items():
         mean = float(np.mean(leads))
         logger.info(
@@ -331,8 +332,8 @@ def block_start(
             "(adjusted Rand index)",
             *(name, mean),
         )
-        if mean > lead:
-            chosen, lead = name, mean
+        if mean > MARGIN:
+            chosen = name  # the linked one, which comes last, whether or not the spherical one leads, too
     logger.info("%s start", chosen)
     return starts[chosen]._replace(distances=spectral.distances)
 
