@@ -126,15 +126,15 @@ class Columns:
         numbers = np.full(cosines.sizes.size, -1)
         numbers[kept] = np.arange(kept.size)
         self.offsets = offsets
-        self.scale = 1.0 / np.sqrt(over_zero(cosines.diagonal()))[:, None]
+        self.scale: np.ndarray = 1.0 / np.sqrt(over_zero(cosines.diagonal()))[:, None]
         self.rows: list[np.ndarray] = []
         """Of each partition: the number (n,) of an object's base cluster in it, from 1; 0 for none."""
         partitions = np.searchsorted(before, kept[offsets[:-1]], side="right") - 1
         for u, first in zip(partitions.tolist(), offsets[:-1].tolist(), strict=True):
             own = numbers[before[u] : before[u + 1]]
             rows = np.append(np.where(own >= 0, own - first + 1, 0), 0)  # the last: of missing labels
-            self.rows.append(rows[labels[:, u]].astype(labels.dtype))
-        self.sums = np.empty((0, 0))
+            self.rows.append(rows.astype(np.min_scalar_type(int(rows.max())))[labels[:, u]])
+        self.sums: np.ndarray = np.empty((0, 0))
 
     def begin(self, table: np.ndarray) -> None:
         """Sum the rows of a table (b, K)."""
@@ -163,8 +163,8 @@ class Strips:
     """The same by a matrix (B, B) of similarities, dense or sparse."""
 
     def __init__(self, similarity: Any, offsets: np.ndarray) -> None:
-        self.strips = [similarity[first:last] for first, last in pairwise(offsets)]
-        self.offsets, self.table = offsets, np.empty((0, 0))
+        self.strips: list[Any] = [similarity[first:last] for first, last in pairwise(offsets)]
+        self.table: np.ndarray = np.empty((0, 0))
 
     def begin(self, table: np.ndarray) -> None:
         """Take a table (B, K), which the caller changes."""

@@ -81,3 +81,10 @@ def test_where_pairs_are_too_many_to_list(monkeypatch):
     with pytest.raises(MemoryBudgetError, match="CCC needs") as refused:
         overlaps_of(ensemble, "1MB")
     assert refused.value.needed > refused.value.budget
+
+
+def test_columns__number_as_many_base_clusters_as_the_type_of_the_labels_holds():
+    ensemble = Ensemble.from_labels(np.stack([np.arange(128), np.arange(128) % 2], axis=1))
+    assert ensemble.dtype == np.int8
+    columns = Columns(overlaps_of(ensemble).cosines(), ensemble.offsets)
+    np.testing.assert_array_equal(columns.rows[0], np.arange(1, 129))
