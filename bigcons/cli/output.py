@@ -104,7 +104,10 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(_text("", item) for item in value)
+        words = [_text("", item) for item in value]
+        if len(words) > 2 and len(set(words)) == 1:
+            return f"{words[0]} ({len(words)} times)"
+        return ", ".join(words)
     return str(value)
 
 

@@ -219,7 +219,8 @@ class EAC(ConsensusClusterer):
         return self.criterion == "lifetime"
 
     def _remedy_of_surplus(self, n_large: int) -> str:
-        return f"outliers merge last: a larger n_clusters divides the other {n_large}, and so may mcla or pcc"
+        large = "the large cluster" if n_large == 1 else f"the {n_large} large clusters"
+        return f"outliers merge last; a larger n_clusters, mcla or pcc may divide {large}"
 
     def _check_n_clusters(self, n_objects: int) -> None:
         if self.n_clusters is not None:

@@ -18,6 +18,7 @@ import bigcons
 from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.cli.group import COMMANDS
+from bigcons.cli.output import facts
 from bigcons.errors import StoreExistsError
 from bigcons.execution.engine import SerialEngine
 from bigcons.storage import commit
@@ -633,3 +634,8 @@ def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
     result = run("solve e.zarr -m furthest -k 2 -o d.zarr --scheduler nonsense")
     assert (result.exit_code, len(asked)) == (1, 1)
     assert "client='nonsense' is unknown" in result.stderr
+
+
+def test_facts__say_once_what_all_of_a_list_are():
+    told = facts({"starts": [1.5, 1.5, 1.5], "range": [2, 2], "sizes": [3, 4, 3]})
+    assert told.splitlines() == ["starts  1.5 (3 times)", "range   2, 2", "sizes   3, 4, 3"]
