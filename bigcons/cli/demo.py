@@ -62,11 +62,11 @@ COLUMNS = ["", "H", "ARI", "clusters", "seconds", "peak memory", "paper: H", "pa
 def demo(
     data: str, data_dir: str | None, size: int, n_clusters: int, out: str, overwrite: bool, random_state: int
 ) -> None:
-    """Run the main job on simulated or real data.
+    """Run the large experiment of the PCC paper.
 
-    This is the large-scale experiment of Lourenço et al. 2015: 100 k-means partitions of random halves of
-    120,000 objects, and their consensus over a sample of the pairs, as in the paper, and over all pairs. A
-    table compares the results with the published ones. A repeated run replaces its own results.
+    This is the one of Lourenço et al. 2015, on simulated or real data: 100 k-means partitions of random
+    halves of 120,000 objects, and their consensus over a sample of the pairs, as in the paper, and over all
+    pairs. A table compares the results with the published ones. A repeated run replaces its own results.
     """
     folder = Path(out)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / RESULT).exists() and not overwrite:

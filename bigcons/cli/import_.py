@@ -36,7 +36,7 @@ def import_(
     memory: str,
     overwrite: bool,
 ) -> None:
-    """Store a table of labels, or TABLES of memberships, as an ensemble.
+    """Store a table of labels, or of memberships, as an ensemble.
 
     The table is a .parquet, .csv, .tsv (or these with .gz), .npy, .npz or .zarr with one row per object and
     one column per partition, a folder of files, a pattern such as "labels/*.parquet", or -, standard input;
@@ -82,7 +82,7 @@ def import_(
 def import_pairs(
     table: str, out: str, n_objects: int | None, columns: str | None, memory: str, overwrite: bool
 ) -> None:
-    """Store a TABLE of pairs, for use with `bigcons solve --pairs`.
+    """Store a TABLE of pairs, for `bigcons solve --pairs`.
 
     TABLE is a .parquet, .csv, .tsv (or these with .gz) or .npz, a folder of files, a pattern such as
     "pairs/*.csv", or -, standard input, with one row per pair, in any order, and the integer columns i < j,

@@ -56,12 +56,11 @@ def score(
     metric: str | None,
     client: str | None,
 ) -> None:
-    """Evaluate CONSENSUS against a truth, its ensemble or features.
+    """Evaluate CONSENSUS by a truth, its ensemble or features.
 
     The truth is a .parquet, .csv, .tsv (or these with .gz), .npy, .npz or .zarr, a folder of files, a pattern
     or -, standard input; only the column is read. If the objects have ids, its rows may be in any order, and
-    of more objects. Objects without a class in it, or
-    without a label in the consensus, are omitted.
+    of more objects. Objects without a class in it, or without a label in the consensus, are omitted.
 
     Higher is better, except for van_dongen, variation_of_information, pcc_objective and compactness, which
     are distances or costs. Criteria named mean_... are averages over the partitions of the ensemble, and

@@ -15,10 +15,10 @@ from bigcons.memory import format_size
 @click.argument("store", type=PATH)
 @reporting
 def info(store: str) -> None:
-    """Describe STORE without reading its data, and what unfinished or killed writers left next to it.
+    """Describe STORE, and what killed writers left next to it.
 
-    STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus, or the path of an output that was
-    never finished.
+    Its data are not read. STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus, or the path
+    of an output that was never finished.
     """
     from bigcons.errors import StoreNotFoundError
     from bigcons.storage.commit import leftovers_of
@@ -124,9 +124,10 @@ def export(consensus: str, out: str, memberships: bool, confidence: bool, overwr
 @overwrite_option
 @reporting
 def harden(ensemble: str, out: str, overwrite: bool) -> None:
-    """Store the labels of the largest memberships of ENSEMBLE, for methods and tools that work on labels.
+    """Store the labels of the largest memberships of ENSEMBLE.
 
-    ENSEMBLE has soft clusterings, from `bigcons import --memberships`.
+    They are for methods and tools that work on labels. ENSEMBLE has soft clusterings, from `bigcons import
+    --memberships`.
     """
     from bigcons.stores.ensemble import Ensemble
 
