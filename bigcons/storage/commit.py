@@ -21,7 +21,7 @@ import shutil
 import sys
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -192,6 +192,16 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
         else:
             with _named_folder(place, check_lock) as folder:
                 yield folder
+
+
+def was_made_so(path: StorePath | Place, kind: str, provenance: Mapping[str, Any]) -> bool:
+    """Return whether the store at ``path`` is of this kind, and made of this "version" of the same source."""
+    if "version" not in provenance or not is_store(path):
+        return False
+    found = read_manifest(path)
+    body = found.get("body")
+    made = body.get("provenance") if isinstance(body, dict) else None
+    return found.get("kind") == kind and isinstance(made, dict) and provenance.items() <= made.items()
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:

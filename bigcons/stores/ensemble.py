@@ -19,7 +19,7 @@ from bigcons.errors import (
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.schema import FORMAT_VERSION
-from bigcons.storage.commit import is_store, refuse_existing
+from bigcons.storage.commit import is_store, refuse_existing, was_made_so
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores import building
@@ -41,6 +41,7 @@ from bigcons.stores.ids import id_array, ids_at
 from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.tables.encode import label_dtype, warn_of_suspects
+from bigcons.tables.files import provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import is_list_of_paths, open_table
 from bigcons.tables.memory import HardenedTable
@@ -729,11 +730,14 @@ def import_labels(
     ``id`` names the column that identifies the objects, which is stored with them, ``columns`` and ``drop``
     those that are partitions: see `bigcons.select`. Reads the source twice, once to find the values and once
     to write them, in blocks that fit in ``memory``, and ids twice more; a dask collection is computed as
-    often, chunk by chunk. Raises MemoryBudgetError if a chunk of the source or the distinct values do not
-    fit.
+    often, chunk by chunk. An ensemble at ``out`` that the same call made of files that have not changed since
+    is returned as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do not fit.
     """
+    given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows}
+    provenance = {"made_by": "import_labels", **provenance_of_files(source, _describe(source), given)}
+    if not overwrite and was_made_so(out, KIND, provenance):
+        return Ensemble.open(out)
     refuse_existing(out, overwrite, KIND)
-    provenance = {"made_by": "import_labels", "source": _describe(source)}
     table = _table_of(select(source, id=id, columns=columns, drop=drop))
     ensemble = ensemble_of(
         table, out, provenance=provenance, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows

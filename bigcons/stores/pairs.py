@@ -31,7 +31,7 @@ from bigcons.errors import (
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import PAIRS
 from bigcons.storage.arrays import refuse_links
-from bigcons.storage.commit import is_store, refuse_source
+from bigcons.storage.commit import is_store, refuse_source, was_made_so
 from bigcons.storage.interface import StorePath
 from bigcons.storage.leftovers import make_temporary_folder, temporary_folder
 from bigcons.storage.places import place_of
@@ -62,6 +62,7 @@ from bigcons.stores.pair_store import (
     open_pairs,
     write_pairs,
 )
+from bigcons.tables.files import provenance_of_files
 from bigcons.tables.intake import open_table
 
 CHUNK_ENTRIES = 1 << 20
@@ -588,13 +589,18 @@ def import_pairs(
     check it, and sorts it through files of 24 bytes a pair next to ``out``, within ``memory`` besides the
     process itself; a data frame or an Arrow stream is in memory already.
 
+    A store at ``out`` that the same call made of files that have not changed since is returned as it is.
+
     Raises InvalidPairsError, with the file and row, for a table that breaks a rule, and MemoryBudgetError if
     not even the pairs of a few objects fit.
     """
+    given = {"n_objects": n_objects, "columns": columns}
+    provenance = {"made_by": "import_pairs", **provenance_of_files(source, _describe(source), given)}
+    if not overwrite and was_made_so(out, KIND, provenance):
+        return PairTable.open(out)
     refuse_existing_pairs(out, overwrite)
     if isinstance(source, (str, os.PathLike)):
         refuse_source(out, source)
-    provenance = {"made_by": "import_pairs", "source": _describe(source)}
     return _store(_list_of(source, n_objects, columns), out, provenance, memory=memory, overwrite=overwrite)
 
 

@@ -84,6 +84,35 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
 
 
+def provenance_of_files(source: Any, described: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the provenance of what is made of a table: its source, the options ``given``, and its version.
+
+    The version of a file, or of the files of a folder or a pattern, tells whether they have changed: it is a
+    checksum of their names, sizes and times of change. Other sources have none.
+    """
+    options = {
+        name: value if isinstance(value, (str, int)) else list(value)
+        for name, value in given.items()
+        if value is not None
+    }
+    version = _version_of(source)
+    return {"source": described, "options": options} | ({} if version is None else {"version": version})
+
+
+def _version_of(source: Any) -> str | None:
+    if not isinstance(source, (str, os.PathLike)) or not isinstance(place := place_of(source), DiskPlace):
+        return None
+    path = Path(source)
+    if path.is_dir():
+        files = _files_in(path)
+    else:
+        files = [path] if path.is_file() else sorted(map(Path, glob.iglob(str(place), recursive=True)))  # noqa: PTH207
+    if not files or not all(file.is_file() for file in files):
+        return None
+    told = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return f"{zlib.crc32(repr(told).encode()):08x}"
+
+
 def refuse_missing(path: StorePath | Place) -> None:
     """Raise StoreNotFoundError for a path where nothing is and that is no pattern."""
     place = place_of(path)

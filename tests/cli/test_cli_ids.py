@@ -140,3 +140,25 @@ def test_score__reads_one_column_and_matches_by_id(run, ok, monkeypatch):
     assert "type double" in result.stderr
     by_order = json.loads(ok("score c.zarr --truth customers --column segment --json").stdout)
     assert by_order["adjusted_rand"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import customers --columns segment --id customer -o out.zarr", "import-pairs pairs.csv -o out.zarr"],
+)
+def test_import__again_finds_its_result_unless_a_file_or_an_option_has_changed(ok, run, tmp_path, line):
+    (tmp_path / "pairs.csv").write_text("i,j,n_agree,n_seen\n0,1,1,1\n")
+    first = ok(line).stdout
+    before = (tmp_path / "out.zarr/manifest.json").stat().st_mtime_ns
+    again = run(line)
+    assert (again.exit_code, again.stdout) == (0, first)
+    assert "already holds the result of this import" in again.stderr
+    assert (tmp_path / "out.zarr/manifest.json").stat().st_mtime_ns == before
+    other = line.replace("--id customer", "") if "--id" in line else f"{line} --n-objects 5"
+    for changed in (other, line):
+        if changed == line:
+            (tmp_path / "customers/part-1.parquet").unlink()
+            (tmp_path / "pairs.csv").write_text("i,j,n_agree,n_seen\n0,1,1,2\n")
+        refused = run(changed)
+        assert refused.exit_code == 1
+        assert "out.zarr exists" in refused.stderr
