@@ -470,7 +470,7 @@ def test_missing_input__is_one_line_and_leaves_nothing(run, line):
 @pytest.mark.parametrize(
     "line",
     [
-        "import labels.csv -o ensemble.zarr",
+        "import labels.csv --chunk-rows 64 -o ensemble.zarr",
         "sample ensemble.zarr -o pairs.zarr",
         "solve ensemble.zarr -k 4 -o consensus.zarr",
     ],
