@@ -171,7 +171,8 @@ def leading_by_passes(
     """Return the leading eigenvectors of ``H^T W H``, rows and columns times ``scale`` (B,).
 
     ``weigh`` gives the weights (rows,) of the objects of a block. The vectors do not depend on the engine.
-    Of fewer objects than base clusters they follow from those of the objects, which are shorter.
+    Of fewer objects than base clusters, with few labels of each, they follow from those of the objects, which
+    are shorter.
     """
     if goes_by_objects(ensemble):
         found = leading_by_objects(ensemble, weigh, scale, n_vectors, tol=tol, max_products=max_passes)
@@ -190,8 +191,13 @@ def leading_by_passes(
 
 
 def goes_by_objects(ensemble: Ensemble) -> bool:
-    """Return whether the eigenvectors are found by the objects, with the incidence matrix in memory."""
-    return not ensemble.is_soft and ensemble.n_objects < ensemble.n_base_clusters
+    """Return whether the eigenvectors are found by the objects, with the incidence matrix in memory.
+
+    Of many labels for each base cluster a pass takes longer than to make tables of these, and less memory.
+    """
+    if ensemble.is_soft or ensemble.n_objects >= ensemble.n_base_clusters:
+        return False
+    return int(ensemble.n_labeled.sum()) <= LABELS_PER_BASE_CLUSTER * ensemble.n_base_clusters
 
 
 def leading_by_objects(
