@@ -195,13 +195,18 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
 
 
 def was_made_so(path: StorePath | Place, kind: str, provenance: Mapping[str, Any]) -> bool:
-    """Return whether the store at ``path`` is of this kind, and made of this "version" of the same source."""
+    """Return whether the store at ``path`` is of this kind, and made of this "version" of the same source.
+
+    One to which more was appended since holds something else.
+    """
     if "version" not in provenance or not is_store(path):
         return False
     found = read_manifest(path)
     body = found.get("body")
     made = body.get("provenance") if isinstance(body, dict) else None
-    return found.get("kind") == kind and isinstance(made, dict) and provenance.items() <= made.items()
+    if found.get("kind") != kind or not isinstance(made, dict) or "appended" in made:
+        return False
+    return provenance.items() <= made.items()
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:

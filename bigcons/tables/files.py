@@ -90,11 +90,8 @@ def provenance_of_files(source: Any, described: str, given: dict[str, Any]) -> d
     The version of a file, or of the files of a folder or a pattern, tells whether they have changed: it is a
     checksum of their names, sizes and times of change. Other sources have none.
     """
-    options = {
-        name: value if isinstance(value, (str, int)) else list(value)
-        for name, value in given.items()
-        if value is not None
-    }
+    plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in given.items()}
+    options = {name: str(value) for name, value in plain.items() if value is not None}
     version = _version_of(source)
     return {"source": described, "options": options} | ({} if version is None else {"version": version})
 

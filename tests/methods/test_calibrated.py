@@ -318,6 +318,14 @@ def test_block_start__is_spectral_where_classes_are_equal_or_partitions_few(coar
     assert block_start(labels, offsets, 1, 2, 0, 0.5).kind == SPECTRAL
 
 
+def test_spherical_kmeans__leaves_the_embedding_as_it_is(unequal):
+    labels, offsets, _ = unequal
+    found = embedded(labels, offsets, 5)
+    before = found.rows.copy()
+    assert found.kmeans(found.rows.shape[1], 5, 1, 0, spherical=True).kind == SPHERICAL
+    np.testing.assert_array_equal(found.rows, before)
+
+
 def test_block_start__is_spherical_where_random_labels_make_a_cluster_of_their_own():
     ensemble, truth = planted_ensemble(1000, 60, shares=(0.0625,) * 16, n_clusters=(2, 20), random_state=0)
     labels, offsets = ensemble.read(0, 1000), ensemble.offsets

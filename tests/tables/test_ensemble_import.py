@@ -293,6 +293,16 @@ def test_import_labels__rejects_what_exists_before_it_reads(tmp_path, labels):
     assert import_labels(labels[:5], tmp_path / "e", overwrite=True).n_objects == 5
 
 
+def test_import_labels__again_finds_its_result_but_not_one_that_was_appended_to(tmp_path, labels):
+    np.save(tmp_path / "l.npy", labels)
+    asked = {"columns": np.array([0, 1]), "chunk_rows": np.int64(64)}
+    import_labels(tmp_path / "l.npy", tmp_path / "e", **asked)
+    assert import_labels(tmp_path / "l.npy", tmp_path / "e", **asked).n_objects == len(labels)
+    Ensemble.open(tmp_path / "e", mode="a").append_objects(labels[:1, :2])
+    with pytest.raises(StoreExistsError):
+        import_labels(tmp_path / "l.npy", tmp_path / "e", **asked)
+
+
 def test_import_labels__keeps_within_the_budget_or_refuses(tmp_path):
     wide = np.tile(np.zeros((1, 300), np.int8), (20_000, 1))
     assert import_labels(wide, tmp_path / "large").chunk_rows == 2048

@@ -228,12 +228,18 @@ class Embedded(NamedTuple):
         """Return at most ``n_groups`` clusters by the first columns, ``spherical``: scaled to unit length."""
         rows = np.ascontiguousarray(self.rows[:, :n_columns])
         if spherical:
-            rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), np.finfo(float).tiny)[:, None]
+            rows = of_unit_length(rows)
         weights = self.n_labels.astype(np.float64)
         model, distances = best_kmeans(rows, min(n_groups, n_distinct_rows(rows)), n_init, draw, weights)
         found = np.full(self.labeled.size, -1, np.int64)
         found[self.labeled] = model.labels_
         return Clusters(found, distances, SPHERICAL if spherical else SPECTRAL)
+
+
+def of_unit_length(rows: np.ndarray) -> np.ndarray:
+    """Return the rows scaled to unit length; rows of zeros stay so."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return np.asarray(rows / np.maximum(lengths, np.finfo(float).tiny)[:, None])
 
 
 def some_partitions(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

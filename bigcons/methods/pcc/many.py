@@ -41,6 +41,7 @@ from bigcons.methods.pcc.block_model import (
     PRIOR_PAIRS,
     by_partition,
     joins_of,
+    of_unit_length,
     pairs_of,
     rarity_of,
     some_partitions,
@@ -509,8 +510,7 @@ def spectral_clusters(
         min(MOST_COLUMNS, n_clusters),
     )
     labeled = n_labels > 0
-    rows = (incidence @ found.vectors)[labeled]
-    rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), np.finfo(float).tiny)[:, None]
+    rows = of_unit_length((incidence @ found.vectors)[labeled])
     draw = int(generator(seed, "pcc.many.kmeans").integers(2**31))
     n_groups = min(n_clusters, n_distinct_rows(rows))
     model, distances = best_kmeans(rows, n_groups, n_init, draw, n_labels[labeled].astype(np.float64))
