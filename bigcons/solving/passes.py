@@ -326,9 +326,9 @@ def timed(what: str, number: int, record: Record, began: float) -> Record:
     spent = {"seconds": time.perf_counter() - began, "memory": resident_bytes()}
     record = {"pass": number, **record, **spent}
     words = [f"{name} {value:.6g}" for name, value in record.items()]
-    logger.info(
-        "%s: %s", what, ", ".join([*words, *[f"about {left} left" for left in [time_left()] if left]])
-    )
+    if left := time_left():
+        words.append(f"about {left} left")
+    logger.info("%s: %s", what, ", ".join(words))
     return record
 
 

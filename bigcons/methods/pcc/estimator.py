@@ -389,7 +389,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         if choices.solver not in names:
             return
         n, K = ensemble.n_objects, n_clusters
-        n_trusted = n if not ensemble.is_soft and can_weigh(ensemble, K) else 0
+        weighs = can_weigh(ensemble, K) and (choices.solver == ALL or can_weigh_many(ensemble, K))
+        n_trusted = n if weighs and not ensemble.is_soft else 0
         n_passed, of_pass = None, 0.1 * K
         if choices.calibration is None:
             of_pass = 0.8 + 0.06 * K

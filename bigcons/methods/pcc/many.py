@@ -216,16 +216,8 @@ def tables_of(sums: ManySums, offsets: np.ndarray) -> tuple[Tables, float]:
     shares = of_partitions.sum(axis=0) / max(float(of_partitions.sum()), np.finfo(float).tiny)
     weights = weights_of_labels(rates, offsets)
     hints, agrees = sparse_rows.choose_hints(
-        *(
-            tuple(sums.S),
-            offsets,
-            of_partitions,
-            shares,
-            rates.base_clusters[:B],
-            LEAST_HINT,
-            near,
-            weights[:, 2],
-        )
+        *(tuple(sums.S), offsets, of_partitions, shares, rates.base_clusters[:B]),
+        *(LEAST_HINT, near, weights[:, 2]),
     )
     tables = Tables(
         *(hints, np.ascontiguousarray(background.T), times_theta(shares[None], theta)[0], G, theta, near),
