@@ -19,7 +19,7 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import emit_ensemble, reporting
+from bigcons.cli.output import emit_ensemble, reporting, telling_finished
 
 T = TypeVar("T")
 
@@ -152,8 +152,6 @@ def generate(
     Options that do not apply to the scheme are refused. Repeating the command resumes an interrupted run and
     finds the result of a finished one.
     """
-    from bigcons.storage.commit import is_store
-
     given = {name: value for name, value in options.items() if value is not None}
     if fixed is not None:
         if scheme not in ("kmeans", "zipf"):
@@ -163,23 +161,21 @@ def generate(
         given |= {"n_clusters": fixed, "sample": 1.0}
     if train is not None and scheme == "diverse":
         raise click.UsageError("Scheme 'diverse' takes no --train; leave it out.")
-    is_there = is_store(out) and not overwrite
-    ensemble = _generator(scheme, given)(
-        one_or_many(features),
-        **given,
-        id=id,
-        columns=columns,
-        drop=drop,
-        **({} if train is None else {"train": train}),
-        out=out,
-        standardize=standardize,
-        memory=memory,
-        random_state=random_state,
-        overwrite=overwrite,
-        client=client,
-    )
-    if is_there:
-        click.echo(f"{out} already holds the result of this call.", err=True)
+    with telling_finished(out, "call", overwrite):
+        ensemble = _generator(scheme, given)(
+            one_or_many(features),
+            **given,
+            id=id,
+            columns=columns,
+            drop=drop,
+            **({} if train is None else {"train": train}),
+            out=out,
+            standardize=standardize,
+            memory=memory,
+            random_state=random_state,
+            overwrite=overwrite,
+            client=client,
+        )
     emit_ensemble(ensemble, out)
 
 

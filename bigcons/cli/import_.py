@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from bigcons.cli.options import TABLE, memory_option, output_option, overwrite_option, table_options
-from bigcons.cli.output import amount, emit, emit_ensemble, reporting
+from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_finished
 
 
 @click.command("import")
@@ -46,24 +46,22 @@ def import_(
     With --memberships, each of the TABLES, in these forms or a consensus with memberships, is a soft
     clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
     """
-    from bigcons.storage.commit import is_store
     from bigcons.stores.ensemble import import_labels, import_memberships
 
     settings: dict[str, Any] = {"id": id, "overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
     if memberships:
         if columns is not None or drop is not None:
             raise click.UsageError("All columns but the id are memberships; leave out --columns and --drop.")
-        ensemble = import_memberships(tables, out, **settings)
-    elif len(tables) == 1:
-        is_there = is_store(out) and not overwrite
-        ensemble = import_labels(tables[0], out, columns=columns, drop=drop, **settings)
-        if is_there:
-            click.echo(f"{out} already holds the result of this import.", err=True)
-    else:
+    elif len(tables) > 1:
         raise click.UsageError(
             f"Got {len(tables)} tables of labels; pass one, with a column for each partition, or a "
             "pattern in quotes for files that have its rows."
         )
+    with telling_finished(out, "import", overwrite):
+        if memberships:
+            ensemble = import_memberships(tables, out, **settings)
+        else:
+            ensemble = import_labels(tables[0], out, columns=columns, drop=drop, **settings)
     emit_ensemble(ensemble, out)
 
 
@@ -93,13 +91,11 @@ def import_pairs(
     objects numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those
     that label both. The table is sorted on disk and need not fit in memory.
     """
-    from bigcons.storage.commit import is_store
     from bigcons.stores import pairs
 
-    names, is_there = None if columns is None else columns.split(","), is_store(out) and not overwrite
-    stored = pairs.import_pairs(
-        table, out, n_objects=n_objects, columns=names, overwrite=overwrite, memory=memory
-    )
-    if is_there:
-        click.echo(f"{out} already holds the result of this import.", err=True)
+    names = None if columns is None else columns.split(",")
+    with telling_finished(out, "import", overwrite):
+        stored = pairs.import_pairs(
+            table, out, n_objects=n_objects, columns=names, overwrite=overwrite, memory=memory
+        )
     emit(stored.info(), f"{out}: {amount(stored.n_pairs, 'pair')} of {amount(stored.n_objects, 'object')}.")

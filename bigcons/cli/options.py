@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import shutil
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,18 +39,24 @@ TABLE = TablePath(readable=False, allow_dash=True)
 def read_standard_input(ctx: click.Context) -> str:
     """Copy standard input to a file that is removed when the command ends, and return its path."""
     from bigcons.storage.leftovers import temporary_folder
+    from bigcons.tables.files import StandardInput
 
     found: str | None = ctx.meta.get("bigcons.stdin")
     if found is not None:
         raise click.UsageError("Standard input, -, can be read once only; give another path.", ctx)
     file = sys.stdin.buffer
-    head = file.read(1 << 16)
-    path = ctx.with_resource(temporary_folder()) / f"standard-input{_suffix(head)}"
+    part = file.read(1 << 16)
+    path = ctx.with_resource(temporary_folder()) / f"standard-input{_suffix(part)}"
+    checksum = 0
     with path.open("wb") as copy:
-        copy.write(head)
-        shutil.copyfileobj(file, copy, 1 << 20)
+        while part:
+            copy.write(part)
+            checksum = zlib.crc32(part, checksum)
+            part = file.read(1 << 20)
     ctx.meta["bigcons.stdin"] = str(path)
-    return str(path)
+    copied = StandardInput(path)
+    copied.checksum = checksum
+    return copied
 
 
 def _suffix(head: bytes) -> str:
@@ -61,8 +67,6 @@ def _suffix(head: bytes) -> str:
             return suffix
     gz = ""
     if head.startswith(b"\x1f\x8b"):
-        import zlib
-
         gz, head = ".gz", zlib.decompressobj(31).decompress(head, 1 << 16)
     line = head.partition(b"\n")[0]
     return (".tsv" if line.count(b"\t") > line.count(b",") else ".csv") + gz

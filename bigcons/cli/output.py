@@ -6,8 +6,8 @@ import difflib
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -60,6 +60,18 @@ def emit_ensemble(ensemble: Any, path: str) -> None:
         f"{path}: {amount(ensemble.n_objects, 'object')} in {amount(ensemble.n_partitions, 'partition')} "
         f"with {amount(ensemble.n_base_clusters, 'cluster')} in total.",
     )
+
+
+@contextmanager
+def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
+    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``."""
+    from bigcons.storage.commit import is_store
+    from bigcons.stores.pair_parquet import is_parquet
+
+    is_there = not overwrite and (is_store(out) or is_parquet(out))
+    yield
+    if is_there:
+        click.echo(f"{out} already holds the result of this {what}.", err=True)
 
 
 def emit_error(ctx: click.Context, reason: str) -> None:

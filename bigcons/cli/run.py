@@ -18,7 +18,7 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import emit, facts, reporting, with_clusters
+from bigcons.cli.output import emit, facts, reporting, telling_finished, with_clusters
 from bigcons.cli.score import read_classes
 from bigcons.cli.solve import cluster_count, complete_method, parse_method
 
@@ -95,7 +95,6 @@ def run(
 
     from bigcons import generate
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
-    from bigcons.storage.commit import is_store
     from bigcons.stores.consensus import Consensus, fit_results
     from bigcons.stores.features import open_features
 
@@ -124,11 +123,9 @@ def run(
         client=client,
     )
     generated = time.perf_counter()
-    is_there = is_store(consensus_path) and not overwrite
-    model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+    with telling_finished(consensus_path, "run", overwrite):
+        model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solved = time.perf_counter()
-    if is_there:
-        click.echo(f"{consensus_path} already holds the result of this run.", err=True)
 
     made_with = ensemble.provenance
     low, high = made_with["n_clusters"]

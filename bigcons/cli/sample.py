@@ -14,7 +14,7 @@ from bigcons.cli.options import (
     random_state_option,
     scheduler_option,
 )
-from bigcons.cli.output import amount, emit, reporting
+from bigcons.cli.output import amount, emit, reporting, telling_finished
 
 DEFAULT_PER_OBJECT = 30.0
 
@@ -82,6 +82,7 @@ def sample(
         "memory": memory,
         "client": client,
     }
-    pairs = coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
+    with telling_finished(out, "call", overwrite):
+        pairs = coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
     result = {"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked}
     emit(result, f"{out}: {amount(pairs.n_pairs, 'pair')} of {amount(pairs.n_objects, 'object')}.")

@@ -21,7 +21,16 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import amount, did_you_mean, emit, facts, reporting, table, with_clusters
+from bigcons.cli.output import (
+    amount,
+    did_you_mean,
+    emit,
+    facts,
+    reporting,
+    table,
+    telling_finished,
+    with_clusters,
+)
 
 if TYPE_CHECKING:
     from bigcons.methods import ConsensusClusterer
@@ -117,7 +126,6 @@ def solve(
         refuse_missing(words[0])  # methods take seconds to import
 
     from bigcons.solving.workspace import can_resume
-    from bigcons.storage.commit import is_store
     from bigcons.stores.consensus import Consensus, fit_results
     from bigcons.stores.pair_parquet import is_parquet
 
@@ -128,15 +136,14 @@ def solve(
         click.echo(
             f"{pairs}: converting to rows; bigcons import-pairs keeps them for other solves.", err=True
         )
-    is_there, began = is_store(out) and not overwrite, time.perf_counter()
+    began = time.perf_counter()
     try:
-        model.fit(ensemble, out=out, overwrite=overwrite, id=id, columns=columns, drop=drop)
+        with telling_finished(out, "solve", overwrite):
+            model.fit(ensemble, out=out, overwrite=overwrite, id=id, columns=columns, drop=drop)
     except KeyboardInterrupt:
         if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
         raise
-    if is_there:
-        click.echo(f"{out} already holds the result of this solve.", err=True)
     results = {"seconds": time.perf_counter() - began, **fit_results(model)}
     if (choice := getattr(model, "n_clusters_choice_", None)) is not None:
         results["n_clusters_choice"] = repr(choice)

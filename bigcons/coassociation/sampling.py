@@ -28,8 +28,9 @@ from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage.commit import refuse_source
-from bigcons.stores.pair_parquet import refuse_existing_pairs
+from bigcons.storage.checkpoint import differences
+from bigcons.storage.commit import refuse_other, refuse_source
+from bigcons.stores.pair_parquet import provenance_of_pairs, refuse_existing_pairs
 from bigcons.stores.pair_rows import Rows, counts_dtype, rows_of_entries
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_int, check_number
@@ -92,8 +93,10 @@ def sample(
     ``tiles`` chooses the pairs to draw from. None: all, as `sample_pairs` does, with the table in memory. A
     number: tiles of a grid of row blocks, each block with itself and that many others, written directly to
     ``out`` within ``memory`` (see `sample_tiles`). "auto": 8 if the table goes to ``out`` and would exceed
-    ``memory`` before it is written, else None. Raises MemoryBudgetError if a table not drawn in tiles would
-    exceed it.
+    ``memory`` before it is written, else None.
+
+    Repeating a call returns the table at ``out``; other parameters or labels raise StoreExistsError, unless
+    ``overwrite``. Raises MemoryBudgetError if a table not drawn in tiles would exceed the budget.
 
     Examples
     --------
@@ -111,12 +114,18 @@ def sample(
     given = {name: value for name, value in asked.items() if value is not None}
     total = count_all_pairs(ensemble.n_objects)
     wanted = _number_of_pairs(ensemble.n_objects, total, share, n_pairs, per_object)
+    tiles = _resolve_tiles(tiles, wanted, ensemble.n_objects, budget, out)
+    made: dict[str, Any] = {"sampled": "uniform"}
+    if tiles is not None:  # whose size, and so the pairs, depend on memory
+        made = {"sampled": "tiles", "tiles": tiles, "memory": budget}
     if out is not None:
+        made["labels"] = ensemble.digest()
+        if not overwrite and _is_finished(out, {**made, **asked}, None if random_state is None else seed):
+            return PairTable.open(out)
         refuse_existing_pairs(out, overwrite)
         refuse_source(out, ensemble.path)
-    tiles = _resolve_tiles(tiles, wanted, ensemble.n_objects, budget, out)
-    if tiles is not None and out is not None:
-        made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, "sampled": "tiles"}
+    made |= {**given, "random_state": seed}
+    if tiles is not None:
         with open_engine(client) as engine:
             return sample_tiles(
                 ensemble,
@@ -127,11 +136,25 @@ def sample(
                 memory=budget,
                 engine=engine,
                 overwrite=overwrite,
-                provenance={**made, "tiles": tiles, **given, "random_state": seed},
+                provenance={"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, **made},
             )
     _refuse_too_many(wanted, ensemble.n_objects, budget)
     table = sample_in_memory(ensemble, given, seed, budget, client)
+    table.provenance |= made
     return table if out is None else table.save(out, overwrite=overwrite)
+
+
+def _is_finished(out: str | os.PathLike[str], asked: Mapping[str, Any], seed: int | None) -> bool:
+    """Return whether the table at ``out`` is the result of the same call; refuse that of another one.
+
+    A call without a seed may have any.
+    """
+    made = provenance_of_pairs(out)
+    if made is None or "sampled" not in made or "imported" in made:
+        return False
+    refuse_other(out, differences(made, asked if seed is None else {**asked, "random_state": seed}))
+    logger.info("%s holds the finished result of this call: nothing is left to draw", out)
+    return True
 
 
 def sample_in_memory(

@@ -18,10 +18,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreLockedError, first_line
+from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError, first_line
 from bigcons.memory import Block
 from bigcons.storage.checkpoint import Seal, differences, key_of
-from bigcons.storage.commit import is_store, read_manifest, refuse_existing
+from bigcons.storage.commit import is_store, read_manifest, refuse_existing, refuse_other
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import sweep_locks, writer_lock
@@ -178,12 +178,7 @@ def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
     found |= {"n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
     wanted = json.loads(json.dumps(asked))
     wanted = {name: new for name, new in wanted.items() if name not in _VERSIONS and new is not None}
-    if told := differences(found, wanted, short):
-        raise StoreExistsError(
-            f"{finished.path} exists and was made with {told}; "
-            "pass overwrite=True (--overwrite) to replace it, or choose another path.",
-            path=finished.path,
-        )
+    refuse_other(finished.path or "", differences(found, wanted, short))
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import (
     InvalidInputError,
     SoftEnsembleError,
-    StoreExistsError,
     SurplusClustersWarning,
     warn_user,
 )
@@ -41,7 +40,7 @@ from bigcons.solving.workspace import (
     seed_of_run,
 )
 from bigcons.storage.checkpoint import differences
-from bigcons.storage.commit import is_store, refuse_existing, refuse_source
+from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
 from bigcons.stores.display import cluster_rows, facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
@@ -202,12 +201,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _take_finished(self, finished: Consensus, output: Output) -> None:
         """Set the stored results of a finished run of the same parameters and labels; refuse any other."""
         asked = self._provenance(output)["run"]
-        if difference := differences(finished.provenance.get("run", {}), asked):
-            raise StoreExistsError(
-                f"{output.path} exists and was made with {difference}; "
-                "pass overwrite=True (--overwrite) or choose another path.",
-                path=output.path,
-            )
+        refuse_other(output.path, differences(finished.provenance.get("run", {}), asked))
         logger.info("%s holds the finished result of this run: nothing to solve", output.path)
         clear_finished(output)
         self.labels_: np.ndarray = finished.labels

@@ -30,6 +30,7 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
 from bigcons.schema import FORMAT_VERSION, KINDS
+from bigcons.storage.checkpoint import differences
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import (
     is_left,
@@ -194,19 +195,43 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
                 yield folder
 
 
-def was_made_so(path: StorePath | Place, kind: str, provenance: Mapping[str, Any]) -> bool:
-    """Return whether the store at ``path`` is of this kind, and made of this "version" of the same source.
-
-    One to which more was appended since holds something else.
-    """
-    if "version" not in provenance or not is_store(path):
-        return False
-    found = read_manifest(path)
+def provenance_at(path: StorePath | Place, kind: str) -> Mapping[str, Any] | None:
+    """Return what the store at ``path`` was made with; None if there is none of this ``kind``."""
+    if not is_store(path) or (found := read_manifest(path)).get("kind") != kind:
+        return None
     body = found.get("body")
     made = body.get("provenance") if isinstance(body, dict) else None
-    if found.get("kind") != kind or not isinstance(made, dict) or "appended" in made:
+    return made if isinstance(made, dict) else None
+
+
+def is_finished_import(
+    path: StorePath | Place, made: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+) -> bool:
+    """Return whether what is at ``path`` is the result of an import of files, ``made`` as it is ``wanted``.
+
+    Raises StoreExistsError if the import had another source, other options, or another "version" of the
+    source. What else is there, such as an ensemble to which more was appended since, is no such result.
+    """
+    if made is None or "version" not in wanted or "version" not in made or "appended" in made:
         return False
-    return provenance.items() <= made.items()
+    if made.get("made_by") != wanted["made_by"]:
+        return False
+    found, asked = ({"source": of["source"], **of["options"]} for of in (made, wanted))
+    told = differences(found, {**dict.fromkeys(found), **asked})
+    if made["version"] != wanted["version"]:
+        told = told or f"other contents of {made['source']}"
+    refuse_other(path, told)
+    return True
+
+
+def refuse_other(path: StorePath | Place, told: str) -> None:
+    """Raise StoreExistsError if a result at ``path`` is of another call, with ``told`` of the difference."""
+    if told:
+        raise StoreExistsError(
+            f"{path} exists and was made with {told}; "
+            "pass overwrite=True (--overwrite) or choose another path.",
+            path=path,
+        )
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:

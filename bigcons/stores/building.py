@@ -345,24 +345,23 @@ def read_memberships(
 
 
 def store_memberships(
-    tables: Sequence[Any],
-    names: Sequence[str],
+    sources: SoftSources,
     out: StorePath,
+    provenance: dict[str, Any],
     *,
     budget: int,
     overwrite: bool,
     chunk_rows: int | None = None,
 ) -> None:
     """Store tables of memberships as a new ensemble at ``out`` within a ``budget`` of bytes."""
-    sources = SoftSources(tables, names)
     rows = min(rows_within(budget // 4, sources.row_bytes, what="one row of memberships"), BLOCK_ROWS)
     header = _soft_header(sources, sources.count_labeled(rows=rows))
     if chunk_rows is None:
         fitting = chunk_rows_within(header.n_objects, 4 * header.n_columns, budget)
         chunk_rows = min(fitting, header.chunk_rows)
-    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows), provenance=provenance)
     blocks = sources.blocks(rows)
-    write_store(out, blocks, header, [None] * len(names), np.dtype(np.float32), overwrite)
+    write_store(out, blocks, header, [None] * len(sources.names), np.dtype(np.float32), overwrite)
 
 
 def append_soft_objects(

@@ -19,7 +19,7 @@ from bigcons.errors import (
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.schema import FORMAT_VERSION
-from bigcons.storage.commit import is_store, refuse_existing, was_made_so
+from bigcons.storage.commit import is_finished_import, is_store, provenance_at, refuse_existing
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores import building
@@ -41,9 +41,9 @@ from bigcons.stores.ids import id_array, ids_at
 from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.tables.encode import label_dtype, warn_of_suspects
-from bigcons.tables.files import provenance_of_files
+from bigcons.tables.files import describe, provenance_of_files
 from bigcons.tables.ids import Ids
-from bigcons.tables.intake import is_list_of_paths, open_table
+from bigcons.tables.intake import open_table
 from bigcons.tables.memory import HardenedTable
 from bigcons.tables.select import INDEX, Column, Columns, Selection, choose, select
 from bigcons.tables.table import Table
@@ -103,7 +103,7 @@ class Ensemble:
         masked entries are missing labels. Raises InvalidInputError for labels that are neither whole numbers
         nor text, for an empty or ragged matrix and for a partition without any label.
         """
-        provenance = {"made_by": "from_labels", "source": _describe(x)}
+        provenance = {"made_by": "from_labels", "source": describe(x)}
         table = _table_of(select(x, id=id, columns=columns, drop=drop))
         return _with_warnings(Ensemble(*building.read_labels(table, provenance, names=names)))
 
@@ -698,7 +698,7 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool
             f"the new labels have n_partitions={table.n_columns} but {len(known)} were fitted; "
             "give the same partitions in the same order."
         )
-    provenance = {"made_by": "from_labels", "source": _describe(x)}
+    provenance = {"made_by": "from_labels", "source": describe(x)}
     return Ensemble(*building.read_labels(table, provenance, known=known))
 
 
@@ -734,8 +734,8 @@ def import_labels(
     is returned as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do not fit.
     """
     given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows}
-    provenance = {"made_by": "import_labels", **provenance_of_files(source, _describe(source), given)}
-    if not overwrite and was_made_so(out, KIND, provenance):
+    provenance = {"made_by": "import_labels", **provenance_of_files(source, given)}
+    if not overwrite and is_finished_import(out, provenance_at(out, KIND), provenance):
         return Ensemble.open(out)
     refuse_existing(out, overwrite, KIND)
     table = _table_of(select(source, id=id, columns=columns, drop=drop))
@@ -758,12 +758,23 @@ def import_memberships(
     """Store soft clusterings as an ensemble at ``out``; ``sources`` as for `Ensemble.from_memberships`.
 
     Reads the sources twice, once to check them and once to write them, in blocks that fit in ``memory``.
-    Raises MemoryBudgetError if the chunks of the store do not.
+    An ensemble at ``out`` that the same call made of files or stores that have not changed since is returned
+    as it is. Raises MemoryBudgetError if the chunks of the store do not.
     """
-    refuse_existing(out, overwrite, KIND)
+    given = {"names": names, "id": id, "chunk_rows": chunk_rows}
     tables, names = listed(sources, names, id=id)
+    provenance = {"made_by": "import_memberships", **provenance_of_files(sources, given)}
+    provenance["source"] = ", ".join(map(describe, sources))
+    if not overwrite and is_finished_import(out, provenance_at(out, KIND), provenance):
+        return Ensemble.open(out)
+    refuse_existing(out, overwrite, KIND)
     building.store_memberships(
-        tables, names, out, budget=parse_size(memory), overwrite=overwrite, chunk_rows=chunk_rows
+        SoftSources(tables, names),
+        out,
+        provenance,
+        budget=parse_size(memory),
+        overwrite=overwrite,
+        chunk_rows=chunk_rows,
     )
     return Ensemble.open(out)
 
@@ -819,14 +830,6 @@ def _table_of(x: Any) -> Table:
     if isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x)):
         x = as_ensemble(x)
     return open_table(x, "labels")
-
-
-def _describe(x: Any) -> str:
-    if isinstance(x, Selection):
-        return _describe(x.source)
-    if is_list_of_paths(x):
-        return ", ".join(map(os.fspath, x))
-    return os.fspath(x) if isinstance(x, (str, os.PathLike)) else type(x).__name__
 
 
 def _as_matrix(labels: Any) -> Any:

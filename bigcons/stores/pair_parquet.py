@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidPairsError
+from bigcons.errors import BigconsError, CorruptStoreError, InvalidPairsError
 from bigcons.storage.commit import (
     is_store,
     new_file,
     new_folder_of_files,
+    provenance_at,
     refuse_existing,
     refuse_existing_file,
 )
@@ -60,6 +62,15 @@ def refuse_existing_pairs(path: StorePath, overwrite: bool) -> None:
         refuse_existing_file(path, overwrite)
     else:
         refuse_existing(path, overwrite, "pairs")
+
+
+def provenance_of_pairs(path: StorePath) -> Mapping[str, Any] | None:
+    """Return what the table of pairs at ``path`` was made with; None if it does not say it."""
+    if not is_parquet(path):
+        return provenance_at(path, "pairs")
+    with suppress(BigconsError):
+        return ParquetPairs(path).stated.provenance
+    return None
 
 
 # Writing

@@ -31,7 +31,7 @@ from bigcons.errors import (
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import PAIRS
 from bigcons.storage.arrays import refuse_links
-from bigcons.storage.commit import is_store, refuse_source, was_made_so
+from bigcons.storage.commit import is_finished_import, is_store, refuse_source
 from bigcons.storage.interface import StorePath
 from bigcons.storage.leftovers import make_temporary_folder, temporary_folder
 from bigcons.storage.places import place_of
@@ -42,6 +42,7 @@ from bigcons.stores.pair_parquet import (
     footer_of,
     is_parquet,
     names_parquet,
+    provenance_of_pairs,
     refuse_existing_pairs,
     write_parquet,
 )
@@ -62,7 +63,7 @@ from bigcons.stores.pair_store import (
     open_pairs,
     write_pairs,
 )
-from bigcons.tables.files import provenance_of_files
+from bigcons.tables.files import describe, provenance_of_files
 from bigcons.tables.intake import open_table
 
 CHUNK_ENTRIES = 1 << 20
@@ -190,7 +191,7 @@ class PairTable:
         Raises InvalidPairsError, with the file and row, for a table that breaks a rule. Takes about 60 bytes
         for each pair; `import_pairs` stores tables of any size.
         """
-        return _loaded(_list_of(x, n_objects, columns), {"made_by": "from_table", "source": _describe(x)})
+        return _loaded(_list_of(x, n_objects, columns), {"made_by": "from_table", "source": describe(x)})
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return the stored table.
@@ -595,13 +596,17 @@ def import_pairs(
     not even the pairs of a few objects fit.
     """
     given = {"n_objects": n_objects, "columns": columns}
-    provenance = {"made_by": "import_pairs", **provenance_of_files(source, _describe(source), given)}
-    if not overwrite and was_made_so(out, KIND, provenance):
+    provenance = {"made_by": "import_pairs", **provenance_of_files(source, given)}
+    made = provenance_of_pairs(out) or {}
+    if not overwrite and is_finished_import(out, made.get("imported", made), provenance):
         return PairTable.open(out)
     refuse_existing_pairs(out, overwrite)
     if isinstance(source, (str, os.PathLike)):
         refuse_source(out, source)
-    return _store(_list_of(source, n_objects, columns), out, provenance, memory=memory, overwrite=overwrite)
+    pairs = _list_of(source, n_objects, columns)
+    if isinstance(pairs, ParquetPairs) and (stated := pairs.stated.provenance):
+        pairs.stated = pairs.stated._replace(provenance={**stated, "imported": provenance})
+    return _store(pairs, out, provenance, memory=memory, overwrite=overwrite)
 
 
 def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None) -> PairList:
@@ -611,10 +616,6 @@ def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None) -> Pa
         if is_parquet(x):
             return ParquetPairs(x, n_objects=n_objects, columns=columns)
     return PairList(open_table(x, "pairs"), n_objects=n_objects, columns=columns)
-
-
-def _describe(x: Any) -> str:
-    return os.fspath(x) if isinstance(x, (str, os.PathLike)) else type(x).__name__
 
 
 def _facts(pairs: PairList, provenance: dict[str, Any]) -> dict[str, Any]:

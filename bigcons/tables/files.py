@@ -11,6 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,10 +26,11 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
+from bigcons.storage.commit import MANIFEST, is_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.tables.memory import ArrayTable
-from bigcons.tables.select import SelectedTable
+from bigcons.tables.select import SelectedTable, Selection
 from bigcons.tables.table import PartedTable, Rows, Table, as_names, check_matrix
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ MISSING_WORDS = (
     *("None", "none", "NULL", "null", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
 )
 """Cells of a CSV file that mean missing, as in pandas."""
+
+STANDARD_INPUT = "standard input"
 
 _PARQUET = (".parquet", ".pq")
 _TABS = (".tsv", ".tsv.gz")
@@ -84,30 +88,54 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
 
 
-def provenance_of_files(source: Any, described: str, given: dict[str, Any]) -> dict[str, Any]:
+class StandardInput(str):
+    """The path of the file to which standard input was copied, with the CRC-32 of the content."""
+
+    checksum: int
+
+
+def describe(source: Any) -> str:
+    """Return in words what a table is made of: paths, or the type of what is in memory."""
+    if isinstance(source, Selection):
+        return describe(source.source)
+    if isinstance(source, StandardInput):
+        return STANDARD_INPUT
+    if is_list_of_paths(source):
+        return ", ".join(map(describe, source))
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else type(source).__name__
+
+
+def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Return the provenance of what is made of a table: its source, the options ``given``, and its version.
 
-    The version of a file, or of the files of a folder or a pattern, tells whether they have changed: it is a
-    checksum of their names, sizes and times of change. Other sources have none.
+    The version of a file, of the files of a folder or a pattern, or of several, tells whether they have
+    changed: it is a checksum of their names, sizes and times of change, of standard input of its content.
+    Other sources have none.
     """
     plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in given.items()}
     options = {name: str(value) for name, value in plain.items() if value is not None}
-    version = _version_of(source)
-    return {"source": described, "options": options} | ({} if version is None else {"version": version})
+    found = [_files_of(path) for path in (source if isinstance(source, (list, tuple)) else [source])]
+    made: dict[str, Any] = {"source": describe(source), "options": options}
+    if found and all(found):
+        made["version"] = f"{zlib.crc32(repr(list(chain(*found))).encode()):08x}"
+    return made
 
 
-def _version_of(source: Any) -> str | None:
+def _files_of(source: Any) -> list[Any]:
+    """Return what tells whether the files at a path have changed; nothing without files there."""
+    if isinstance(source, StandardInput):
+        return [source.checksum]
     if not isinstance(source, (str, os.PathLike)) or not isinstance(place := place_of(source), DiskPlace):
-        return None
+        return []
     path = Path(source)
     if path.is_dir():
-        files = _files_in(path)
+        files = [path / MANIFEST] if is_store(place) else _files_in(path)
+        files = files or sorted(file for file in path.rglob("*") if file.is_file())
     else:
         files = [path] if path.is_file() else sorted(map(Path, glob.iglob(str(place), recursive=True)))  # noqa: PTH207
-    if not files or not all(file.is_file() for file in files):
-        return None
-    told = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return f"{zlib.crc32(repr(told).encode()):08x}"
+    if not all(file.is_file() for file in files):
+        return []
+    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 def refuse_missing(path: StorePath | Place) -> None:
@@ -125,6 +153,19 @@ def open_files(paths: Sequence[Path], role: str, where: str | None = None) -> Ta
         return ParquetTable(paths, where)
     tables = [open_path(path, role) for path in paths]
     return tables[0] if len(tables) == 1 else JoinedTable(tables, where)
+
+
+def is_list_of_paths(x: Any) -> bool:
+    """Return whether ``x`` is a list of paths to tables."""
+    return (
+        isinstance(x, (list, tuple))
+        and len(x) > 0
+        and all(isinstance(entry, os.PathLike) or _is_path(entry) for entry in x)
+    )
+
+
+def _is_path(entry: Any) -> bool:
+    return isinstance(entry, str) and is_table_path(entry)
 
 
 def is_table_path(name: str) -> bool:
@@ -391,7 +432,7 @@ class CsvTable(PartedTable):
 
     def _first_line(self) -> tuple[list[str], int]:
         """Return the cells of the first nonempty line, and the number of lines read."""
-        opened = gzip.open if self.where.lower().endswith(".gz") else open
+        opened = gzip.open if self._path.name.lower().endswith(".gz") else open
         try:
             with opened(self._path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
                 lines = csv.reader(self._short_lines(file), delimiter=self._delimiter)

@@ -44,8 +44,11 @@ def _open(x: Any, role: str) -> Table:
     if isinstance(x, Table):
         return x
     if isinstance(x, (str, os.PathLike)):
-        return files.open_path(x, role)
-    if is_list_of_paths(x):
+        table = files.open_path(x, role)
+        if isinstance(x, files.StandardInput):
+            table.where = files.STANDARD_INPUT
+        return table
+    if files.is_list_of_paths(x):
         return files.open_files([Path(path) for path in x], role)
     if isinstance(x, (list, tuple)):
         return memory.table_of_rows(x, role)
@@ -71,16 +74,3 @@ def _open(x: Any, role: str) -> Table:
         f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
         f"a dask array or dataframe, an xarray DataArray, an AnnData, or a path to {files.KNOWN}."
     )
-
-
-def is_list_of_paths(x: Any) -> bool:
-    """Return whether ``x`` is a list of paths to tables."""
-    return (
-        isinstance(x, (list, tuple))
-        and len(x) > 0
-        and all(isinstance(entry, os.PathLike) or _is_path(entry) for entry in x)
-    )
-
-
-def _is_path(entry: Any) -> bool:
-    return isinstance(entry, str) and files.is_table_path(entry)

@@ -188,7 +188,11 @@ def test_sample__draws_in_tiles_for_parquet_too_where_memory_asks_for_it(ensembl
     tables = PairTable.open("pairs.zarr"), PairTable.open("pairs.parquet")
     assert [table.provenance["sampled"] for table in tables] == ["tiles", "tiles"]
     assert not list(tmp_path.glob(".bigcons-*"))
-    assert "pairs.parquet exists" in run(f"sample {ensemble} -o pairs.parquet {options}").stderr
+    repeat = f"sample {ensemble} -o pairs.parquet {options}"
+    assert "already holds the result of this call" in run(repeat).stderr
+    assert_fails_in_one_line(
+        run(repeat.replace("100kB", "90kB")), "made with memory=100000, not 90000", "--overwrite"
+    )
 
 
 @pytest.mark.parametrize(
@@ -471,7 +475,7 @@ def test_missing_input__is_one_line_and_leaves_nothing(run, line):
     "line",
     [
         "import labels.csv --chunk-rows 64 -o ensemble.zarr",
-        "sample ensemble.zarr -o pairs.zarr",
+        "sample ensemble.zarr --per-object 5 -o pairs.zarr",
         "solve ensemble.zarr -k 4 -o consensus.zarr",
     ],
 )

@@ -1,6 +1,8 @@
 """The walk of a user whose rows have ids: a folder of files in, labels to join by out, standard streams."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble
 from bigcons.cli import main
+from bigcons.coassociation import sample
 from bigcons.tables.files import ParquetTable
 
 N_OBJECTS = 1200
@@ -142,23 +145,76 @@ def test_score__reads_one_column_and_matches_by_id(run, ok, monkeypatch):
     assert by_order["adjusted_rand"] == 1.0
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["import customers --columns segment --id customer -o out.zarr", "import-pairs pairs.csv -o out.zarr"],
-)
-def test_import__again_finds_its_result_unless_a_file_or_an_option_has_changed(ok, run, tmp_path, line):
-    (tmp_path / "pairs.csv").write_text("i,j,n_agree,n_seen\n0,1,1,1\n")
+REPEATED = {
+    "import customers --columns segment --id customer -o out.zarr": (
+        "--id customer",
+        "",
+        "id=customer, not None",
+    ),
+    "import soft.csv soft.csv --memberships -o out.zarr": (
+        "-o",
+        "--chunk-rows 7 -o",
+        "chunk_rows=None, not 7",
+    ),
+    "import-pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "n_objects=None, not 5"),
+    "import-pairs pairs.csv -o out.parquet": ("-o", "--n-objects 5 -o", "n_objects=None, not 5"),
+    "import-pairs drawn.parquet -o out.zarr": ("drawn", "again", "source=drawn.parquet, not again.parquet"),
+    "sample e.zarr -o out.zarr --per-object 4": ("4", "5", "per_object=4.0, not 5.0"),
+    "sample e.zarr -o out.parquet --per-object 4": (" -o", " --random-state 1 -o", "random_state=0, not 1"),
+    "sample e.zarr -o out.zarr --n-pairs 4 --tiles 2": ("--tiles 2", "", "sampled=tiles, not uniform"),
+}
+
+
+def write_inputs(label):
+    """Write an ensemble, its pairs, memberships and a list of pairs; ``label`` changes the content of all."""
+    labels = SEGMENTS.copy()
+    labels[0] = label
+    Ensemble.from_labels(np.column_stack([labels, SEGMENTS])).save("e.zarr", overwrite=True)
+    pd.DataFrame({"a": [0.5, 0.25 * label], "b": [0.5, 1 - 0.25 * label]}).to_csv("soft.csv", index=False)
+    Path("pairs.csv").write_text(f"i,j,n_agree,n_seen\n0,1,1,{1 + label}\n")
+    sample([[0], [0], [label]], n_pairs=3, random_state=label, out="drawn.parquet", overwrite=True)
+    shutil.copyfile("drawn.parquet", "again.parquet")
+    CUSTOMERS.assign(segment=labels).to_parquet("customers/part-0.parquet", index=False)
+
+
+@pytest.mark.parametrize("line", REPEATED)
+def test_repeated__finds_its_result_unless_an_option_or_the_input_has_changed(ok, run, line):
+    write_inputs(0)
+    for number in (1, 2):  # the first has them all
+        Path(f"customers/part-{number}.parquet").unlink()
     first = ok(line).stdout
-    before = (tmp_path / "out.zarr/manifest.json").stat().st_mtime_ns
+    out = Path("out.zarr/manifest.json") if "out.zarr" in line else Path("out.parquet")
+    before = out.read_bytes(), out.stat().st_mtime_ns
     again = run(line)
     assert (again.exit_code, again.stdout) == (0, first)
-    assert "already holds the result of this import" in again.stderr
-    assert (tmp_path / "out.zarr/manifest.json").stat().st_mtime_ns == before
-    other = line.replace("--id customer", "") if "--id" in line else f"{line} --n-objects 5"
-    for changed in (other, line):
-        if changed == line:
-            (tmp_path / "customers/part-1.parquet").unlink()
-            (tmp_path / "pairs.csv").write_text("i,j,n_agree,n_seen\n0,1,1,2\n")
-        refused = run(changed)
-        assert refused.exit_code == 1
-        assert "out.zarr exists" in refused.stderr
+    assert "already holds the result of this" in again.stderr
+    old, new, told = REPEATED[line]
+    refused = run(line.replace(old, new))
+    assert refused.exit_code == 1
+    assert f"exists and was made with {told}; pass overwrite=True (--overwrite)" in refused.stderr
+    write_inputs(1)
+    refused = run(line)
+    assert refused.exit_code == 1
+    assert (
+        "exists and was made with " + ("labels=" if "e.zarr" in line else "other contents of")
+        in refused.stderr
+    )
+    assert (out.read_bytes(), out.stat().st_mtime_ns) == before
+    assert ok(f"{line} --overwrite").stderr == ""
+
+
+def test_standard_input__repeated_and_in_what_is_told(ok, run):
+    line, text = "import - -o e.zarr", "a,b\n0,0\n0,1\n1,1\n"
+    first = ok(line, input=text)
+    assert "already holds" in (again := ok(line, input=text)).stderr
+    assert again.stdout == first.stdout
+    assert Ensemble.open("e.zarr").provenance["source"] == "standard input"
+    refused = run(line, input=text.replace("0,1", "1,1"))
+    assert refused.exit_code == 1
+    assert "made with other contents of standard input" in refused.stderr
+    refused = run("import - -o other.zarr", input=text + "1\n")
+    assert refused.exit_code == 1
+    assert "standard input" in refused.stderr
+    assert "/tmp" not in refused.stderr
+    ok("generate - -o g.zarr --n-partitions 2 --n-clusters 2", input=text)
+    assert Ensemble.open("g.zarr").provenance["source"] == "standard input"

@@ -284,7 +284,9 @@ def test_import_pairs__into_itself_or_over_another(tmp_path):
         import_pairs(tmp_path / "pairs", tmp_path / "pairs", overwrite=True)
     with pytest.raises(StoreError, match="open it with"):
         import_pairs(tmp_path / "pairs.zarr", tmp_path / "again.zarr")
-    assert_same_table(import_pairs(tmp_path / "pairs", tmp_path / "pairs.zarr", overwrite=True), a_table())
+    again = import_pairs(tmp_path / "pairs", tmp_path / "pairs.zarr", overwrite=True)
+    assert again.provenance.pop("imported")["source"] == str(tmp_path / "pairs")
+    assert_same_table(again, a_table())
 
 
 def test_import_pairs__refuses_a_budget_that_is_too_small(tmp_path):
