@@ -23,6 +23,9 @@ from bigcons.kernels._vector import WIDTH, add8, add_times8, load8, store8, zero
 SCORE, MOVED, LABELS, LABELED = 0, 1, 2, 3
 N_TOTALS = 4
 
+# Entries of a table that stay in a second-level cache while all objects of a block visit them.
+CACHED_ENTRIES = 1 << 15
+
 
 @leaf
 def padded(width):
@@ -31,14 +34,15 @@ def padded(width):
 
 
 @leaf
-def find_rows(labels, i, offsets, width, at, partition_width=0, partition_at=None):
+def find_rows(labels, i, offsets, width, at, partition_width=0, partition_at=None, first=0, last=None):
     """List in ``at`` where the rows of object ``i``'s base clusters begin, in entries; return their number.
 
-    With ``partition_at``, also list where the rows of its partitions begin in a table of
-    ``partition_width``, so that labels are read once for both.
+    Of the partitions from ``first`` to before ``last``, by default all. With ``partition_at``, also list
+    where the rows of its partitions begin in a table of ``partition_width``, so that labels are read once
+    for both.
     """
     m = 0
-    for u in range(labels.shape[1]):
+    for u in range(first, labels.shape[1] if last is None else last):
         label = labels[i, u]
         at[m] = np.uint64((offsets[u] + label) * width)  # overwritten by the next if the label is missing
         if partition_at is not None:
@@ -51,6 +55,17 @@ def find_rows(labels, i, offsets, width, at, partition_width=0, partition_at=Non
 def sum_rows(table, at, m, out):
     """Set ``out`` (width,) to the sum of the ``m`` rows of the flat ``table`` that begin at ``at``."""
     sum_columns(table, at, None, m, 0, out.shape[0], out)
+
+
+@leaf
+def add_rows(table, at, m, out):
+    """Add the ``m`` rows of the flat ``table`` that begin at ``at`` to ``out`` (width,), one by one."""
+    for k in range(0, out.shape[0], WIDTH):
+        column = np.uint64(k)
+        total = load8(out, column)
+        for e in range(m):
+            total = add8(total, load8(table, at[e] + column))
+        store8(out, column, total)
 
 
 @leaf
@@ -95,22 +110,63 @@ def _has_entries(values, k):
 
 
 @jit
-def sum_votes(labels, offsets, table, scores, n_labels):
-    """Set ``scores`` (rows, K) float64 to the summed table rows of each object, n_labels (rows,) int64.
+def end_of_slice(offsets, first, width):
+    """Return the partition before which the table rows of those from ``first`` on fill the cache."""
+    last = first + 1
+    while last < offsets.shape[0] - 1 and (offsets[last + 1] - offsets[first]) * width <= CACHED_ENTRIES:
+        last += 1
+    return last
 
-    labels (rows, M), negative where missing; table (B, width) float64, width >= K a multiple of eight.
+
+@jit
+def sum_votes(labels, offsets, table, votes, n_labels):
+    """Set ``votes`` (n, width) float64 to the summed table rows of each object, n_labels (n,) int64.
+
+    labels (n, M), negative where missing; table (B, width) float64, the width a multiple of eight. Objects
+    visit a slice of the partitions after the other.
     """
     n_rows, M = labels.shape
-    K, width = scores.shape[1], table.shape[1]
+    width = table.shape[1]
     at = np.empty(M, np.uint64)
-    total = np.zeros(width)
-    rows = table.ravel()
-    for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
-        sum_rows(rows, at, m, total)
-        for k in range(K):
-            scores[i, k] = total[k]
-        n_labels[i] = m
+    flat = table.ravel()
+    votes[:] = 0.0
+    n_labels[:] = 0
+    first = 0
+    while first < M:
+        last = end_of_slice(offsets, first, width)
+        for i in range(n_rows):
+            m = find_rows(labels, i, offsets, width, at, first=first, last=last)
+            add_rows(flat, at, m, votes[i])
+            n_labels[i] += m
+        first = last
+
+
+@jit
+def count_shares(labels, offsets, shares, table):
+    """Add ``shares`` (n, width) of the objects to the rows of ``table`` (B, width) of their labels.
+
+    Arguments as in `sum_votes`.
+    """
+    n_rows, M = labels.shape
+    width = table.shape[1]
+    at = np.empty(M, np.uint64)
+    flat = table.ravel()
+    first = 0
+    while first < M:
+        last = end_of_slice(offsets, first, width)
+        for i in range(n_rows):
+            m = find_rows(labels, i, offsets, width, at, first=first, last=last)
+            add_to_rows(flat, at, m, shares[i], width)
+        first = last
+
+
+@jit
+def add_sizes(labels, offsets, weights, sizes):
+    """Add ``weights`` (n,) float64 of the objects to ``sizes`` (B,) of their base clusters."""
+    for i in range(labels.shape[0]):
+        for u in range(labels.shape[1]):
+            if labels[i, u] >= 0:
+                sizes[offsets[u] + labels[i, u]] += weights[i]
 
 
 @jit
@@ -232,17 +288,6 @@ def normalize(scores, bias):
     for k in range(K):
         scores[k] /= total
     return highest + math.log(total)
-
-
-@jit
-def count_shares(labels, offsets, shares, T):
-    """Add ``shares`` (rows, K) float64 of the objects to the rows of T (B, padded K) of their labels."""
-    for i in range(labels.shape[0]):
-        for u in range(labels.shape[1]):
-            if labels[i, u] >= 0:
-                b = offsets[u] + labels[i, u]
-                for k in range(shares.shape[1]):
-                    T[b, k] += shares[i, k]
 
 
 @jit

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit
+from bigcons.kernels.cluster_tables import end_of_slice
 
 
 @jit
@@ -30,55 +31,60 @@ def weigh_labels(
     """
     n_rows, M = labels.shape
     K, n_splits = rates.shape[1], halves.shape[0]
-    total, part, prior_of = np.empty(K), np.empty((n_splits, K)), np.empty(K)
-    n_in_part = np.empty(n_splits, np.int64)
+    total, part = np.zeros((n_rows, K)), np.zeros((n_rows, n_splits, K))
+    n_labels, n_in_part = np.zeros(n_rows, np.int64), np.zeros((n_rows, n_splits), np.int64)
+    first = 0
+    while first < M:  # a slice of the partitions after the other, whose rates stay in the cache
+        last = end_of_slice(offsets, first, 2 * K)
+        for i in range(n_rows):
+            cluster = clusters[i]
+            if cluster < 0:
+                continue
+            for u in range(first, last):
+                if labels[i, u] < 0:
+                    continue
+                b = offsets[u] + labels[i, u]
+                n_labels[i] += 1
+                without = own_rates[b, cluster] - rates[b, cluster]
+                for k in range(K):
+                    total[i, k] += rates[b, k]
+                total[i, cluster] += without
+                for s in range(n_splits):
+                    if halves[s, u]:
+                        n_in_part[i, s] += 1
+                        for k in range(K):
+                            part[i, s, k] += rates[b, k]
+                        part[i, s, cluster] += without
+        first = last
+    prior_of = np.empty(K)
     for i in range(n_rows):
         cluster = clusters[i]
         shares[i], second[i], second_shares[i] = 0.0, -1, 0.0
         if cluster < 0:
             continue
-        total[:] = 0.0
-        part[:] = 0.0
-        n_in_part[:] = 0
-        n_labels = 0
-        for u in range(M):
-            if labels[i, u] < 0:
-                continue
-            b = offsets[u] + labels[i, u]
-            n_labels += 1
-            without = own_rates[b, cluster] - rates[b, cluster]
-            for k in range(K):
-                total[k] += rates[b, k]
-            total[cluster] += without
-            for s in range(n_splits):
-                if halves[s, u]:
-                    n_in_part[s] += 1
-                    for k in range(K):
-                        part[s, k] += rates[b, k]
-                    part[s, cluster] += without
         for k in range(K):
             prior_of[k] = own_prior[k] if k == cluster else prior[k]
         best = -np.inf
         for k in range(K):
-            total_k = prior_of[k] + temperature * total[k]
+            total_k = prior_of[k] + temperature * total[i, k]
             if k != cluster and (second[i] < 0 or total_k > best):
                 second[i], best = k, total_k
-        own_score = prior_of[cluster] + temperature * total[cluster]
+        own_score = prior_of[cluster] + temperature * total[i, cluster]
         highest = max(own_score, best)
         mass = 0.0
         for k in range(K):
-            mass += np.exp(prior_of[k] + temperature * total[k] - highest)
+            mass += np.exp(prior_of[k] + temperature * total[i, k] - highest)
         shares[i] = np.exp(own_score - highest) / mass
         if second[i] >= 0:
             second_shares[i] = np.exp(best - highest) / mass
         for s in range(n_splits):
             for which in range(2):
-                n_seen = n_in_part[s] if which == 0 else n_labels - n_in_part[s]
+                n_seen = n_in_part[i, s] if which == 0 else n_labels[i] - n_in_part[i, s]
                 if n_seen == 0:
                     continue
                 winner, most = 0, -np.inf
                 for k in range(K):
-                    seen_k = part[s, k] if which == 0 else total[k] - part[s, k]
+                    seen_k = part[i, s, k] if which == 0 else total[i, k] - part[i, s, k]
                     score = prior_of[k] + temperature * seen_k
                     if score > most:
                         winner, most = k, score

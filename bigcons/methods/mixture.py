@@ -15,6 +15,7 @@ from bigcons.kernels.cluster_tables import (
     respond,
     responsibilities,
 )
+from bigcons.overlaps.incidence import in_whole_vectors
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator
@@ -64,7 +65,7 @@ class MixtureProblem:
         T, sizes = self._zeros()
         sizes[:K] = r.sum(axis=0)
         self._add_background(sizes)
-        count_shares(labels, self.offsets, r, T)
+        count_shares(labels, self.offsets, in_whole_vectors(r), T)
         return self.state(T, sizes), None
 
     def for_all(self, state: State) -> State:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, count_shares, padded
 from bigcons.kernels.nmf import multiply_rows, place_rows
+from bigcons.overlaps.incidence import in_whole_vectors
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import CERTAINTY, first_partition
@@ -52,7 +53,7 @@ class NMFProblem:
         R = (R / np.sqrt((R * R).sum(axis=0) / n)).astype(np.float32)
         T, P, _ = self._zeros()
         scaled = R / np.sqrt(np.maximum(n_labels, 1))[:, None]
-        count_shares(labels, self.offsets, scaled.astype(np.float64), T)
+        count_shares(labels, self.offsets, in_whole_vectors(scaled), T)
         table, A = self._means(T, n)
         P = np.einsum("ik,ih->kh", R, R, dtype=np.float64) / n
         return {"table": table, "A": A, "S": np.diag(A) / np.diag(P) ** 2}, R

@@ -45,7 +45,8 @@ from bigcons.validation import check_int, check_number
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PART_ROWS = 4096
+PART_ROWS, PART_VALUES = 4096, 1 << 17
+"""Most objects, and most objects times clusters, that are weighed together."""
 
 SEED = 0
 """Of the sample of objects and the halves of partitions: equal input gives equal results."""
@@ -213,7 +214,8 @@ class Weighing:
         shares, other_shares = np.empty((2, block.n_rows))
         second = np.empty(block.n_rows, np.int64)
         counts = np.zeros((3, 2 * N_SPLITS, K), np.int64)
-        for part in row_blocks(block.n_rows, PART_ROWS):  # in one type, so that one kernel is compiled
+        n_rows = min(PART_ROWS, max(PART_VALUES // K, 1))
+        for part in row_blocks(block.n_rows, n_rows):  # in one type, so that one kernel is compiled
             rows = slice(part.start, part.stop)
             weigh_labels(
                 *(np.ascontiguousarray(labels[rows], np.int32), clusters[rows], self.ensemble.offsets),
@@ -420,28 +422,34 @@ def independent_share(
     log_rates, own_log_rates = rates
     labeled = clusters >= 0
     labels, clusters = labels[labeled], clusters[labeled]
-    K, seen = table.shape[0], labels >= 0
+    K, widths = table.shape[0], np.diff(offsets)
     if K == 1:
         return 1.0
-    base = np.where(seen, labels + offsets[:-1], 0)
-    totals = np.zeros((K, K))
-    for first in range(0, labels.shape[1], 16):  # as contingency tables, of a few partitions at a time
-        tile = slice(first, first + 16)
-        start, stop = offsets[first], offsets[min(first + 16, labels.shape[1])]
-        cells = (clusters[:, None] * (stop - start) + base[:, tile] - start)[seen[:, tile]]
-        counts = np.bincount(cells, minlength=K * (stop - start)).reshape(K, -1)
-        totals += np.einsum("kb,bl->kl", counts.astype(np.float64), log_rates[start:stop])
+    summed = summed_rows(labels, offsets, log_rates)
+    totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
     np.fill_diagonal(totals, -np.inf)
     evidence = own_log_rates - np.take(
         log_rates, totals.round(6).argmax(axis=1), axis=1
     )  # round: rounding settles no tie
     counts = np.maximum(np.add.reduceat(table, offsets[:-1], axis=1).T, 1)
     means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
-    spread = (evidence - np.repeat(means, np.diff(offsets), axis=0)) ** 2
-    variances = np.add.reduceat(table.T * spread, offsets[:-1], axis=0) / counts
-    found = np.where(seen, evidence[base, clusters[:, None]] - means[:, clusters].T, 0.0).sum(axis=1)
-    expected = np.where(seen, variances[:, clusters].T, 0.0).sum()
+    deviations = evidence - np.repeat(means, widths, axis=0)
+    variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts
+    own = np.arange(clusters.size), clusters
+    found = summed_rows(labels, offsets, deviations)[own]
+    expected = summed_rows(labels, offsets, np.repeat(variances, widths, axis=0))[own].sum()
     return float(min(ratio(expected, (found**2).sum(), 1.0), 1.0))
+
+
+def summed_rows(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return the sums (rows, K) of the rows of a table (B, K) that the labels of each object select."""
+    from bigcons.kernels.cluster_tables import padded, sum_votes
+
+    K = table.shape[1]
+    whole, sums = np.zeros((len(table), padded(K))), np.empty((len(labels), padded(K)))
+    whole[:, :K] = table
+    sum_votes(labels, offsets, whole, sums, np.empty(len(labels), np.int64))
+    return sums[:, :K]
 
 
 def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,8 @@ Where it would be large, the table of overlaps is never formed: a pass over the 
 (B, width) to ``C^(1/2) H^T W (H C^(1/2) Q)``, by two sums for each label. Passes build a block Krylov space
 from a random start (a randomized range finder whose every pass counts), in which Rayleigh and Ritz give the
 eigenvectors. Memory is B times a few dozen columns, and the number of passes depends on how far the
-eigenvalues fall after those wanted: a handful where there are clusters. Of fewer objects than base clusters
-the same is done in the space of the objects, with the sparse incidence matrix in memory.
+eigenvalues fall after those wanted: a handful where there are clusters. Of far fewer objects than base
+clusters the same is done in the space of the objects, ``W^(1/2) H C H^T W^(1/2)``, whose vectors are shorter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, format_size
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, in_whole_vectors, votes_of
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
@@ -53,8 +53,9 @@ MOST_PASSES = 24
 # Columns this much smaller than before they were made orthogonal are rounding errors.
 DEPENDENT = 1e-10
 
-# Bytes of a label while the incidence matrix is made: an entry and its column, twice.
-OBJECT_BYTES = 24
+# With as many base clusters for each object, vectors are those of the objects: a product takes two passes,
+# but all else is quick.
+BASE_CLUSTERS_PER_OBJECT = 4
 
 # Blocks of objects are visited together by a task until they have this many labels for each base cluster, so
 # that adding up tables (B, width) costs little beside making them.
@@ -146,8 +147,10 @@ def check_passes_plan(
     )
     table = 8 * B * (-(-width_of(columns, B) // 8) * 8)
     if goes_by_objects(ensemble):
-        held += OBJECT_BYTES * n * ensemble.n_partitions
-    held += 4 * n + (2 * MOST_BLOCKS + 6) * table
+        held += 3 * table + (2 * MOST_BLOCKS + 8) * (table // B) * n
+    else:
+        held += (2 * MOST_BLOCKS + 6) * table
+    held += 4 * n
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
     plan = MemoryPlan(held, per_block, max(table, 12 * rows))
     plan.check(name, engine, ensemble, memory, f" for n_base_clusters={B}")
@@ -171,15 +174,16 @@ def leading_by_passes(
     """Return the leading eigenvectors of ``H^T W H``, rows and columns times ``scale`` (B,).
 
     ``weigh`` gives the weights (rows,) of the objects of a block. The vectors do not depend on the engine.
-    Of fewer objects than base clusters, with few labels of each, they follow from those of the objects, which
-    are shorter.
+    Of far fewer objects than base clusters, they follow from those of the objects.
     """
+    groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * scale.size)
     if goes_by_objects(ensemble):
-        found = leading_by_objects(ensemble, weigh, scale, n_vectors, tol=tol, max_products=max_passes)
+        found = leading_by_objects(
+            ensemble, engine, groups, weigh, scale, n_vectors, tol=tol, max_products=max_passes
+        )
         arguments = found.values.size, ensemble.n_objects, found.n_passes, found.residual
         logger.info("%d eigenvectors of %d objects: %d products, residual %.2g", *arguments)
         return found
-    groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * scale.size)
 
     def product(table: np.ndarray) -> np.ndarray:
         return multiply(ensemble, engine, groups, weigh, scale, table)
@@ -191,36 +195,67 @@ def leading_by_passes(
 
 
 def goes_by_objects(ensemble: Ensemble) -> bool:
-    """Return whether the eigenvectors are found by the objects, with the incidence matrix in memory.
-
-    Of many labels for each base cluster a pass takes longer than to make tables of these, and less memory.
-    """
-    if ensemble.is_soft or ensemble.n_objects >= ensemble.n_base_clusters:
-        return False
-    return int(ensemble.n_labeled.sum()) <= LABELS_PER_BASE_CLUSTER * ensemble.n_base_clusters
+    """Return whether the eigenvectors are found by those of the objects, which are far fewer."""
+    few = BASE_CLUSTERS_PER_OBJECT * ensemble.n_objects <= ensemble.n_base_clusters
+    return few and not ensemble.is_soft
 
 
 def leading_by_objects(
-    ensemble: Ensemble, weigh: Weigh, scale: np.ndarray, n_vectors: int, *, tol: float, max_products: int
+    ensemble: Ensemble,
+    engine: Engine,
+    groups: Sequence[Sequence[Block]],
+    weigh: Weigh,
+    scale: np.ndarray,
+    n_vectors: int,
+    *,
+    tol: float,
+    max_products: int,
 ) -> Eigenvectors:
-    """Return the same from those of ``N N^T`` of the objects, ``N = W^(1/2) H`` times ``scale``."""
-    import scipy.sparse
+    """Return the same from those of ``N N^T`` of the objects, ``N = W^(1/2) H`` times ``scale``.
 
-    parts = []
-    for block in ensemble.blocks():
-        labels = ensemble.read(block.start, block.stop)
-        seen = labels >= 0
-        codes = (labels + ensemble.offsets[:-1])[seen].astype(np.int32)
-        n_labels = np.count_nonzero(seen, axis=1)
-        entries = scale[codes] * np.repeat(np.sqrt(weigh(labels)), n_labels)
-        indptr = np.append(0, np.cumsum(n_labels))
-        parts.append(scipy.sparse.csr_array((entries, codes, indptr), (len(labels), scale.size)))
-    N = scipy.sparse.vstack(parts, format="csr")
-    found = leading_by_products(
-        lambda table: N @ (N.T @ table), N.shape[0], n_vectors, tol=tol, max_products=max_products
-    )
-    vectors = N.T @ (found.vectors / np.sqrt(found.values))
-    return found._replace(vectors=with_signs(vectors))
+    A product takes two passes: one for the sums of the objects of each base cluster, and one for the sums of
+    these of each object.
+    """
+    from bigcons.kernels.cluster_tables import count_shares
+
+    offsets, what = ensemble.offsets, "eigenvectors of objects"
+
+    def of_base_clusters(columns: np.ndarray) -> np.ndarray:
+        """Return ``N^T`` times columns (n, k), of whole vectors."""
+
+        def task(group: Sequence[Block]) -> np.ndarray:
+            sums = np.zeros((scale.size, columns.shape[1]))
+            for block in group:
+                labels = ensemble.read(block.start, block.stop)
+                rows = columns[block.start : block.stop] * np.sqrt(weigh(labels))[:, None]
+                count_shares(labels, offsets, rows, sums)
+            return sums
+
+        sums = fold_groups(what, ensemble, engine, groups, task)
+        sums *= scale[:, None]
+        return sums
+
+    def product(table: np.ndarray) -> np.ndarray:
+        sums = of_base_clusters(in_whole_vectors(table))
+        sums *= scale[:, None]
+
+        def task(block: Block) -> np.ndarray:
+            labels = ensemble.read(block.start, block.stop)
+            return votes_of(labels, offsets, sums)[0] * np.sqrt(weigh(labels))[:, None]
+
+        parts = []
+        with (
+            progress(what, ensemble.n_objects) as listener,
+            closing(engine.map(task, ensemble.blocks())) as found,
+        ):
+            for part in found:
+                parts.append(part)
+                listener.advance(len(part))
+        return np.concatenate(parts)[:, : table.shape[1]]
+
+    found = leading_by_products(product, ensemble.n_objects, n_vectors, tol=tol, max_products=max_products)
+    vectors = of_base_clusters(in_whole_vectors(found.vectors))[:, : found.values.size]
+    return found._replace(vectors=with_signs(vectors / np.sqrt(found.values)))
 
 
 def leading_by_products(
@@ -289,8 +324,7 @@ def multiply(
     from bigcons.kernels.overlaps import add_products, add_soft_products
 
     offsets, columns = ensemble.offsets, table.shape[1]
-    scaled = np.zeros((len(table), -(-columns // 8) * 8))
-    np.multiply(table, scale[:, None], out=scaled[:, :columns])
+    scaled = in_whole_vectors(table * scale[:, None])
 
     def product_of(group: Sequence[Block]) -> np.ndarray:
         product = np.zeros_like(scaled)

@@ -30,8 +30,8 @@ from bigcons.overlaps.incidence import (
     Weigh,
     fold_overlaps,
     fold_sizes,
+    in_whole_vectors,
     over_zero,
-    padded,
     sum_of_weights,
     votes_of,
 )
@@ -175,7 +175,7 @@ def embed_by_passes(
     """Return the same without the overlaps, after a pass that has found ``scale``."""
     found = leading_by_passes(ensemble, engine, weigh, scale, n_columns, tol=tol, max_passes=max_passes)
     singular_values = np.sqrt(found.values)
-    table = padded(scale[:, None] * found.vectors / singular_values)
+    table = in_whole_vectors(scale[:, None] * found.vectors / singular_values)
     vectors, n_passes = found.vectors, found.n_passes + 1
     return Embedding(table, ensemble.offsets, singular_values, vectors, weights, n_passes)
 

@@ -115,6 +115,8 @@ def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray 
 
 def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
     """Return the summed weights of the objects in each base cluster ``H^T w`` (B,) float64, in one pass."""
+    from bigcons.kernels.cluster_tables import add_sizes
+
     offsets = ensemble.offsets
 
     def sizes_of(block: Block) -> np.ndarray:
@@ -122,11 +124,7 @@ def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
         weights, sizes = weigh(labels), np.zeros(int(offsets[-1]))
         if labels.dtype.kind == "f":
             return np.einsum("i,ib->b", weights, labels)
-        for u in range(labels.shape[1]):
-            column = labels[:, u]
-            seen = column >= 0
-            counts = np.bincount(column[seen], weights[seen], offsets[u + 1] - offsets[u])
-            sizes[offsets[u] : offsets[u + 1]] = counts
+        add_sizes(labels, offsets, weights, sizes)
         return sizes
 
     with progress("sizes of base clusters", ensemble.n_objects) as listener:
@@ -150,12 +148,13 @@ def votes_of(
         return scores, np.count_nonzero(observed(labels, offsets), axis=1)
     from bigcons.kernels.cluster_tables import sum_votes
 
-    scores, n_labels = np.empty((len(labels), K)), np.empty(len(labels), np.int64)
-    sum_votes(labels, offsets, padded(table), scores, n_labels)
-    return scores, n_labels
+    table = in_whole_vectors(table)
+    votes, n_labels = np.empty((len(labels), table.shape[1])), np.empty(len(labels), np.int64)
+    sum_votes(labels, offsets, table, votes, n_labels)
+    return np.ascontiguousarray(votes[:, :K]), n_labels
 
 
-def padded(table: np.ndarray) -> np.ndarray:
+def in_whole_vectors(table: np.ndarray) -> np.ndarray:
     """Return a table in float64 with columns of zeros up to a multiple of eight."""
     if table.dtype == np.float64 and table.shape[1] % 8 == 0 and table.flags.c_contiguous:
         return table

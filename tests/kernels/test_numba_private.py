@@ -105,7 +105,7 @@ draw = np.random.default_rng(0)
 labels = draw.integers(-1, 5, (150, 12)).astype(np.int8)
 offsets = np.arange(13) * 5
 table = draw.normal(size=(60, 8))
-scores, n_labels = np.zeros((150, 5)), np.zeros(150, np.int64)
+scores, n_labels = np.zeros((150, 8)), np.zeros(150, np.int64)
 sum_votes(labels, offsets, table, scores, n_labels)
 overlaps = np.zeros((60, 60))
 count_overlaps(labels, offsets, overlaps)

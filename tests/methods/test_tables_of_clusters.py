@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.kernels.bce import sum_partitions
-from bigcons.kernels.cluster_tables import count_shares, mark_majorities
+from bigcons.kernels.cluster_tables import count_shares, end_of_slice, mark_majorities, sum_votes
 from tests.support.strategies import label_matrices
 
 
@@ -60,5 +60,22 @@ def test_count_shares__adds_objects_in_their_order(labels, seed):
             if label >= 0:
                 expected[first + label, :K] += share
     table = np.zeros_like(expected)
-    count_shares(codes, ensemble.offsets, shares, table)
+    count_shares(codes, ensemble.offsets, np.pad(shares, [(0, 0), (0, 5)]), table)
     np.testing.assert_array_equal(table, expected)
+
+
+def test_tables__larger_than_the_cache_are_visited_in_slices_with_the_same_bits():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(-1, 10, (9, 700)).astype(np.int8)
+    offsets, votes, n_labels = 10 * np.arange(701), np.empty((9, 8)), np.empty(9, np.int64)
+    assert end_of_slice(offsets, 0, 8) < 700
+    table, shares = rng.normal(size=(7000, 8)), rng.dirichlet(np.ones(8), 9)
+    counts, expected_counts, expected = np.zeros((7000, 8)), np.zeros((7000, 8)), np.zeros((9, 8))
+    for i, u in zip(*np.nonzero(labels >= 0), strict=True):
+        expected[i] += table[offsets[u] + labels[i, u]]
+        expected_counts[offsets[u] + labels[i, u]] += shares[i]
+    sum_votes(labels, offsets, table, votes, n_labels)
+    count_shares(labels, offsets, shares, counts)
+    np.testing.assert_array_equal(votes, expected)
+    np.testing.assert_array_equal(n_labels, (labels >= 0).sum(axis=1))
+    np.testing.assert_array_equal(counts, expected_counts)

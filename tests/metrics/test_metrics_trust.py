@@ -46,6 +46,19 @@ def test_trust__gives_the_probabilities_of_all_other_objects(drawn):
         assert found.second_confidence[i] == pytest.approx(shares.max(), **EXACT)
 
 
+def test_trust__of_a_wide_ensemble_is_that_of_its_definition():
+    rng = np.random.default_rng(0)
+    labels, clusters = rng.integers(-1, 6, (12, 700)), np.arange(12) % 4
+    labels[:, 300:] = np.where(labels[:, 300:] >= 0, clusters[:, None], -1)
+    ensemble = Ensemble.from_labels(labels)
+    codes, found = ensemble.read(0, 12), trust(ensemble, clusters, client="serial")
+    assert found.temperature == pytest.approx(naive.temperature(codes, clusters, EXTRA))
+    shares = [naive.posterior(codes, clusters, i, found.temperature, EXTRA)[clusters[i]] for i in range(12)]
+    assert found.confidence == pytest.approx(shares, **EXACT)
+    stable = naive.stability(codes, clusters, random_halves(700), found.temperature, EXTRA)
+    assert found.clusters["stability"].to_pylist() == pytest.approx(stable)
+
+
 @settings(max_examples=20)
 @given(consensuses())
 def test_trust__takes_partitions_for_as_independent_as_their_evidence(drawn):

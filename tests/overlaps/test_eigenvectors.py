@@ -97,6 +97,23 @@ def test_passes__have_the_same_bits_on_any_engine_and_from_a_store(labels_each, 
     assert len({part.vectors.tobytes() for part in found}) == 1
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_passes__by_far_fewer_objects_find_the_same(missing, tmp_path):
+    ensemble, _ = planted_ensemble(40, 300, n_clusters=(2, 9), missing=missing, random_state=6)
+    stored = ensemble.save(tmp_path / "e.zarr", chunk_rows=16)
+    assert eigenvectors.goes_by_objects(stored)
+    scale = 1.0 / np.sqrt(1.0 + np.arange(ensemble.n_base_clusters) % 7)
+    found = [
+        leading_by_passes(data, engine, weights_of_objects, scale, 5, tol=1e-10)
+        for data in (stored, stored.load())
+        for engine in (SERIAL, ThreadsEngine(3))
+    ]
+    values, vectors = by_table(ensemble.read(0, 40), 5, scale)
+    np.testing.assert_allclose(found[0].values, values)
+    np.testing.assert_allclose(np.abs(np.einsum("bk,bk->k", found[0].vectors, vectors)), 1.0, atol=1e-6)
+    assert len({part.vectors.tobytes() for part in found}) == 1
+
+
 def bipartite_by_passes(ensemble, engine):
     return leading_by_passes(ensemble, engine, weights_of_objects, np.ones(ensemble.n_base_clusters), 5)
 

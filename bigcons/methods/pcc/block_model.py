@@ -23,6 +23,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Rates
 from bigcons.execution.engine import stop_if_cancelled
+from bigcons.kernels.cluster_tables import count_assigned
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import leading_eigenvectors
 from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
@@ -91,10 +92,9 @@ def rarity_by_sizes(sizes: np.ndarray, offsets: np.ndarray, gamma: float) -> np.
 
 def table_of(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
     """Return how many objects of each base cluster are in each of ``clusters`` (rows,), (B, K) float64."""
-    rows, partitions = np.nonzero(labels >= 0)
-    cells = (offsets[partitions] + labels[rows, partitions]) * n_clusters + clusters[rows]
-    size = int(offsets[-1]) * n_clusters
-    return np.bincount(cells, minlength=size).reshape(-1, n_clusters).astype(np.float64)
+    counts, sizes = np.zeros((int(offsets[-1]), n_clusters)), np.zeros(n_clusters)
+    count_assigned(labels, offsets, clusters.astype(np.int32), counts, sizes)
+    return counts
 
 
 def weights_of(residual: np.ndarray, n: np.ndarray) -> np.ndarray:
