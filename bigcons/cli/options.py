@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from bigcons.errors import InvalidInputError
+
 PATH = click.Path(readable=False)
 """A path or URL as typed: shells complete it as a file name, and whatever opens it checks it."""
 
@@ -129,8 +131,26 @@ overwrite_option: Decorator = click.option(
     is_flag=True,
     help="Replace an existing output, which stays in place until the new one is complete.",
 )
+
+
+def memory_size(value: str) -> str:
+    """Return the text of a size as it is; refuse any other."""
+    from bigcons.memory import parse_size
+
+    try:
+        parse_size(value)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
 memory_option: Decorator = click.option(
-    "--memory", default="1GB", show_default=True, metavar="SIZE", help="Memory budget, such as 512MB or 2GB."
+    "--memory",
+    type=memory_size,
+    default="1GB",
+    show_default=True,
+    metavar="SIZE",
+    help="Memory budget, such as 512MB or 2GB.",
 )
 random_state_option: Decorator = click.option(
     "--random-state",

@@ -20,7 +20,7 @@ from bigcons.cli.options import (
 )
 from bigcons.cli.output import emit, facts, reporting, telling_finished, with_clusters
 from bigcons.cli.score import read_classes
-from bigcons.cli.solve import cluster_count, complete_method, parse_method
+from bigcons.cli.solve import cluster_count, complete_method, known_method, parse_method
 
 SAMPLE = 0.5
 LEAST_HIGH = 10
@@ -41,6 +41,7 @@ LEAST_HIGH = 10
 @click.option(
     "-m",
     "--method",
+    callback=known_method,
     default="pcc",
     show_default=True,
     help="Method, one of those listed by `bigcons methods`, with its defaults.",

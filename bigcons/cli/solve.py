@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from bigcons.cli.options import (
     STANDARD,
+    memory_size,
     option_name,
     output_option,
     overwrite_option,
@@ -55,6 +56,17 @@ def _complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> li
     return [CompletionItem(incomplete, type="file")]
 
 
+def known_method(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """Return the name of a method, if one is given; raise UsageError for any other."""
+    from bigcons.methods import METHODS
+
+    if name is not None and name not in METHODS:
+        raise click.UsageError(
+            f"Unknown method {name!r}; choose one of {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
+        )
+    return name
+
+
 def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a method."""
     from bigcons.methods import METHODS
@@ -73,6 +85,7 @@ def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> l
 @click.option(
     "-m",
     "--method",
+    callback=known_method,
     default="pcc",
     show_default=True,
     help="Method, one of those listed by `bigcons methods`.",
@@ -88,7 +101,7 @@ def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> l
 )
 @output_option("Store for the consensus (.zarr).")
 @table_options("partitions")
-@click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
+@click.option("--memory", type=memory_size, metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
 @click.option(
     "--resume/--no-resume",
     default=None,
@@ -176,7 +189,9 @@ def _largest(solved: Consensus) -> str:
 
 def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:
     """Return the ensemble that ``words`` name, and the method with their options and ``given``."""
-    method = _find_method(name)
+    from bigcons.methods import METHODS
+
+    method = METHODS[name]
     arguments, own = _parse_options(name, method, words)
     if len(arguments) != 1:
         raise click.UsageError(
@@ -207,17 +222,6 @@ def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tu
 # that a command line cannot give.
 _COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
 _WORDS = {"none": None, "true": True, "false": False}
-
-
-def _find_method(name: str) -> type:
-    """Return the class of the method ``name``; raise UsageError if there is none."""
-    from bigcons.methods import METHODS
-
-    if name not in METHODS:
-        raise click.UsageError(
-            f"Unknown method {name!r}; choose one of {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
-        )
-    return METHODS[name]
 
 
 def _own_parameters(method: type) -> dict[str, Any]:
@@ -282,7 +286,7 @@ def _value(option: str, text: str, default: Any) -> Any:
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, callback=known_method)
 @reporting
 def methods(name: str | None) -> None:
     """List the consensus methods, or describe the method NAME."""
@@ -292,7 +296,7 @@ def methods(name: str | None) -> None:
         described = {key: _facts(method) for key, method in METHODS.items()}
         emit({"methods": described}, _table(described))
         return
-    method = _find_method(name)
+    method = METHODS[name]
     options = "\n".join(
         f"  {option_name(parameter)}  (default: {'none' if default is None else default})"
         for parameter, default in _own_parameters(method).items()

@@ -6,7 +6,14 @@ import sys
 
 import click
 
-from bigcons.cli.options import PATH, STANDARD, output_option, overwrite_option, scheduler_option
+from bigcons.cli.options import (
+    PATH,
+    STANDARD,
+    memory_size,
+    output_option,
+    overwrite_option,
+    scheduler_option,
+)
 from bigcons.cli.output import JSON, amount, emit, emit_ensemble, facts, reporting, with_clusters
 from bigcons.memory import format_size
 
@@ -54,7 +61,12 @@ def info(store: str) -> None:
     help="With --repair: where the source is, if neither where it was nor next to STORE: the ensemble of "
     "pairs or of a consensus, the table of an ensemble.",
 )
-@click.option("--memory", metavar="SIZE", help="With --repair: memory budget for making the source again.")
+@click.option(
+    "--memory",
+    type=memory_size,
+    metavar="SIZE",
+    help="With --repair: memory budget for making the source again.",
+)
 @scheduler_option
 @reporting
 def verify(store: str, repair: bool, source: str | None, memory: str | None, client: str | None) -> None:

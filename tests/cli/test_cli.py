@@ -299,6 +299,25 @@ def test_mistyped_words__are_recognized(run, line, word):
     assert f"Did you mean {word}" in " ".join(result.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("solve nowhere.zarr -k 3 -o out.zarr -m hbfg", "hbfg"),
+        ("run nowhere.csv -k 3 -o out -m hbfg", "hbfg"),
+        ("run nowhere.csv -k 3 -o out --memory 1QB", "1QB"),
+        ("import nowhere.csv -o out.zarr --memory lots", "lots"),
+        ("solve nowhere.zarr -k 3 -o out.zarr --memory 2", "2GB"),
+        ("sample nowhere.zarr -o out.zarr --per-objct 3", "--per-object"),
+        ("generate nowhere.csv -o out.zarr --scheme kmean", "kmeans"),
+    ],
+)
+def test_mistyped_words__are_told_before_a_missing_input(run, line, word):
+    result = run(line)
+    assert result.exit_code == 2
+    assert word in result.stderr
+    assert "does not exist" not in result.stderr
+
+
 def test_solve__tries_members_with_parameters_and_a_range_of_clusters(ensemble, run, ran):
     members = "mcla(partitioner=average),ivc(n_init=2)"
     ran(f"solve {ensemble} -m supra --members {members} -k 2:4 -o c.zarr")
