@@ -95,7 +95,7 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         times; 0 leaves it out. None: all count the same.
     n_init : int, default=10
         Number of starts, of which the best objective is kept: by k-means++ for "integer" and "coassoc", from
-        base partitions for "onehot". They run on a sample of 4,096 objects, for "coassoc" on all.
+        base partitions for "onehot". They run on a sample of at least 4,096 objects, for "coassoc" on all.
         With "onehot", ensembles of many small base clusters, or of so many partitions that the sample has
         above 4 million labels, start from k-means in the spectral embedding of `HBGF` instead.
     n_finalists : int, default=1

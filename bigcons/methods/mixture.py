@@ -149,7 +149,7 @@ class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
     max_iter : int, default=500
         Maximum number of passes.
     n_init : int, default=10
-        Number of starts on a sample of 4,096 objects, of which the highest log-likelihood is kept.
+        Number of starts on a sample of at least 4,096 objects, of which the highest log-likelihood is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1

@@ -50,7 +50,8 @@ class NMFProblem:
         R[assigned >= 0, assigned[assigned >= 0]] += CERTAINTY
         R[n_labels == 0] = 0.0
         n = int(np.count_nonzero(n_labels))
-        R = (R / np.sqrt((R * R).sum(axis=0) / n)).astype(np.float32)
+        R /= np.sqrt((R * R).sum(axis=0) / n)
+        R = R.astype(np.float32)
         T, P, _ = self._zeros()
         scaled = R / np.sqrt(np.maximum(n_labels, 1))[:, None]
         count_shares(labels, self.offsets, in_whole_vectors(scaled), T)
@@ -120,8 +121,8 @@ class NMF(ChoosingClusterer, SoftPassClusterer):
         Maximum number of passes.
     n_init : int, default=20
         Number of starts, each from a base partition drawn at random (intersected with others until there are
-        enough clusters), of which the best objective is kept. They run on a sample of 4,096 objects. On
-        planted ensembles three in ten found the planted clusters.
+        enough clusters), of which the best objective is kept. They run on a sample of at least 4,096 objects.
+        On planted ensembles three in ten found the planted clusters.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     tol : float, default=1e-6

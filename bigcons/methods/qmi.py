@@ -94,7 +94,7 @@ class QMI(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
     n_init : int, default=10
-        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
@@ -198,7 +198,7 @@ class KCC(QMI):
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
     n_init : int, default=10
-        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1

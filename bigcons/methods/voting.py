@@ -76,7 +76,7 @@ class IVC(SpectrallyStarted, AssignmentClusterer):
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
     n_init : int, default=10
-        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
@@ -141,7 +141,7 @@ class IPVC(SpectrallyStarted, AssignmentClusterer):
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
     n_init : int, default=10
-        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1
@@ -208,7 +208,7 @@ class IPC(SpectrallyStarted, AssignmentClusterer):
         is computed pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. The two are the same
         without missing labels.
     n_init : int, default=10
-        Number of starts, each from a random base partition, on a sample of 4,096 objects; the best is kept.
+        Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     n_finalists : int, default=1

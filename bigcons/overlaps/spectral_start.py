@@ -87,6 +87,10 @@ class SpectralStart(BestOfStarts):
         self.n_clusters = n_clusters
         self.weights = weights
 
+    def n_held(self, _n_init: int) -> int:
+        """Return 0: none starts on the sample."""
+        return 0
+
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Return the state that follows from all objects in their clusters; no other start is tried."""
         centers = spectral_centers(run, self.n_clusters, self.weights, run.n_init)

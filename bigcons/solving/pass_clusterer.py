@@ -18,7 +18,6 @@ from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.passes import (
-    START_SAMPLE,
     BestOfStarts,
     Problem,
     Record,
@@ -27,7 +26,7 @@ from bigcons.solving.passes import (
     as_history,
     run_passes,
 )
-from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
+from bigcons.solving.survey import Survey, start_rows, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
@@ -69,7 +68,8 @@ class PassClusterer(ResumingClusterer):
         self._check()
         self.__dict__.pop("_problem", None)
         self._weights = Weights.given(getattr(self, "weights", None), ensemble.offsets)
-        survey = take_survey(ensemble, engine, seed, START_SAMPLE, self._partition_weights())
+        n_rows = start_rows(ensemble, self.n_clusters)
+        survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
         remedy = "leave them out" + (", or give them weights= of 0" if hasattr(self, "weights") else "")
         warn_of_dissent(survey, ensemble, self._partition_weights(), remedy)
         self._solve_surveyed(ensemble, engine, seed, out, survey)
@@ -78,8 +78,8 @@ class PassClusterer(ResumingClusterer):
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
         problem = self._make_problem(ensemble, survey)
-        self._check_memory(ensemble, engine, problem, in_memory=out is None and engine.shares_memory)
         method = self._starts(problem, ensemble, engine, survey)
+        self._check_memory(ensemble, engine, method, in_memory=out is None and engine.shares_memory)
         n_columns = problem.n_carried * method.n_finalists
         with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, self.n_init)
@@ -140,17 +140,30 @@ class PassClusterer(ResumingClusterer):
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
 
-    def _check_memory(self, ensemble: Ensemble, engine: Engine, problem: Problem, *, in_memory: bool) -> None:
-        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
+    def _check_memory(
+        self, ensemble: Ensemble, engine: Engine, method: BestOfStarts, *, in_memory: bool
+    ) -> None:
+        n, K, rows, problem = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows, method.problem
         carried = problem.n_carried * np.dtype(problem.carried_dtype).itemsize * self.n_finalists
         results = 4 * K if self.info.soft else 0
         state = 8 * ensemble.n_base_clusters * (K + 8) * self.n_finalists
-        sample = label_bytes(ensemble, min(START_SAMPLE, n))
-        plan = MemoryPlan(
+        n_sampled = start_rows(ensemble, K)
+        sample = label_bytes(ensemble, n_sampled)
+        passes = MemoryPlan(
             held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
             per_result=state + rows * ((results if in_memory else 0) + 8),
         )
+        one_state, rows_after = state // self.n_finalists, n_sampled * carried // self.n_finalists
+        start = 2 * one_state + rows_after
+        first_rows = 8 * n_sampled * (2 * K + 8 if self.info.soft else 3 * ensemble.n_partitions)
+        starts = MemoryPlan(
+            held=4 * n + sample + method.n_held(self.n_init) * start,
+            per_block=5 * one_state + 2 * rows_after + first_rows,
+            per_result=start,
+        )
+        plans = [passes, starts] if method.n_held(self.n_init) else [passes]
+        plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
         remedy = " or write the result to a store with out=" if in_memory else ""
         plan.check(type(self).__name__, engine, ensemble, self.memory, remedy)
 

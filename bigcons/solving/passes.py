@@ -340,9 +340,6 @@ def as_history(records: list[Record]) -> History:
 
 # Methods with several starts
 
-# Size of the sample on which all starts run.
-START_SAMPLE = 4096
-
 # Passes after which three of four starts on the sample are dropped: by then their ranking is clear, and most
 # methods have settled anyway.
 SHORT_PASSES = 20
@@ -442,6 +439,10 @@ class BestOfStarts:
         self.n_finalists = n_finalists
         self.name: str = problem.name
 
+    def n_held(self, n_init: int) -> int:
+        """Return the most starts on the sample that are held at once."""
+        return min(n_init, self._n_continued(n_init) + self.n_finalists + 1)
+
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Run all starts on the sample; return the best of them, and the final objectives of all.
 
@@ -450,17 +451,27 @@ class BestOfStarts:
         problem, max_passes = self.problem, run.max_passes
         first = SampleStart(problem, run.sample, run.seed, run.tol, min(SHORT_PASSES, max_passes))
         further = replace(first, max_passes=max_passes - SHORT_PASSES)
-        starts = list(run.engine.map(first, range(run.n_init)))
-        order = sorted(range(run.n_init), key=lambda number: self._rank(starts[number].finalists))
-        kept = order[: max(self.n_finalists, -(-run.n_init // 4))]
-        ended = run.engine.map(further.resume, [starts[number] for number in kept])
-        for number, start in zip(kept, ended, strict=True):
+        n_kept = self._n_continued(run.n_init)
+        starts: dict[int, OnSample] = {}
+        objectives: list[float] = []
+
+        def rank(number: int) -> float:
+            return self._rank(starts[number].finalists)
+
+        for number, start in enumerate(run.engine.map(first, range(run.n_init))):
             starts[number] = start
+            objectives.append(start.objective)
+            if len(starts) > n_kept + self.n_finalists:  # no further one can end among the best
+                del starts[sorted(starts, key=rank)[-1]]
+        order = sorted(starts, key=rank)
+        ended = run.engine.map(further.resume, [starts[number] for number in order[:n_kept]])
+        for number, start in zip(order, ended, strict=False):
+            starts[number] = start
+            objectives[number] = start.objective
         # rank all again: if the objective is not monotone, one that continued may fall behind
-        order.sort(key=lambda number: self._rank(starts[number].finalists))
+        order.sort(key=rank)
         best = [starts[number] for number in order[: self.n_finalists]]
         states = [start.finalists.judged[0] for start in best]
-        objectives = [start.finalists.records[0][-1]["objective"] for start in starts]
         carries = best[0].carried is not None and run.sample.shape[0] == run.data.n_objects
         if carries:
             carried = np.concatenate([start.carried for start in best if start.carried is not None], axis=1)
@@ -509,6 +520,9 @@ class BestOfStarts:
             states[part][int(f)][name] = values
         return Finalists([*states["judged"]], [*states["following"]], **facts)
 
+    def _n_continued(self, n_init: int) -> int:
+        return max(self.n_finalists, -(-n_init // 4))
+
     def _best(self, finalists: Finalists) -> int:
         return min(range(len(finalists.records)), key=lambda f: self._rank(finalists, f))
 
@@ -524,6 +538,11 @@ class OnSample(NamedTuple):
     """The start alone."""
     carried: np.ndarray | None
     is_settled: bool
+
+    @property
+    def objective(self) -> float:
+        """Of its last pass."""
+        return self.finalists.records[0][-1]["objective"]
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ memory_plan.MemoryPlan.n_bytes = stating
 def fit(options, client, ensemble):
     from bigcons import METHODS
     model = METHODS[options["method"]](client=client, random_state=0)
-    model.set_params(n_init=1, max_iter=2, tol=0.0, **options["parameters"])
+    model.set_params(**{"n_init": 1, "max_iter": 2, "tol": 0.0, **options["parameters"]})
     model.fit(options[ensemble], out=f"{options['out']}-{ensemble}")
 
 def cluster():

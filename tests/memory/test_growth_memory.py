@@ -52,3 +52,16 @@ def test_fit__adds_no_more_than_its_plan_says(ensembles, tmp_path, engine, metho
     if not 0 < stated < N_OBJECTS[engine] * N_PARTITIONS:
         pytest.fail("make the store larger: a solve that held all labels would pass as well")
     assert grown <= stated, f"{grown / 1e6:.0f} MB more in use, and the plan says {stated / 1e6:.0f} MB"
+
+
+@pytest.mark.parametrize("method", ["kcc", "mixture"])
+def test_starts__of_many_clusters_add_no_more_than_the_plan_says(method, tmp_path):
+    """Ten starts, of which each holds tables of all base clusters by all clusters, and a large sample."""
+    labels = np.random.default_rng(0).integers(0, 100, (20_000, 20), np.int8)
+    Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=2048)
+    Ensemble.from_labels(labels[:2000]).save(tmp_path / "small.zarr", chunk_rows=2048)
+    stores = {name: str(tmp_path / f"{name}.zarr") for name in ("ensemble", "small")}
+    asked = {"n_clusters": 600, "n_init": 10}
+    grown, stated = growth(tmp_path, method=method, engine="serial", parameters=asked, **stores)
+    print(f"grown {grown / 1e6:.0f} MB of {stated / 1e6:.0f} MB")
+    assert grown <= stated, f"{grown / 1e6:.0f} MB more in use, and the plan says {stated / 1e6:.0f} MB"

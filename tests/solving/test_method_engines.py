@@ -12,7 +12,7 @@ from bigcons.errors import ConsensusWarning, ConvergenceWarning, UnlabeledObject
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods import furthest
 from bigcons.overlaps import graph_clusterer
-from bigcons.solving import pass_clusterer
+from bigcons.solving import survey
 from bigcons.solving.assignment import AssignmentClusterer
 
 N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 2400, 12, 500, 4
@@ -69,7 +69,7 @@ def cluster():
 @pytest.fixture(autouse=True)
 def _small_samples(monkeypatch):
     """Let the starts see only some of the objects, so that passes have something left to do."""
-    monkeypatch.setattr(pass_clusterer, "START_SAMPLE", 400)
+    monkeypatch.setattr(survey, "START_SAMPLE", 400)
     monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
     monkeypatch.setattr(furthest, "PAIR_SAMPLE", 400)
 

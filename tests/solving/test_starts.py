@@ -1,10 +1,16 @@
-"""The choice among starts."""
+"""Starts: the sample that they run on, and the choice among them."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigcons import METHODS, Ensemble
+from bigcons.datasets import planted_ensemble
+from bigcons.metrics import adjusted_rand
+from bigcons.solving import survey
 from bigcons.solving.passes import best_start
+from bigcons.solving.survey import start_rows
 
 
 @pytest.mark.parametrize("lower_is_better", [True, False])
@@ -16,3 +22,35 @@ def test_best_start__is_the_first_of_the_best_and_all_are_told(lower_is_better, 
     wanted = min(values) if lower_is_better else max(values)
     assert best == (values.index(wanted), wanted)
     assert objectives == values
+
+
+@pytest.mark.parametrize(
+    ("missing", "n_clusters", "wanted"),
+    [(0, 12, 4096), (0, 256, 4096), (0.5, 128, 4096), (0, 500, 8000), (0.5, 500, 16_000), (0.5, 900, 20_000)],
+)
+def test_start_rows__grow_with_clusters_and_missing_labels(missing, n_clusters, wanted):
+    labels = np.random.default_rng(0).integers(0, 9, (20_000, 4), np.int8)
+    labels[: int(missing * 20_000)] = -1
+    assert start_rows(Ensemble.from_labels(labels), n_clusters) == wanted
+
+
+def test_start_rows__are_few_where_partitions_are_many(monkeypatch):
+    monkeypatch.setattr(survey, "MOST_SAMPLED_LABELS", 30_000)
+    ensemble = Ensemble.from_labels(np.zeros((20_000, 6), np.int8))
+    assert start_rows(ensemble, 500) == 5000
+    assert start_rows(ensemble, 12) == 4096
+
+
+@pytest.mark.parametrize("name", ["kcc", "mixture"])
+def test_starts__on_a_larger_sample_find_more_of_many_classes(name, monkeypatch):
+    K = 300
+    ensemble, classes = planted_ensemble(
+        12_000, 16, shares=[1 / K] * K, n_clusters=(K // 6, K // 2), missing=0.5, random_state=0
+    )
+    found = {}
+    for n_labels in (0, survey.LABELS_PER_CLUSTER):
+        monkeypatch.setattr(survey, "LABELS_PER_CLUSTER", n_labels)
+        model = METHODS[name](K, n_init=2, max_iter=30, random_state=0).fit(ensemble)
+        found[n_labels] = adjusted_rand(classes, model.labels_)
+    few, enough = found.values()
+    assert enough > few + 0.03

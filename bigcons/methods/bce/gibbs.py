@@ -21,8 +21,8 @@ from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rule
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.solving.passes import START_SAMPLE, Iterate, Record, Run, Step, best_start, run_passes
-from bigcons.solving.survey import Survey, take_survey
+from bigcons.solving.passes import Iterate, Record, Run, Step, best_start, run_passes
+from bigcons.solving.survey import Survey, start_rows, take_survey
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
@@ -98,7 +98,7 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
     4 n K. Block sweeps, the approximate sampler of Newman et al. (2009), *Distributed algorithms for topic
     models*, hold O(B K) for B base clusters. An object carries M + 8 K bytes, which every sweep reads and
     writes anew: in files next to ``out``, or in memory without it. Their starts are partitions of a sample of
-    4,096 objects, extended to all.
+    at least 4,096 objects, extended to all.
 
     References
     ----------
@@ -174,7 +174,7 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
         self._check_memory_of_blocks(
             ensemble, engine, n_bytes, in_memory=out is None and engine.shares_memory
         )
-        survey = take_survey(ensemble, engine, sampler.seed, START_SAMPLE)
+        survey = take_survey(ensemble, engine, sampler.seed, start_rows(ensemble, self.n_clusters))
         sampler = self._choose_priors(sampler, ensemble, survey)
         method = BlockSweeps(sampler, self.n_init)
         with open_workspace(out, engine, n_bytes, "u1") as workspace:
@@ -239,7 +239,7 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
     ) -> None:
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
         tables = 8 * (ensemble.n_base_clusters + ensemble.n_partitions) * K
-        sample = label_bytes(ensemble, min(START_SAMPLE, n))
+        sample = label_bytes(ensemble, start_rows(ensemble, K))
         plan = MemoryPlan(
             held=4 * n + (n * (2 * n_bytes + 4 * K) if in_memory else 0) + 4 * tables + sample,
             per_block=block_label_bytes(ensemble) + rows * (4 * n_bytes + 8 * K + 16) + 3 * tables,

@@ -62,8 +62,8 @@ class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         Maximum number of clusters; those that are most probable for no object stay empty.
         "auto": by `bigcons.choose_n_clusters`.
     n_init : int, default=20
-        Number of starts on a sample of 4,096 objects, of which the highest bound is kept. On six planted
-        clusters of unequal sizes, a third to a half of the starts find all of them; hence 20.
+        Number of starts on a sample of at least 4,096 objects, of which the highest bound is kept. On six
+        planted clusters of unequal sizes, a third to a half of the starts find all of them; hence 20.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
     init : {"partition", "random"}, default="partition"
