@@ -158,7 +158,8 @@ def in_whole_vectors(table: np.ndarray) -> np.ndarray:
     """Return a table in float64 with columns of zeros up to a multiple of eight."""
     if table.dtype == np.float64 and table.shape[1] % 8 == 0 and table.flags.c_contiguous:
         return table
-    return np.ascontiguousarray(np.pad(table.astype(np.float64, copy=False), [(0, 0), (0, -table.shape[1] % 8)]))
+    missing = -table.shape[1] % 8
+    return np.ascontiguousarray(np.pad(table.astype(np.float64, copy=False), [(0, 0), (0, missing)]))
 
 
 def observed_pairs(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
