@@ -14,6 +14,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
+    "sphinx-mathjax-offline",  # formulas without a network
 ]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
@@ -31,7 +32,7 @@ html_title = "bigcons"
 html_theme_options = {
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 6,  # one line in 1280 pixels
 }
 _pages = (
     *("quickstart", "choosing", "methods", "pcc", "large-data", "command-line", "faq"),
@@ -40,11 +41,48 @@ _pages = (
 html_sidebars = {page: [] for page in _pages}  # nothing below them to navigate to
 intersphinx_mapping: dict[str, tuple[str, None]] = {}
 
-# The notebooks, where Sphinx looks for pages, with links that hold from there
-_copies = Path(__file__).parent / "notebooks"
-shutil.rmtree(_copies, ignore_errors=True)
-_copies.mkdir()
-for _notebook in sorted((_copies.parents[1] / "notebooks").glob("*.ipynb")):
-    _text = _notebook.read_text(encoding="utf-8")
-    _text = _text.replace("](../docs/", "](../").replace("](../benchmarks/", "](../../benchmarks/")
-    (_copies / _notebook.name).write_text(_text, encoding="utf-8")
+
+# Notebooks and tables of results, where Sphinx looks for pages, with links that hold from there
+
+
+def _write_copies(folder: str, texts: dict[str, str], links: dict[str, str]) -> None:
+    copies = Path(__file__).parent / folder
+    shutil.rmtree(copies, ignore_errors=True)
+    copies.mkdir()
+    for name, text in texts.items():
+        for old, new in links.items():
+            text = text.replace(f"]({old}", f"]({new}")
+        (copies / name).write_text(text, encoding="utf-8")
+
+
+def _texts_of(pattern: str, before: str = "") -> dict[str, str]:
+    files = sorted(Path(__file__).parents[1].glob(pattern))
+    return {file.name: before + file.read_text(encoding="utf-8") for file in files}
+
+
+_results = _texts_of("benchmarks/results/*.md", before="---\norphan: true\n---\n\n")
+_of_tables = {f"../benchmarks/results/{name}": f"results/{name}" for name in _results}
+_write_copies(
+    "notebooks",
+    _texts_of("notebooks/*.ipynb"),
+    {
+        "../docs/": "../",
+        **{old: f"../{new}" for old, new in _of_tables.items()},
+        "../benchmarks/": "../../benchmarks/",
+    },
+)
+_write_copies(
+    "results",
+    _results,
+    {f"{Path(name).stem}.png": f"../../benchmarks/results/{Path(name).stem}.png" for name in _results},
+)
+
+
+def setup(app):
+    """Let links of the pages to tables of results lead to their copies."""
+
+    def relink(_app, _page: str, source: list[str]) -> None:
+        for old, new in _of_tables.items():
+            source[0] = source[0].replace(f"]({old}", f"]({new}")
+
+    app.connect("source-read", relink)
