@@ -78,6 +78,7 @@ _NAMES = {
     "overall": "all objects", "overall_share": "all objects", "feature": "column",
 }  # fmt: skip
 _SHARES = ("share", "coverage")
+_PROBABILITIES = ("confidence", "second_confidence", "hit_rate", "false_join_rate")
 
 
 def _sections(report: Content) -> Iterable[tuple[str, str]]:
@@ -97,7 +98,7 @@ def _sections(report: Content) -> Iterable[tuple[str, str]]:
 
 def _glance(report: Content) -> str:
     facts = "".join(
-        f"<div><dt>{_text(name)}</dt><dd>{_text(_cell(name, value))}</dd></div>"
+        f"<div><dt>{_text(name)}</dt><dd>{_text(_fact(name, value))}</dd></div>"
         for name, value in report.facts.items()
         if value is not None
     )
@@ -284,6 +285,11 @@ def name_of(column: str) -> str:
     return _NAMES.get(column, column.replace("_", " "))
 
 
+def _fact(name: str, value: Any) -> str:
+    """Return a value of the first section: the objective short, for it stands in a narrow column."""
+    return f"{value:,.6g}" if name == "objective" else _cell(name, value)
+
+
 def _cell(column: str, value: Any) -> str:
     """Return a value for people."""
     if value is None or (column in ("nearest", "second_label") and value == -1):
@@ -306,7 +312,7 @@ def _cell(column: str, value: Any) -> str:
         return f"{value:,.0f}" if abs(value) >= 1e9 else f"{value:,.10g}"
     if column in ("gap", "seconds"):
         return f"{value:.3g}"
-    if column in ("confidence", "second_confidence") and 0 < value < 0.001:
+    if column in _PROBABILITIES and 0 < value < 0.001:
         return "<0.001"
     return f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:,.4g}"
 
@@ -353,7 +359,7 @@ caption span{display:inline-block;position:sticky;left:0;max-width:calc(100vw - 
 th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
 thead th{border-bottom:2px solid var(--soft);vertical-align:bottom}
 th.n,td.n{text-align:right}td.n{white-space:nowrap}tbody th{font-weight:600}
-td:not(.n){overflow-wrap:anywhere}
+td:not(.n){overflow-wrap:anywhere;min-width:6rem}
 .bar{background:linear-gradient(to right,var(--bar) var(--w),transparent var(--w));min-width:5rem}
 .figures,.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(30rem,100%),1fr));gap:1rem 2rem;
 align-items:start}

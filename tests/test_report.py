@@ -219,6 +219,15 @@ def test_page__stands_in_a_browser_wide_and_narrow(told, tmp_path):
         }  # fmt: skip
 
 
+def test_page__keeps_numbers_short_and_ids_whole():
+    from bigcons.page import _cell, _fact
+
+    assert _fact("objective", -224382096228.0) == "-2.24382e+11"
+    assert _cell("objective", -224382096228.0) == "-224,382,096,228"
+    assert _cell("false_join_rate", 0.0006712) == "<0.001"
+    assert _cell("false_join_rate", 0.0) == "0.000"
+
+
 def test_report__shows_itself_in_a_notebook(told):
     shown = Report(told[2], pictures=False)._repr_html_()
     assert shown.startswith("<iframe title=")
