@@ -9,9 +9,8 @@ with many random labels lie near the origin, and it makes them a cluster of thei
 k-means of rows of unit length. Both fail on classes of very unequal size: partitions divide a large class
 differently, the embedding shows its parts rather than small classes, and k-means divides it further. The
 *linked* one makes many small groups and joins them by single link, which follows a large class from part to
-part, but also joins classes that overlap. The start is the linked one, else the spherical one, if halves of
-the partitions agree on it more than on the spectral one: a large class is divided here or there by chance,
-and overlapping classes are joined by chance.
+part, but also joins classes that overlap. The start is the one that halves of the partitions agree on most:
+a large class is divided here or there by chance, and overlapping classes are joined by chance.
 """
 
 from __future__ import annotations
@@ -54,9 +53,12 @@ COLUMNS_PER_CLUSTER = 2
 # choose by, it lost a tenth of the adjusted Rand index.
 MOST_LINKED = 20
 
-# Fewest partitions that are halved, how often they are, and most that a half has: more take longer to tell
-# the same.
-FEWEST_HALVED, HALVINGS, MOST_IN_HALF = 8, 4, 256
+# Fewest partitions that are halved, and most that a half has: more take longer to tell the same.
+FEWEST_HALVED, MOST_IN_HALF = 8, 256
+
+# How often they are halved, and at most if no start is ahead of the others by so many standard errors. Halves
+# that set a few outliers apart, or do not, agree on the linked start by chance.
+HALVINGS, MOST_HALVINGS, SURE = 4, 8, 2.0
 
 # Most partitions from which a start is made: more take longer to show the same clusters.
 MOST_PARTITIONS = 2048
@@ -302,7 +304,7 @@ def block_start(
 ) -> Clusters:
     """Return the start of the block model by the subsample.
 
-    Takes up to nine embeddings, with seven starts of k-means each, besides ``n_init`` of the first two kinds.
+    Takes up to 17 embeddings, with seven starts of k-means each, besides ``n_init`` of the first two kinds.
     """
     labels, offsets = some_partitions(labels, offsets)
     M = offsets.size - 1
@@ -316,9 +318,11 @@ def block_start(
     if LINKED in alike:
         return spectral._replace(is_kept=True)
     ahead: dict[str, list[float]] = {name: [] for name in starts if name not in alike}
-    for number in range(HALVINGS):
-        tried = [name for name in ahead if number < 2 or np.mean(ahead[name]) >= HOPELESS]
-        if not tried:
+    tried = list(ahead)
+    for number in range(MOST_HALVINGS):
+        if number >= 2:
+            tried = [name for name in tried if np.mean(ahead[name]) >= HOPELESS]
+        if not tried or (number >= HALVINGS and is_settled([ahead[name] for name in tried])):
             break
         stop_if_cancelled()
         order = generator(seed, "pcc.calibrated.halves", number).permutation(M)
@@ -330,18 +334,25 @@ def block_start(
         of_spectral = reproduced(SPECTRAL, starts, found_by)
         for name in tried:
             ahead[name].append(reproduced(name, starts, found_by) - of_spectral)
-    chosen = SPECTRAL
-    for name, leads in ahead.items():
-        mean = float(np.mean(leads))
+    means = {SPECTRAL: MARGIN} | {name: float(np.mean(leads)) for name, leads in ahead.items()}
+    for name in ahead:
         logger.info(
             "halves of the partitions reproduce the %s start %+.3f better than the spectral one "
             "(adjusted Rand index)",
-            *(name, mean),
+            *(name, means[name]),
         )
-        if mean > MARGIN:
-            chosen = name  # the linked one, which comes last, whether or not the spherical one leads, too
+    chosen = max(means, key=lambda name: means[name])
     logger.info("%s start", chosen)
     return starts[chosen]._replace(distances=spectral.distances)
+
+
+def is_settled(leads: list[list[float]]) -> bool:
+    """Return whether one start is ahead of the others, the spectral one among them, beyond doubt."""
+    rows = np.array([[MARGIN] * len(leads[0]), *leads])
+    best = rows.mean(axis=1).argmax()
+    by = rows[best] - np.delete(rows, best, axis=0)
+    error = by.std(axis=1, ddof=1) / np.sqrt(by.shape[1])
+    return bool((by.mean(axis=1) >= SURE * error).all())
 
 
 def starts_of(
