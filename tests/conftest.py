@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -11,6 +12,10 @@ COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("bigcons", derandomize=True, max_examples=40, **COMMON)
 settings.register_profile("thorough", max_examples=400, **COMMON)
 settings.load_profile("bigcons")
+
+# A cluster that lost a worker looks 15 s later whether it is there, and if not closes its nanny for good. By
+# then the next test may have killed that worker, and its nanny is about to bring it back.
+dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 
 
 def pytest_collection_modifyitems(items):

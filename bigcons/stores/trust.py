@@ -32,6 +32,12 @@ class Trust(NamedTuple):
     temperature: float
     """From 0 to 1: which share of the evidence in the labels of an object counts."""
 
+    def __repr__(self) -> str:
+        labeled = self.confidence > 0
+        mean = f"mean confidence {self.confidence[labeled].mean():.2f}" if labeled.any() else "none labeled"
+        rows = f"{self.clusters.num_rows} clusters, {self.partitions.num_rows} partitions"
+        return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, temperature {self.temperature:.2f})"
+
 
 def cluster_table(columns: Mapping[str, Any]) -> pa.Table:
     """Return the table of clusters with these columns; NaN becomes null."""

@@ -46,6 +46,15 @@ def test_trust__gives_the_probabilities_of_all_other_objects(drawn):
         assert found.second_confidence[i] == pytest.approx(shares.max(), **EXACT)
 
 
+def test_trust__is_shown_in_a_line():
+    found = trust([[0, 0], [0, 0], [1, 1], [-1, -1]], [0, 0, 1, -1], client="serial")
+    mean = found.confidence[:3].mean()
+    assert repr(found) == (
+        f"Trust(4 objects, mean confidence {mean:.2f}, 2 clusters, 2 partitions, "
+        f"temperature {found.temperature:.2f})"
+    )
+
+
 def test_trust__of_a_wide_ensemble_is_that_of_its_definition():
     rng = np.random.default_rng(0)
     labels, clusters = rng.integers(-1, 6, (12, 700)), np.arange(12) % 4
