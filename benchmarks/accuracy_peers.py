@@ -28,16 +28,19 @@ TIMEOUT = 60.0
 PACKAGES = {
     "ensembleclustering": (
         "3.9",
-        ["ensembleclustering==1.0.2", "numpy<1.23", "scipy==1.7.3", "scikit-learn<1.1"],
+        [["ensembleclustering==1.0.2", "numpy<1.23", "scipy==1.7.3", "scikit-learn<1.1"]],
         ["hbgf"],
     ),
     "pce": (
         "3.11",
-        ["py-cluster-ensemble @ git+https://github.com/HeWenjun824699/py-cluster-ensemble", "--no-deps"],
+        [
+            ["numpy<2", "scikit-learn"],
+            ["py-cluster-ensemble @ git+https://github.com/HeWenjun824699/py-cluster-ensemble", "--no-deps"],
+        ],
         ["usenc", "lwea", "lwgp", "ecpcs_mc", "mdecbg"],
     ),
 }
-"""Python, requirements and methods of each package."""
+"""Python, requirements in the order of installing, and methods of each package."""
 
 NOT_RUN = {
     "ensembleclustering mcla": "82 seconds for 1,000 objects",
@@ -187,8 +190,8 @@ def install(folder: Path, packages: list[str], pythons: Path | None) -> None:
             [found[-1] if found else f"python{version}", "-m", "venv", folder / package], check=True
         )
         pip = [folder / package / "bin" / "pip", "install", "--quiet"]
-        done = subprocess.run([*pip, *requirements])
-        print(f"{package}: {'installed' if done.returncode == 0 else 'not installed'}")
+        is_installed = all(subprocess.run([*pip, *of_one]).returncode == 0 for of_one in requirements)
+        print(f"{package}: {'installed' if is_installed else 'not installed'}")
 
 
 def main() -> None:
