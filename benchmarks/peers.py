@@ -9,7 +9,7 @@ second process counts, for which kernels are compiled. A solve that takes longer
 has failed, and is not tried at larger sizes; nor is one that would take longer at its pace.
 
 Packages come from the environments that ``accuracy_peers.py install`` makes (``--peers``); without them only
-bigcons and the do-it-yourself code run. About 12 minutes of two cores.
+bigcons and the do-it-yourself code run. About half an hour.
 """
 
 from __future__ import annotations
