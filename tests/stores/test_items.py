@@ -21,7 +21,7 @@ def ensemble(request, tmp_path):
 
 def values_of(ensemble):
     """The original values of the labels, -1 where missing."""
-    return ensemble.to_pandas().astype(object).fillna(-1).to_numpy().astype(int)
+    return ensemble.to_pandas().to_numpy(float, na_value=-1).astype(int)
 
 
 @pytest.mark.parametrize("key", ["c", ["c", "a"]])

@@ -180,6 +180,7 @@ def test_open__of_files_that_state_nothing(tmp_path, statistics):
         PairTable.open(path, n_objects=4).verify()
 
 
+@pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning")
 def test_users_of_pairs__take_files_that_state_nothing(tmp_path):
     """The last objects are in no pair, so that only the labels tell their number."""
     rng = np.random.default_rng(0)
