@@ -414,7 +414,7 @@ def test_neighbors__is_single_link_on_the_pairs_compared(neighbors):
     ).labels
     pairs = edges_of_orders(rows, -(-neighbors // (2 * WINDOW)), seed=3)
     weights = [2 - float(naive.similarity(rows.tolist(), i, j)) for i, j in pairs]  # 0 would be no edge
-    graph = coo_array((weights, np.array(pairs).T), shape=(len(rows), len(rows)))
+    graph = coo_array((weights, np.array(pairs, np.int32).T), shape=(len(rows), len(rows)))
     expected = np.sort(minimum_spanning_tree(graph.tocsr()).data) - 1
     np.testing.assert_allclose(model.linkage_[: len(expected), 2], expected, atol=1e-12)
     assert (model.linkage_[len(expected) :, 2] == 1).all()
