@@ -18,24 +18,13 @@ settings.load_profile("bigcons")
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 
 
-# The first files, in the order in which two processes take them: one has the solves of all methods, which
-# compile most kernels, the other what compiles in processes and caches of its own.
-FIRST = ("test_method_engines.py", "test_numba_private.py", "test_estimator_contract.py", "test_jit_cache.py")
-
-
 def pytest_collection_modifyitems(items):
-    """Begin with what compiles kernels, each in one process only, and go on with files of slow tests.
+    """Begin with the solves of all methods, which compile most kernels, and go on with files of slow tests.
 
-    So no kernel is compiled twice at once, and no process is left with a long file at the end.
+    So no process is left with one of these at the end.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-
-    def place(item):
-        if item.path.name in FIRST:
-            return FIRST.index(item.path.name)
-        return len(FIRST) + (0 if item.path.parent.name == "solving" else 1 if item.path in slow else 2)
-
-    items.sort(key=place)
+    items.sort(key=lambda item: 0 if item.path.parent.name == "solving" else 1 if item.path in slow else 2)
 
 
 @pytest.fixture
