@@ -404,7 +404,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 "results": (n if in_memory else 2 * n, 0.03 * self.n_clusters),
                 "compare with partitions": (n_trusted, 1.0),
                 "confidence": (n_trusted, max(4.0, 0.17 * K)),
-                "write to disk": (0 if in_memory else n, 0.15 * self.n_clusters),
+                "write to disk": (0 if in_memory else n, 0.02 * self.n_clusters),
             }
         )
 
