@@ -134,7 +134,7 @@ PRIOR = 0.05
 FADING = 0.15
 """Share of a step by which what it took before counts e times less."""
 
-LEAST_TIMED = 0.15
+LEAST_TIMED = 0.1
 """Share of the steps, of those that have not been timed, that must be before the time left is told."""
 
 _job: ContextVar[Job | None] = ContextVar("bigcons_job", default=None)
