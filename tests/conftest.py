@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import dask
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +18,10 @@ settings.load_profile("bigcons")
 # A cluster that lost a worker looks 15 s later whether it is there, and if not closes its nanny for good. By
 # then the next test may have killed that worker, and its nanny is about to bring it back.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
+
+# A shell has the jobs in its background ignore Ctrl-C, and so would the processes that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
