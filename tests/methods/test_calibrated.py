@@ -14,7 +14,11 @@ from bigcons.errors import InvalidInputError, UndersegmentationWarning
 from bigcons.methods.pcc import block_model
 from bigcons.methods.pcc.all_pairs import CHANGE_PER_TOL, AllPairs, Passes, remaining_change
 from bigcons.methods.pcc.block_model import (
+    EQUAL,
+    HALF_WEIGHT,
+    INFORMED,
     LINKED,
+    OWN,
     SPECTRAL,
     SPHERICAL,
     Clusters,
@@ -206,7 +210,7 @@ def test_block_rates__are_mean_joins_of_any_two_clusters(monkeypatch):
     labels = planted_ensemble(60, 8, random_state=3)[0].read(0, 60)
     offsets, winners = np.arange(9) * 10, np.random.default_rng(0).integers(3, size=60)
     omega = rarity_of(labels, offsets, 0.5)
-    rates = block_rates(labels, offsets, winners, 3, omega, common=True)
+    rates = block_rates(labels, offsets, winners, 3, omega, EQUAL)
     joined = [[[] for _ in range(3)] for _ in range(3)]
     for _, i, j, J in naive.joins(labels, omega, offsets):
         for k, h in ((winners[i], winners[j]), (winners[j], winners[i])):
@@ -214,10 +218,31 @@ def test_block_rates__are_mean_joins_of_any_two_clusters(monkeypatch):
     mean = np.array([[np.mean(of_both) for of_both in row] for row in joined])
     found = rates.a[0] + rates.d[0] * rates.theta
     np.testing.assert_allclose(found, np.maximum(mean, rates.a[0]), rtol=1e-9)
-    own = block_rates(labels, offsets, winners, 3, omega, common=False)
+    own = block_rates(labels, offsets, winners, 3, omega, OWN)
     assert (own.theta >= 0).all()
     assert np.ptp(own.a) > 0
     assert own.w.mean() == pytest.approx(1)
+
+
+def test_block_rates__weigh_partitions_by_what_they_tell_of_the_clusters():
+    draw = np.random.default_rng(0)
+    ensemble, truth = planted_ensemble(
+        600, 8, n_clusters=(2, 10), noise=(0.1, 0.8), missing=0.3, random_state=3
+    )
+    labels = np.column_stack([ensemble.read(0, 600), draw.integers(4, size=(600, 2))]).astype(np.int16)
+    offsets, omega = np.arange(11) * 10, np.ones(100)
+    rates = block_rates(labels, offsets, truth, 6, omega, INFORMED)
+    told = [naive.share_told(labels[:, u], truth) for u in range(10)]
+    w = np.array([share / (share + HALF_WEIGHT) for share in told])
+    np.testing.assert_allclose(rates.w, w / w.mean(), rtol=1e-9)
+    assert rates.w[:8].min() > 0.5
+    assert rates.w[8:].max() < 0.2
+    assert np.ptp(rates.a) == np.ptp(rates.d) == 0.0
+    within, between = np.zeros((2, 2))
+    for u, i, j, J in naive.joins(labels, omega, offsets):
+        (within if truth[i] == truth[j] else between)[:] += rates.w[u] * np.array([J, 1.0])
+    assert rates.a[0] == pytest.approx(between[0] / between[1])
+    assert rates.a[0] + rates.d[0] == pytest.approx(within[0] / within[1])
 
 
 @given(problems())
@@ -305,8 +330,8 @@ def test_solved_from__keeps_small_classes_of_a_start_to_be_kept():
     labels = np.stack([np.searchsorted(each, place) for each in cuts], axis=1)
     truth, offsets = np.repeat(np.arange(5), [760, 10, 10, 10, 10]), np.arange(41) * 8
     asked = labels, offsets, 5, rarity_of(labels, offsets, 0.5), 0
-    plain = solved_from(Clusters(truth, []), *asked, common=False).memberships.argmax(axis=1)
-    kept = solved_from(Clusters(truth, [], is_kept=True), *asked, common=False).memberships.argmax(axis=1)
+    plain = solved_from(Clusters(truth, []), *asked, OWN).memberships.argmax(axis=1)
+    kept = solved_from(Clusters(truth, [], is_kept=True), *asked, OWN).memberships.argmax(axis=1)
     assert adjusted_rand(truth, kept) > adjusted_rand(truth, plain) + 0.2
 
 
@@ -349,7 +374,7 @@ def test_linked_clusters__leave_unlabeled_objects_out_and_need_groups(unequal):
 
 def test_raised__makes_clusters_below_an_equal_share_dearer(unequal):
     labels, offsets, truth = unequal
-    rates = block_rates(labels, offsets, truth, 5, rarity_of(labels, offsets, 0.5), common=False)
+    rates = block_rates(labels, offsets, truth, 5, rarity_of(labels, offsets, 0.5), OWN)
     for power, dearer in ((0.5, 2), (1.0, 4)):
         factor = np.diag(raised(rates, truth, offsets, power).theta) / np.diag(rates.theta)
         np.testing.assert_allclose(factor, [1, dearer, dearer, dearer, dearer])

@@ -102,10 +102,10 @@ def test_rates_are_those_of_the_block_model(problem, monkeypatch):
     monkeypatch.setattr(many, "LEAST_AFFINITY", 0.0)
     labels, offsets, truth, rates = problem
     labels = np.where(np.random.default_rng(1).random(labels.shape) < 0.3, np.int8(-1), labels)
-    for common in (False, True):
+    for rule in (block_model.EQUAL, block_model.INFORMED):
         arguments = labels, offsets, truth, K, rates.omega
-        found = many.rates_of_many(*arguments, common=common)
-        for part, expected in zip(found, block_model.block_rates(*arguments, common=common), strict=True):
+        found = many.rates_of_many(*arguments, rule)
+        for part, expected in zip(found, block_model.block_rates(*arguments, rule), strict=True):
             np.testing.assert_allclose(part, expected, rtol=1e-9, atol=1e-12)
 
 

@@ -35,3 +35,14 @@ def pair_sums(labels, offsets, Y, omega):
         p = Y[i] @ Y[j]
         sums[:, u] += [1.0, J, J * J, p, p * p, J * p]
     return sums
+
+
+def share_told(labels, clusters):
+    """Return the mutual information of labels and clusters beyond chance, over the most it can be."""
+    seen = labels >= 0
+    labels, clusters, n = labels[seen], clusters[seen], np.count_nonzero(seen)
+    counts = [np.unique(of, return_counts=True)[1] for of in (labels, clusters, 1000 * labels + clusters)]
+    entropies = [-sum(c / n * np.log(c / n) for c in of) for of in counts]
+    told = entropies[0] + entropies[1] - entropies[2]
+    told -= (len(counts[0]) - 1) * (len(counts[1]) - 1) / (2 * n)
+    return max(told, 0.0) / min(entropies[:2])

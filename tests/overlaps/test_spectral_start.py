@@ -11,7 +11,7 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods import METHODS
-from bigcons.methods.pcc.block_model import block_rates, rarity_of
+from bigcons.methods.pcc.block_model import INFORMED, block_rates, rarity_of
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, Calibration, EmbeddedStart
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import spectral_start
@@ -64,7 +64,7 @@ def test_pcc_of_fine_base_clusters_has_rates_by_all_objects(fine: tuple[Ensemble
     run.sample = labels[::3]
     place, rates = EmbeddedStart(4, None, calibration)(run)
     clusters, omega = place.centers.labels_of(labels), rarity_of(labels, ensemble.offsets, 0.5)
-    expected = block_rates(labels, ensemble.offsets, clusters.astype(np.int64), 4, omega, common=False)
+    expected = block_rates(labels, ensemble.offsets, clusters.astype(np.int64), 4, omega, INFORMED)
     for found, known in zip(rates, expected, strict=True):
         np.testing.assert_allclose(found, known)
     assert EmbeddedStart(4, None, calibration._replace(rule="moments"))(run)[1] is None

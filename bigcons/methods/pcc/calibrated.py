@@ -27,7 +27,10 @@ from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels import all_pairs as kernel
 from bigcons.methods.pcc.block_model import (
     ALIKE,
+    EQUAL,
+    INFORMED,
     LEAST_RATE,
+    OWN,
     RAISES,
     Clusters,
     agreement,
@@ -37,6 +40,7 @@ from bigcons.methods.pcc.block_model import (
     rarity_by_sizes,
     rarity_of,
     rates_by_table,
+    rates_of,
     spectral_start,
     table_of,
     weights_of,
@@ -73,6 +77,11 @@ class Calibration(NamedTuple):
     common: bool
     """Whether all partitions have the same rates and weights."""
 
+    @property
+    def block_rule(self) -> str:
+        """How partitions differ in the block model, unless it starts from clusters that are to be kept."""
+        return EQUAL if self.common else INFORMED
+
 
 class PairSums(NamedTuple):
     """Sums over the pairs of objects that each partition labels, (M,) each; p is ``y_i.y_j``."""
@@ -108,7 +117,8 @@ def solve_calibrated(
     omega, asked = rarity_of(labels, offsets, calibration.rarity), (labels, offsets, n_clusters, n_init, seed)
     if calibration.rule == BLOCK_MODEL:
         start = block_start(*asked, calibration.rarity)
-        return solved_from(start, labels, offsets, n_clusters, omega, seed, common=calibration.common)
+        rule = OWN if start.is_kept and not calibration.common else calibration.block_rule
+        return solved_from(start, labels, offsets, n_clusters, omega, seed, rule)
     start = spectral_start(*asked)
     memberships, objectives = memberships_of(start.of, n_clusters), start.distances
     rates = estimated(labels, offsets, memberships, omega, calibration, None, 0)
@@ -134,15 +144,14 @@ def solved_from(
     n_clusters: int,
     omega: np.ndarray,
     seed: int,
-    *,
-    common: bool,
+    rule: str,
 ) -> Subsample:
-    """Return the subsample solved in the block model from its start.
+    """Return the subsample solved in the block model from its start, partitions differing by ``rule``.
 
     The objective would divide large classes: of a start to be kept, what keeps most of it is best.
     """
     memberships = memberships_of(start.of, n_clusters)
-    rates = block_rates(labels, offsets, start.of, n_clusters, omega, common=common)
+    rates = block_rates(labels, offsets, start.of, n_clusters, omega, rule)
     solved: list[tuple[float, Subsample]] = []
     for power in RAISES if start.is_kept else RAISES[:1]:
         own = raised(rates, start.of, offsets, power)
@@ -251,8 +260,7 @@ def by_moments(
     if pooled is not None:
         parts = (pairs, together, joined, hits)
         pairs, together, joined, hits = (np.full(seen.size, float((pooled * part).sum())) for part in parts)
-    a = (joined - hits) / np.maximum(pairs - together, 1.0)
-    return a, np.maximum(hits / np.maximum(together, 1.0) - a, LEAST_RATE)
+    return rates_of(pairs, together, joined, hits)
 
 
 def join_rates(sums: AgreementSums, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -309,7 +317,7 @@ class EmbeddedStart:
         stats = run.fold(run.visit(count, reads=[]), lambda total, part: add_all([total], [part])[0])
         table, offsets = stats["counts"], run.data.offsets
         omega = rarity_by_sizes(table.sum(axis=1), offsets, self.calibration.rarity)
-        return place, rates_by_table(table, offsets, omega, common=self.calibration.common)
+        return place, rates_by_table(table, offsets, omega, self.calibration.block_rule)
 
 
 @dataclass(frozen=True)

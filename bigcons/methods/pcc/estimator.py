@@ -199,9 +199,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         rarity``, ``n_b`` of ``n_u`` labeled objects being in it: 0 counts all joins alike, 1 is the weight of
         correspondence analysis. None: 0.5.
     common_rates : bool or "auto", default="auto"
-        Whether all partitions share the rates of a calibrated model and count alike. Otherwise each has its
-        own, and counts by the inverse variance of its residuals. "auto": its own over all pairs by "l2",
-        shared in all other solves, where a pair has one share of agreement, whichever partitions join it.
+        Whether all partitions share the rates of a calibrated model and count alike. Otherwise, in the block
+        model, they share the rates, and one that tells next to nothing of the clusters hardly counts; where
+        small clusters beside a large one are to be kept, and in the other models, each has rates of its own,
+        and counts by the inverse variance of its residuals. "auto": False over all pairs by "l2", True in all
+        other solves, where a pair has one share of agreement, whichever partitions join it.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None

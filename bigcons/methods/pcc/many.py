@@ -30,22 +30,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import xlogy
 
 from bigcons.coassociation.factorized import Rates
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels import candidates as kernel
 from bigcons.kernels import sparse_rows
 from bigcons.methods.pcc.block_model import (
-    BLOCK_ROUNDS,
+    INFORMED,
     MOST_PARTITIONS,
-    PRIOR_PAIRS,
-    by_partition,
-    joins_of,
+    affinities,
+    informed_weights,
     of_unit_length,
-    pairs_of,
     rarity_of,
+    shared_rates,
     some_partitions,
-    weights_of,
 )
 from bigcons.methods.pcc.calibrated import Calibration, rates_of_joins
 from bigcons.methods.pcc.memberships import (
@@ -471,7 +470,7 @@ def solve_sample(
     """Return the sums of the solved subsample with the rates, and the squared distances of every start."""
     clusters, distances = spectral_clusters(labels, offsets, n_clusters, n_init, seed)
     omega = rarity_of(labels, offsets, calibration.rarity)
-    rates = rates_of_many(labels, offsets, clusters, n_clusters, omega, common=calibration.common)
+    rates = rates_of_many(labels, offsets, clusters, n_clusters, omega, calibration.block_rule)
     kept = few_shares(clusters, n_clusters)
     sums = sums_of_clusters(labels, offsets, clusters, rates)
     tables, objective = tables_of(sums, offsets)
@@ -528,10 +527,12 @@ def rates_of_many(
     clusters: np.ndarray,
     n_clusters: int,
     omega: np.ndarray,
-    *,
-    common: bool,
+    rule: str,
 ) -> Rates:
-    """Return what `block_rates` does, by sparse tables, affinities below `LEAST_AFFINITY` as none."""
+    """Return what `block_rates` does by sparse tables, with affinities below `LEAST_AFFINITY` as none.
+
+    The ``rule`` is `EQUAL` or `INFORMED`.
+    """
     import scipy.sparse
 
     K, M, own = n_clusters, offsets.size - 1, np.arange(n_clusters)
@@ -544,28 +545,14 @@ def rates_of_many(
     of_base, squares_of_base = table.sum(axis=1), table.multiply(table).sum(axis=1)
     sizes = np.zeros((M, K))
     np.add.at(sizes, (partitions, clusters[rows]), 1.0)
-    n, joined, squares, a, d = joins_of(sizes, of_base, squares_of_base, omega, offsets, common=common)
-
-    def of_rows(weights: np.ndarray) -> np.ndarray:
-        weighed = table.multiply(weights[:, None]).tocsr()
-        found = (weighed.T @ table).toarray()
-        found[own, own] -= weighed.sum(axis=0)
-        return np.asarray(found)
-
-    for _ in range(BLOCK_ROUNDS):
-        weight, prior = w * d * d, PRIOR_PAIRS * float((w * d * d).sum())
-        excess = of_rows(np.repeat(w * d, np.diff(offsets)) * omega) - pairs_of(sizes, w * d * a)
-        theta = (excess + prior * np.eye(K)) / (pairs_of(sizes, weight) + prior)
-        theta = np.maximum(0.5 * (theta + theta.T), 0.0)
-        theta[(theta < LEAST_AFFINITY) & ~np.eye(K, dtype=bool)] = 0.0
-        if not common:
-            of_theta = scipy.sparse.csr_array(theta)
-            within = table.multiply(table @ of_theta).sum(axis=1) - table @ np.diag(theta)
-            expected = np.zeros(M)
-            for values, factor in ((theta, 2.0 * a), (theta**2, d)):
-                means = (times_theta(sizes, values) * sizes).sum(axis=1) - sizes @ np.diag(values)
-                expected += factor * means
-            fitted = a * a * n + d * expected
-            fitted -= 2.0 * (a * joined + d * by_partition(omega * within, offsets))
-            w = weights_of(squares + fitted, n)
+    if rule == INFORMED:
+        cells = table.copy()
+        cells.data = xlogy(table.data, table.data)
+        w = informed_weights(sizes, of_base, cells.sum(axis=1), offsets)
+    a, d = shared_rates(sizes, of_base, squares_of_base, omega, offsets, w)
+    weighed = table.multiply((np.repeat(w * d, np.diff(offsets)) * omega)[:, None]).tocsr()
+    excess = (weighed.T @ table).toarray()
+    excess[own, own] -= weighed.sum(axis=0)
+    theta = affinities(excess, sizes, a, d, w)
+    theta[(theta < LEAST_AFFINITY) & ~np.eye(K, dtype=bool)] = 0.0
     return Rates.of(a, d, w, omega, offsets, np.ascontiguousarray(theta))
