@@ -259,7 +259,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     Which model is better? With the true number of clusters, the mean adjusted Rand index on 117 ensembles of
     13 data sets was .584 with "block-model", .556 with "moments" and .514 with "paper"
     (`benchmarks/accuracy.py`). With noise that is independent between partitions, as in the planted
-    experiments of the paper, "paper" with weights="entropy" is slightly better. "paper" is also for
+    experiments of the paper, "paper" with weights="entropy" is as good, within .001. "paper" is also for
     comparison with published results.
 
     K clusters of any sizes join at least 1 / K of the pairs. If the labels join far fewer, the paper's model
