@@ -77,11 +77,11 @@ def sweep(
     With ``theta``, its clusters in the order of the tables, S and T are the sums of ``theta y`` and, unless
     ``fresh``, kept current; ``S_out`` and ``T_out`` must be other tables.
 
-    With ``counts`` (2, B+M) float64, which requires ``theta`` and neither weights nor gains, objects see S
+    With ``counts`` (B+M, 2) float64, which requires ``theta`` and neither weights nor gains, objects see S
     and T as they are: the sums of ``theta y``, rows of T times the weight of their partition, and rows of S
     (B, padded K) times their gain plus that of their partition times its row. ``counts`` has, for each
-    partition, a zero for missing labels and then the sum of the two gains for each base cluster; its second
-    row has the weight of the partition there.
+    partition, zeros for missing labels and then, for each base cluster, the sum of the two gains and the
+    weight of the partition.
 
     totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 (by gains, if any) and m|y|^4;
     totals[MAX_GAP] is the largest KKT gap found, totals[N_MOVED] the number of objects that moved.
@@ -108,18 +108,15 @@ def sweep(
     s_out, t_out = S_out.ravel(), T_out.ravel()
     for i in range(n_rows):
         m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at)
-        weight = (
-            weigh(labels, i, m, weights, w_at)
-            if counts is None
-            else sum_counts(labels, i, offsets, counts, 1)
-        )
+        if counts is None:
+            pull = weight = weigh(labels, i, m, weights, w_at)
+        else:
+            pull, weight = sum_counts(labels, i, offsets, counts)
         if weight == 0.0:
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
             continue
-        m_rows, pull = m, weight
-        if counts is not None:
-            pull = sum_counts(labels, i, offsets, counts, 0)
+        m_rows = m
         if gains is None:
             sum_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
         else:
@@ -305,12 +302,14 @@ def find_gains(labels, i, offsets, gains, width, m, s_at, g_at):
 
 
 @leaf
-def sum_counts(labels, i, offsets, counts, row):
-    """Return the sum of a row of ``counts``, see `sweep`, over the labels of object ``i``."""
-    total = 0.0
+def sum_counts(labels, i, offsets, counts):
+    """Return the sums of both columns of ``counts``, see `sweep`, over the labels of object ``i``."""
+    pull = weight = 0.0
     for u in range(labels.shape[1]):
-        total += counts[row, np.uint64(offsets[u] + u + 1 + labels[i, u])]
-    return total
+        at = np.uint64(offsets[u] + u + 1 + labels[i, u])
+        pull += counts[at, 0]
+        weight += counts[at, 1]
+    return pull, weight
 
 
 @leaf

@@ -167,9 +167,9 @@ def _weighed_tables(
     theta = np.ascontiguousarray(theta[np.ix_(order, order)])
     S = rows_times(clusters_in_order(sums.S, order), theta) * rates.base_clusters[:, None]
     T = triangles_times(triangles_in_order(sums.T, order), theta) * rates.partitions[:, None]
-    counts, at = np.zeros((2, B + M)), np.arange(B) + np.repeat(np.arange(1, M + 1), n_clusters)
-    counts[0, at] = rates.base_clusters[:B] + np.repeat(rates.base_clusters[B:], n_clusters)
-    counts[1, at] = np.repeat(rates.partitions, n_clusters)
+    counts, at = np.zeros((B + M, 2)), np.arange(B) + np.repeat(np.arange(1, M + 1), n_clusters)
+    counts[at, 0] = rates.base_clusters[:B] + np.repeat(rates.base_clusters[B:], n_clusters)
+    counts[at, 1] = np.repeat(rates.partitions, n_clusters)
     S = S[:B] + np.repeat(S[B:], n_clusters, axis=0)
     return aligned_copy(S), aligned_copy(T), (None, theta, counts)
 
