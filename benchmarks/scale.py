@@ -1,7 +1,8 @@
 """Is the size of an ensemble limited by the disk and not by memory?
 
-Planted ensembles (100 partitions, half the labels missing, six unbalanced classes) are written directly to
-disk; the default PCC then solves each at K = 10 in a new process, from stored ensemble to stored labels.
+Planted ensembles (100 partitions, or ``--partitions``, half the labels missing, six unbalanced classes) are
+written directly to disk; the default PCC then solves each at K = 10 in a new process, from stored ensemble
+to stored labels.
 Reports seconds, passes, bytes read, the peak memory of the process tree, and the accuracy.
 """
 
@@ -133,7 +134,7 @@ def accuracy(out: Path, truth_path: Path) -> dict:
 
 
 def measure(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict:
-    path, truth_path = plant(n_objects, folder)
+    path, truth_path = plant(n_objects, folder, arguments.partitions)
     out = folder / f"consensus-{n_objects}.zarr"
     if out.exists():
         import shutil
@@ -143,6 +144,7 @@ def measure(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict
     stored = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     row = {
         "n_objects": n_objects,
+        "n_partitions": arguments.partitions,
         **result,
         "microseconds_per_object": 1e6 * result["seconds"] / n_objects,
         "bytes_stored": stored,
@@ -159,6 +161,7 @@ def main() -> None:
     parser.add_argument(
         "--millions", type=float, nargs="+", default=[1, 4, 10], help="sizes; 100 is full size"
     )
+    parser.add_argument("--partitions", type=int, default=N_PARTITIONS)
     parser.add_argument("--memory", default="4GB")
     parser.add_argument(
         "--folder", type=Path, help="keep ensembles and results there; default a temporary one"
