@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons.kernels import all_pairs as kernel
 from bigcons.kernels import all_pairs_soft as soft_kernel
-from bigcons.kernels.cluster_tables import padded
+from bigcons.kernels.cluster_tables import map_rows, padded
 from bigcons.validation import check_partition_weights
 
 
@@ -158,7 +158,7 @@ class AgreementSums(NamedTuple):
             A = rows_times(A, self.theta)
         if self.weights is None:
             return float(np.einsum("ij,ij->", A, B))
-        return float(np.einsum("ij,ij,i->", A, B, self.weights.base_clusters))
+        return float(np.einsum("i,i->", np.einsum("ij,ij->i", A, B), self.weights.base_clusters))
 
     def inner(self, A: np.ndarray, B: np.ndarray) -> float:
         """Return the inner product of two tables such as T, partitions by their weights."""
@@ -253,8 +253,8 @@ def clusters_in_order(S: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 def rows_times(S: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Return a table such as S with rows ``theta S_b``."""
-    mapped = np.zeros_like(S)
-    mapped[:, : len(theta)] = np.einsum("ij,jk->ik", S[:, : len(theta)], theta)
+    mapped = np.empty_like(S)
+    map_rows(S, np.pad(theta, ((0, 0), (0, S.shape[1] - len(theta)))), mapped)
     return mapped
 
 

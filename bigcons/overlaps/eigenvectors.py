@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,10 @@ logger: logging.Logger = logging.getLogger("bigcons")
 
 # Above this many base clusters the leading eigenvectors of a table are found by Lanczos iterations.
 MOST_FOR_DENSE = 2_000
+
+# A sparse matrix multiplies in turn with its transpose where that takes this many times fewer operations than
+# their product would, which is read in order.
+SPARSE = 8
 
 # Eigenvalues below this share of the largest are rounding errors of zero.
 NEGLIGIBLE = 1e-10
@@ -62,19 +66,25 @@ BASE_CLUSTERS_PER_OBJECT = 4
 LABELS_PER_BASE_CLUSTER = 8
 
 
-def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
+def is_dense(n_rows: int, n_vectors: int) -> bool:
+    """Return whether eigenvectors of a matrix (rows, rows) are found by LAPACK, not by Lanczos iterations."""
+    return n_rows <= MOST_FOR_DENSE or 10 * n_vectors > n_rows
+
+
+def leading_eigenvectors(matrix: Any, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest eigenvalues, descending, and their vectors (B, k) of a semidefinite matrix.
 
     At most ``n_vectors``, none whose value is zero up to rounding. The entry of largest magnitude of a vector
-    is positive, which fixes the signs.
+    is positive, which fixes the signs. Of a matrix that `is_dense` is not true of, its products are enough:
+    it may be a linear operator of SciPy's.
     """
     import scipy.linalg
     import scipy.sparse.linalg
 
-    B = len(matrix)
+    B = matrix.shape[0]
     k = min(n_vectors, B)
     with one_thread():
-        if B <= MOST_FOR_DENSE or 10 * k > B:
+        if is_dense(B, k):
             try:
                 values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(B - k, B - 1))
             except np.linalg.LinAlgError:  # LAPACK's syevr fails on some matrices with repeated eigenvalues
@@ -86,6 +96,35 @@ def leading_eigenvectors(matrix: np.ndarray, n_vectors: int) -> tuple[np.ndarray
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > NEGLIGIBLE * values[order[0]]]
     return values[order], with_signs(vectors[:, order])
+
+
+class Spectrum(NamedTuple):
+    """The leading singular vectors of a matrix (rows, B) that describes objects by their base clusters."""
+
+    values: np.ndarray
+    """(k,) squared singular values, descending."""
+    vectors: np.ndarray
+    """(rows, k) left singular vectors."""
+
+    @classmethod
+    def of(cls, scaled: Any, n_values: int) -> Spectrum:
+        """Return at most ``n_values``, none zero up to rounding, of a sparse array of SciPy's.
+
+        From the eigenvectors of the smaller of its two products with its transpose, which is formed only
+        where that takes less than to multiply by both.
+        """
+        import scipy.sparse.linalg
+
+        is_wide = scaled.shape[1] > scaled.shape[0]
+        factor = scaled if is_wide else scaled.T.tocsr()
+        n, transposed = factor.shape[0], factor.T.tocsr()
+        if is_dense(n, min(n_values, n)) or 2 * SPARSE * factor.nnz > n * n:
+            values, vectors = leading_eigenvectors((factor @ transposed).toarray(), n_values)
+        else:
+            product = scipy.sparse.linalg.aslinearoperator(factor)
+            product = product @ scipy.sparse.linalg.aslinearoperator(transposed)
+            values, vectors = leading_eigenvectors(product, n_values)
+        return cls(values, vectors if is_wide else (scaled @ vectors) / np.sqrt(values))
 
 
 def with_signs(vectors: np.ndarray) -> np.ndarray:

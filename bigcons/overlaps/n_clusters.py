@@ -25,7 +25,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_eigenvectors
+from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.incidence import one_hot
 from bigcons.overlaps.merging import LEAST_BLUR as LEAST_MERGED_BLUR
 from bigcons.overlaps.merging import bytes_to_merge, merge
@@ -277,7 +277,7 @@ def _evidence(
     used = np.flatnonzero(counts[offsets[:-1]] > 0)
     scaled = normalized(incidence, counts)
     n_start = max(min(int(MORE_CLUSTERS * most), scaled.shape[0] // LEAST_OBJECTS), most + 1)
-    values, vectors = spectrum(scaled, n_start)
+    values, vectors = Spectrum.of(scaled, n_start)
     eigenvalues = _padded(values, most + 1)
     floor = float(scaled.multiply(scaled).sum()) / scaled.shape[0]
     held_out, splits = [eigenvalues], []
@@ -287,7 +287,7 @@ def _evidence(
             shuffled = draw.permutation(used)
             halves = [_columns(offsets, np.sort(part)) for part in np.array_split(shuffled, 2)]
             matrices = [normalized(incidence[:, part], counts[part]) for part in halves]
-            found = [spectrum(matrix, most + 1)[1] for matrix in matrices]
+            found = [Spectrum.of(matrix, most + 1).vectors for matrix in matrices]
             held_out += [
                 _padded(((other.T @ of_half) ** 2).sum(axis=0), most + 1)
                 for of_half, other in zip(found, matrices[::-1], strict=True)
@@ -324,14 +324,6 @@ def normalized(incidence: Any, counts: np.ndarray) -> Any:
     n_labels, sizes = incidence @ counts, np.asarray(incidence.sum(axis=0)).ravel()
     by_row, by_column = _over_root(n_labels), _over_root(sizes) * np.sqrt(counts)
     return incidence.multiply(by_row[:, None]).multiply(by_column[None, :]).tocsr()
-
-
-def spectrum(scaled: Any, n_values: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the leading squared singular values and left singular vectors (rows, columns)."""
-    if scaled.shape[1] > scaled.shape[0]:
-        return leading_eigenvectors((scaled @ scaled.T).toarray(), n_values)
-    values, right = leading_eigenvectors((scaled.T @ scaled).toarray(), n_values)
-    return values, (scaled @ right) / np.sqrt(values)
 
 
 def cut_spectrum(vectors: np.ndarray, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
@@ -447,8 +439,10 @@ def _over_root(values: np.ndarray) -> np.ndarray:
     return np.divide(1.0, np.sqrt(values), out=np.zeros(values.shape), where=values > 0)
 
 
-def distinct_clusters(labels: np.ndarray, offsets: np.ndarray, most: int) -> int:
+def distinct_clusters(labels: np.ndarray, offsets: np.ndarray, most: int) -> tuple[int, Spectrum | None]:
     """Return how many clusters the labels (rows, M) of a sample tell apart, ``most`` if in doubt.
+
+    Also the spectrum of the scaled labels of the objects that have any, unless it was not needed.
 
     A smaller number has to stand out more than ``most`` itself by `KEEPS`, and no larger one may be distinct;
     from each of several numbers of clusters that are merged. A cut into ``most`` may divide a large cluster
@@ -458,12 +452,12 @@ def distinct_clusters(labels: np.ndarray, offsets: np.ndarray, most: int) -> int
     starts = starts_to_merge(len(labels), most)
     numbers = np.arange(2, most + 1)
     if not starts:
-        return most
+        return most, None
     with one_thread():
         incidence = incidence_of(labels, offsets)
-        _, vectors = spectrum(normalized(incidence, np.ones(incidence.shape[1])), starts[-1])
+        spectrum = Spectrum.of(normalized(incidence, np.ones(incidence.shape[1])), starts[-1])
         for n_start in starts:
-            clusters, _ = cut_spectrum(vectors, n_start)
+            clusters, _ = cut_spectrum(spectrum.vectors, n_start)
             path = merge(incidence, offsets, np.ones(offsets.size - 1), clusters, SURELY_DISTINCT)
             scores, beyond = path.scores(numbers), path.distinctness_of(np.arange(2, n_start + 2))
             beyond = np.maximum.accumulate(beyond[::-1])[::-1][1:]
@@ -472,7 +466,7 @@ def distinct_clusters(labels: np.ndarray, offsets: np.ndarray, most: int) -> int
             found = max(found, int(numbers[scores.argmax()]))
             if found == most:
                 break
-    return found
+    return found, spectrum
 
 
 def starts_to_merge(n_rows: int, n_clusters: int) -> list[int]:

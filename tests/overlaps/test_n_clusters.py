@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bigcons
 from bigcons import HBGF, METHODS, PCC, EACAverage, Ensemble, choose_n_clusters
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
+from bigcons.overlaps import eigenvectors
 from bigcons.overlaps import n_clusters as module
-from bigcons.overlaps.n_clusters import ChoosingClusterer, cut_spectrum, normalized, spectrum
+from bigcons.overlaps.eigenvectors import Spectrum
+from bigcons.overlaps.n_clusters import ChoosingClusterer, cut_spectrum, normalized
 from bigcons.solving.estimator import ConsensusClusterer
 
 
@@ -78,10 +81,21 @@ def test_spectrum__of_more_clusters_or_more_objects_has_the_same_vectors(wide):
     ensemble = Ensemble.from_labels(labels)
     incidence = module.incidence_of(labels, ensemble.offsets)
     scaled = normalized(incidence, np.ones(ensemble.n_base_clusters))
-    values, vectors = spectrum(scaled, 4)
+    values, vectors = Spectrum.of(scaled, 4)
     np.testing.assert_allclose(scaled @ (scaled.T @ vectors), vectors * values, atol=1e-9)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(4), atol=1e-9)
     assert adjusted_rand(cut_spectrum(vectors, 4)[0], np.arange(len(labels)) % 4) > 0.95
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_spectrum__is_the_same_without_the_product_of_a_sparse_matrix(wide, monkeypatch):
+    scaled = scipy.sparse.random_array((60, 200) if wide else (200, 60), density=0.2, rng=0).tocsr()
+    values, vectors = Spectrum.of(scaled, 4)
+    monkeypatch.setattr(eigenvectors, "MOST_FOR_DENSE", 10)
+    monkeypatch.setattr(eigenvectors, "SPARSE", 0)
+    products = Spectrum.of(scaled, 4)
+    np.testing.assert_allclose(products.values, values, rtol=1e-9)
+    np.testing.assert_allclose(products.vectors, vectors, atol=1e-9)
 
 
 def test_choice__is_the_same_on_any_engine_and_from_a_store(five, tmp_path, monkeypatch):

@@ -25,11 +25,13 @@ import numpy as np
 from scipy.special import xlogy
 
 from bigcons.coassociation.factorized import Rates
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels.cluster_tables import count_assigned
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps.eigenvectors import leading_eigenvectors
+from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
+from bigcons.overlaps.n_clusters import incidence_of, normalized
 from bigcons.seeding import generator
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -182,7 +184,8 @@ def by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def pairs_of(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the sum (K, K) over rows, by weights, of their ordered pairs of objects of two clusters."""
     weighed, own = weights[:, None] * rows, np.arange(rows.shape[1])
-    found = np.einsum("bk,bl->kl", weighed, rows)
+    with one_thread():
+        found = weighed.T @ rows
     found[own, own] -= weighed.sum(axis=0)
     return np.asarray(found)
 
@@ -230,9 +233,8 @@ def own_rates(table: np.ndarray, offsets: np.ndarray, omega: np.ndarray) -> Rate
 
     def means_of(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return the sum (rows,) of ``values`` (K, K) over the ordered pairs of objects of each row."""
-        return np.einsum("bk,bk->b", np.einsum("bk,kl->bl", rows, values), rows) - np.einsum(
-            "bk,k->b", rows, np.diag(values)
-        )
+        with one_thread():
+            return np.einsum("bk,bk->b", rows @ values, rows) - rows @ np.diag(values)
 
     for _ in range(BLOCK_ROUNDS):
         excess = pairs_of(table, np.repeat(w * d, np.diff(offsets)) * omega)
@@ -305,31 +307,22 @@ def of_partitions(
     return np.ascontiguousarray(labels[:, chosen]), own
 
 
-def embedded(labels: np.ndarray, offsets: np.ndarray, n_columns: int) -> Embedded:
+def embedded(
+    labels: np.ndarray, offsets: np.ndarray, n_columns: int, known: Spectrum | None = None
+) -> Embedded:
     """Return the embedding of correspondence analysis, of at most ``n_columns`` columns.
 
-    These are the singular vectors of the scaled incidence matrix, from the smaller of its two products with
-    itself, times the singular values, and each object by the root of its number of labels.
+    These are the singular vectors of the scaled incidence matrix of labeled objects, times the singular
+    values, and each object by the root of its number of labels. ``known``: the vectors, perhaps not all.
     """
-    import scipy.sparse
-
-    rows, partitions = np.nonzero(labels >= 0)
-    columns = offsets[partitions] + labels[rows, partitions]
-    n_labels, sizes = (
-        np.bincount(rows, minlength=len(labels)),
-        np.bincount(columns, minlength=int(offsets[-1])),
-    )
-    values = 1.0 / np.sqrt(n_labels[rows] * sizes[columns])
-    incidence = scipy.sparse.csr_array((values, (rows, columns)), shape=(len(labels), int(offsets[-1])))
-    if incidence.shape[0] <= incidence.shape[1]:
-        values, vectors = leading_eigenvectors((incidence @ incidence.T).toarray(), n_columns)
-        vectors = vectors * np.sqrt(values)
-    else:
-        _, vectors = leading_eigenvectors((incidence.T @ incidence).toarray(), n_columns)
-        vectors = incidence @ vectors  # of these lengths already
+    n_labels = np.count_nonzero(labels >= 0, axis=1)
     labeled = n_labels > 0
-    scaled = vectors[labeled] * np.sqrt(n_labels.sum() / n_labels[labeled, None])
-    return Embedded(scaled, n_labels[labeled], labeled)
+    n_labels = n_labels[labeled]
+    if known is None or known.values.size < n_columns:
+        incidence = incidence_of(labels[labeled], offsets)
+        known = Spectrum.of(normalized(incidence, np.ones(incidence.shape[1])), n_columns)
+    vectors = known.vectors[:, :n_columns] * np.sqrt(known.values[:n_columns])
+    return Embedded(vectors * np.sqrt(n_labels.sum() / n_labels[:, None]), n_labels, labeled)
 
 
 def spectral_start(
@@ -345,9 +338,15 @@ def spectral_start(
 
 
 def block_start(
-    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, n_init: int, seed: int, gamma: float
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    seed: int,
+    gamma: float,
+    known: Spectrum | None = None,
 ) -> Clusters:
-    """Return the start of the block model by the subsample.
+    """Return the start of the block model by the subsample, ``known`` its spectrum if it has been found.
 
     Takes up to 17 embeddings, with seven starts of k-means each, besides ``n_init`` of the first two kinds.
     """
@@ -357,7 +356,7 @@ def block_start(
     if n_clusters > 1 and M >= FEWEST_HALVED:
         names += [SPHERICAL, LINKED] if n_clusters <= MOST_LINKED else [SPHERICAL]
     draw = int(generator(seed, "pcc.calibrated.kmeans").integers(2**31))
-    starts = starts_of(labels, offsets, n_clusters, names, (n_init, GROUP_STARTS), draw, gamma)
+    starts = starts_of(labels, offsets, n_clusters, names, (n_init, GROUP_STARTS), draw, gamma, known)
     spectral = starts[SPECTRAL]
     alike = {name for name in starts if agreement(spectral.of, starts[name].of) >= ALIKE}
     if LINKED in alike:
@@ -408,14 +407,15 @@ def starts_of(
     n_init: tuple[int, int],
     draw: int,
     gamma: float,
+    known: Spectrum | None = None,
 ) -> dict[str, Clusters]:
     """Return the starts of these names; the linked one is left out where there are too few objects.
 
-    ``n_init``: starts of k-means for clusters, and for the groups that are linked.
+    ``n_init``: starts of k-means for clusters, and for the groups that are linked. ``known``: see `embedded`.
     """
     if not (labels >= 0).any():
         return {name: Clusters(np.full(len(labels), -1, np.int64), []) for name in names}
-    found = embedded(labels, offsets, COLUMNS_PER_CLUSTER * n_clusters)
+    found = embedded(labels, offsets, COLUMNS_PER_CLUSTER * n_clusters, known)
     starts = {
         name: found.kmeans(n_clusters, n_clusters, n_init[0], draw, spherical=name == SPHERICAL)
         for name in names

@@ -48,6 +48,7 @@ from bigcons.methods.pcc.block_model import (
 from bigcons.methods.pcc.memberships import softened
 from bigcons.methods.pcc.subsample import LONG_PASSES, LONG_TOL, SHORT_TOL, Subsample, SubsampleStart
 from bigcons.methods.pcc.updates import RELAXATION, apply_change, update_block
+from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.embedding import Centers
 from bigcons.overlaps.spectral_start import count_clusters, spectral_centers
 from bigcons.solving.passes import Run, add_all
@@ -112,11 +113,15 @@ def solve_calibrated(
     n_init: int,
     seed: int,
     calibration: Calibration,
+    known: Spectrum | None = None,
 ) -> Subsample:
-    """Estimate rates and memberships of the subsample, then solve it by the rates found."""
+    """Estimate rates and memberships of the subsample, then solve it by the rates found.
+
+    ``known``: the spectrum of the subsample, if it has been found.
+    """
     omega, asked = rarity_of(labels, offsets, calibration.rarity), (labels, offsets, n_clusters, n_init, seed)
     if calibration.rule == BLOCK_MODEL:
-        start = block_start(*asked, calibration.rarity)
+        start = block_start(*asked, calibration.rarity, known)
         rule = OWN if start.is_kept and not calibration.common else calibration.block_rule
         return solved_from(start, labels, offsets, n_clusters, omega, seed, rule)
     start = spectral_start(*asked)

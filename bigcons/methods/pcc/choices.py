@@ -30,7 +30,7 @@ from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
 from bigcons.methods.pcc.subsample import ENTROPY, INFORMATION, SUBSAMPLE, entropy_weights
-from bigcons.overlaps.n_clusters import bytes_to_tell_apart
+from bigcons.overlaps.n_clusters import bytes_to_tell_apart, starts_to_merge
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
 from bigcons.storage.interface import Place
@@ -423,6 +423,7 @@ def plan_memory(
     if calibrates:
         sample = min(n, SUBSAMPLE), min(M, MOST_PARTITIONS), B, K
         held += max(start_bytes(*sample), bytes_to_tell_apart(*sample) if merges else 0)
+        held += 8 * sample[0] * max(starts_to_merge(sample[0], K), default=0) if merges else 0  # a spectrum
         statistics += 8 * M * (K + 8)
         held += 4 * statistics  # the last two passes, and sums extrapolated from them
     return MemoryPlan(

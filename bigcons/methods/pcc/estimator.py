@@ -89,6 +89,7 @@ from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.pruning import PrunedPairs, settled
 from bigcons.methods.pcc.subsample import INFORMATION, SUBSAMPLE, Extension, extend_subsample, extension_of
 from bigcons.metrics.confidence import can_weigh
+from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer, distinct_clusters
 from bigcons.overlaps.spectral_start import check_embedding_plan, is_fine
 from bigcons.progress import expect_steps
@@ -342,7 +343,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         is_many = choices.solver == CANDIDATES
         n_rows = max(sample_rows(self.n_clusters), SUBSAMPLE) if is_many else SUBSAMPLE
         survey = take_survey(labels, engine, seed, n_rows, given)
-        n_clusters = self._distinct(ensemble, survey) if choices.merges else self.n_clusters
+        n_clusters, known = self._distinct(ensemble, survey) if choices.merges else (self.n_clusters, None)
         self._merges: bool = n_clusters < self.n_clusters
         self._expect_steps(ensemble, choices, n_clusters, in_memory=out is None)
         self._is_coarse = False
@@ -362,7 +363,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 weights = choices.weights if isinstance(choices.weights, Weights) else None
                 run.init = EmbeddedStart(n_clusters, weights, choices.calibration)
             run.arrays, run.snapshots = workspace
-            solution = self._solution(run, choices, survey, n_clusters, out)
+            solution = self._solution(run, choices, survey, n_clusters, known, out)
             self._keep(solution, ensemble.offsets)
             model = PAPER_MODEL if choices.calibration is None else choices.calibration.rule
             self.coassociation_: str = model
@@ -418,16 +419,19 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             return False
         return is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
 
-    def _distinct(self, ensemble: Ensemble, survey: Survey) -> int:
-        """Return the number of clusters to solve for: those asked for, or the fewer that are distinct."""
+    def _distinct(self, ensemble: Ensemble, survey: Survey) -> tuple[int, Spectrum | None]:
+        """Return the number of clusters to solve for: those asked for, or the fewer that are distinct.
+
+        Also the spectrum of the subsample, where that takes it.
+        """
         if hasattr(self, "n_clusters_choice_"):
-            return self.n_clusters
+            return self.n_clusters, None
         if is_fine(ensemble, survey.sample, self.n_clusters, FEWEST_TO_MERGE):
-            return self.n_clusters
+            return self.n_clusters, None
         some = survey.sample[:: max(len(survey.sample) // SUBSAMPLE, 1)]
-        found = distinct_clusters(*some_partitions(some, ensemble.offsets), self.n_clusters)
+        found, known = distinct_clusters(*some_partitions(some, ensemble.offsets), self.n_clusters)
         if found >= self.n_clusters:
-            return self.n_clusters
+            return self.n_clusters, known
         is_few = MOST_SURPLUS * found < self.n_clusters
         told = (
             f"n_clusters={found} or 'auto' may fit better"
@@ -438,14 +442,21 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             f"the labels tell {found} of n_clusters={self.n_clusters} clusters apart, {told}.",
             SurplusClustersWarning,
         )
-        return self.n_clusters if is_few else found
+        return self.n_clusters if is_few else found, known
 
     def _solution(
-        self, run: Run, choices: Choices, survey: Survey, n_clusters: int, out: Output | None
+        self,
+        run: Run,
+        choices: Choices,
+        survey: Survey,
+        n_clusters: int,
+        known: Spectrum | None,
+        out: Output | None,
     ) -> Solution:
-        """Run the solver that was chosen."""
-        divergence, calibration = resolve_divergence(self.divergence), choices.calibration
-        solve = None if calibration is None else partial(solve_calibrated, calibration=calibration)
+        """Run the solver that was chosen, ``known`` the spectrum of the sample if it has been found."""
+        divergence, calibration, solve = resolve_divergence(self.divergence), choices.calibration, None
+        if calibration is not None:
+            solve = partial(solve_calibrated, calibration=calibration, known=known)
         if choices.solver == ALL:
             asked = n_clusters, survey.n_seen, choices.weights, solve
             if choices.least_share is None:
