@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
-from bigcons.kernels._vector import count_bits
-from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import WIDTH, add_times8, count_bits, load8, store8, zero8
+from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_rows
 from bigcons.kernels.soft import list_memberships
 
 # Words of a packed row: 64 of them for each of a thousand base clusters stay in a second-level cache.
@@ -21,6 +21,9 @@ WORDS = 64
 
 # Rows and columns of a table that are copied together: the two tiles stay in a first-level cache.
 TILE = 32
+
+# Rows that are compared with the same eight centers, which stay in a first-level cache; a multiple of four.
+ROWS_COMPARED = 32
 
 # Rows that are added together, one partition after another, so that the table rows of one stay in the cache.
 FEWEST_ROWS = 2048
@@ -202,24 +205,58 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
     """Set ``assigned`` (n,) int32 to the nearest of the centers (K, d), the lowest number on a tie.
 
     Adds rows (n, d), times their weights ``counted`` (n,), to sums (K, d) and sizes (K,) of their center, and
-    returns the sum of their squared distances. Weights may be flags; rows of weight 0 get -1.
+    returns the sum of their squared distances. Weights may be flags; rows of weight 0 get -1. Centers are
+    compared by ``r.c - |c|^2 / 2``, eight of them with four rows at a time.
     """
+    n, (K, D) = rows.shape[0], centers.shape
+    width = padded(K)
+    eights, halves = np.zeros(width * D), np.zeros(K)
+    for k in range(K):
+        for d in range(D):
+            eights[(k // WIDTH * D + d) * WIDTH + k % WIDTH] = centers[k, d]
+            halves[k] += 0.5 * centers[k, d] ** 2
+    products = np.empty((ROWS_COMPARED, width))
     inertia = 0.0
-    for i in range(rows.shape[0]):
-        weight = float(counted[i])
-        if weight == 0.0:
-            assigned[i] = -1
-            continue
-        best, smallest = 0, np.inf
-        for k in range(centers.shape[0]):
+    for first in range(0, n, ROWS_COMPARED):
+        last = min(first + ROWS_COMPARED, n)
+        for k in range(0, width, WIDTH):
+            for i in range(first, last, 4):
+                multiply_four(rows, i, n, eights, k * D, D, products, i - first, k)
+        for i in range(first, last):
+            weight = float(counted[i])
+            if weight == 0.0:
+                assigned[i] = -1
+                continue
+            best, highest = 0, -np.inf
+            for k in range(K):
+                score = products[i - first, k] - halves[k]
+                if score > highest:
+                    best, highest = k, score
+            assigned[i] = best
             distance = 0.0
-            for d in range(centers.shape[1]):
-                distance += (rows[i, d] - centers[k, d]) ** 2
-            if distance < smallest:
-                best, smallest = k, distance
-        assigned[i] = best
-        inertia += weight * smallest
-        sizes[best] += weight
-        for d in range(rows.shape[1]):
-            sums[best, d] += weight * rows[i, d]
+            for d in range(D):
+                distance += (rows[i, d] - centers[best, d]) ** 2
+                sums[best, d] += weight * rows[i, d]
+            inertia += weight * distance
+            sizes[best] += weight
     return inertia
+
+
+@leaf
+def multiply_four(rows, i, n, eights, at, D, products, first, k):
+    """Set ``products[first : first + 4, k : k + 8]`` to those of rows from ``i`` on with eight centers.
+
+    The centers begin at ``at`` of ``eights``, one entry of all eight after the other. Rows end before ``n``.
+    """
+    second, third, fourth = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+    a, b, c, e = zero8(), zero8(), zero8(), zero8()
+    for d in range(D):
+        eight = load8(eights, np.uint64(at + d * WIDTH))
+        a = add_times8(a, eight, rows[i, d])
+        b = add_times8(b, eight, rows[second, d])
+        c = add_times8(c, eight, rows[third, d])
+        e = add_times8(e, eight, rows[fourth, d])
+    store8(products[first], np.uint64(k), a)
+    store8(products[first + 1], np.uint64(k), b)
+    store8(products[first + 2], np.uint64(k), c)
+    store8(products[first + 3], np.uint64(k), e)

@@ -14,7 +14,14 @@ from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
-from bigcons.overlaps.embedding import KMEANS_SAMPLE, Centers, Embedding, KMeansSettings, find_centers
+from bigcons.overlaps.embedding import (
+    KMEANS_SAMPLE,
+    MANY_CLUSTERS,
+    Centers,
+    Embedding,
+    KMeansSettings,
+    find_centers,
+)
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
@@ -88,7 +95,8 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         ``embed`` takes the weights of the partitions.
         """
         name, K = type(self).__name__, self.n_clusters
-        held = KMEANS_SAMPLE * (8 * K + ensemble.row_bytes)
+        n_copies = 1 if K < MANY_CLUSTERS else 4  # of the embedded sample, by QR with pivots
+        held = KMEANS_SAMPLE * (8 * K * n_copies + ensemble.row_bytes)
         if takes_passes(ensemble, K):
             check_passes_plan(name, ensemble, engine, self.memory, columns=K, held=held)
         else:

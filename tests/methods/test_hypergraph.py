@@ -20,7 +20,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.kernels.overlaps import TILE, WORDS, add_overlaps, count_overlaps, mirror
+from bigcons.kernels.overlaps import TILE, WORDS, add_overlaps, count_overlaps, mirror, nearest_centers
 from bigcons.methods.cspa import CSPA, similarity_matrix
 from bigcons.methods.hbgf import HBGF
 from bigcons.methods.hgpa import HGPA, hyperedges
@@ -586,3 +586,43 @@ def test_best_kmeans__is_that_of_scikit_learn_and_tells_of_every_start(weighted)
     np.testing.assert_array_equal(found.labels_, expected.labels_)
     assert len(set(objectives)) == 5
     assert found.inertia_ == expected.inertia_ == min(objectives)
+
+
+def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
+    rng, K = np.random.default_rng(4), 60
+    classes = rng.integers(K, size=3000)
+    rows = np.eye(K)[classes] + 0.08 * rng.standard_normal((3000, K))
+    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    weights = rng.uniform(0.5, 2.0, 3000)
+    found, objectives = spectral.kmeans_of_unit_rows(rows, K, 3, 11, weights, max_iter=50)
+    assert adjusted_rand(classes, found.labels_) > 0.99
+    assert len(objectives) == 3
+    assert len(found.labels_) == 3000
+    drawn, _ = spectral.best_kmeans(rows, K, 3, 11, weights, max_iter=50)
+    assert found.inertia_ < drawn.inertia_  # random starts miss some of so many
+    few, expected = (
+        f(rows, 5, 2, 11, weights)[0] for f in (spectral.kmeans_of_unit_rows, spectral.best_kmeans)
+    )
+    np.testing.assert_array_equal(few.labels_, expected.labels_)
+
+
+def test_kmeans_of_unit_rows__starts_on_as_many_rows_as_there_are_clusters():
+    rows = np.repeat(np.eye(60), 40, axis=0)[np.argsort(np.tile(np.arange(40), 60), kind="stable")]
+    rows[::2] = rows[0]  # of a part, half are one row
+    rows[:60] = np.eye(60)
+    found, _ = spectral.kmeans_of_unit_rows(rows, 60, 2, 0)
+    assert found.inertia_ == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "K", "D"), [(1, 1, 1), (3, 9, 2), (37, 8, 11), (70, 19, 5)])
+def test_nearest_centers__are_those_of_brute_force_and_the_first_of_a_tie(n, K, D):
+    rng = np.random.default_rng(n)
+    rows, centers, weights = rng.normal(size=(n, D)), rng.normal(size=(K, D)), rng.integers(0, 3, n) / 2.0
+    centers[K // 2] = centers[-1]
+    assigned, sums, sizes = np.full(n, 7, np.int32), np.zeros((K, D)), np.zeros(K)
+    inertia = nearest_centers(rows, weights, centers, assigned, sums, sizes)
+    expected, expected_sums, expected_sizes, total = naive.nearest_centers(rows, weights, centers)
+    assert assigned.tolist() == expected
+    np.testing.assert_allclose(sums, expected_sums, atol=1e-12)
+    np.testing.assert_array_equal(sizes, expected_sizes)
+    assert inertia == pytest.approx(total, abs=1e-12)

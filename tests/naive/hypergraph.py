@@ -79,3 +79,17 @@ def associations(labels, groups, n_groups):
             if members:
                 table[i, k] = sum(i in cluster for cluster in members) / len(members)
     return table
+
+
+def nearest_centers(rows, weights, centers):
+    """Return the first nearest center of each row, -1 of weight 0, and weighed sums, sizes and distance."""
+    assigned, total = [], 0.0
+    sums, sizes = np.zeros(centers.shape), np.zeros(len(centers))
+    for row, weight in zip(rows, weights, strict=True):
+        distances = [float(((row - center) ** 2).sum()) for center in centers]
+        k = distances.index(min(distances))
+        assigned.append(k if weight else -1)
+        sums[k] += weight * row
+        sizes[k] += weight
+        total += weight * distances[k]
+    return assigned, sums, sizes, total
