@@ -8,9 +8,9 @@ import json
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -38,7 +38,7 @@ from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from bigcons.storage.locks import lock_path
 from bigcons.storage.places import DiskPlace
 from bigcons.stores.consensus import fit_results
-from tests.support.solves import DYING_SOLVE, SOLVES, bits, parameters, store_data
+from tests.support.solves import SOLVES, bits, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
 
@@ -84,11 +84,17 @@ def undisturbed(stored: Path) -> PCC:
     return PCC(**PARAMETERS).fit(stored)
 
 
-def die(what: str, at: int, ensemble: Path, out: Path) -> None:
-    command = [sys.executable, "-c", DYING_SOLVE, what, str(at), str(ensemble), str(out)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
-    assert process.returncode == -signal.SIGKILL, process.stderr
+@pytest.fixture(scope="module")
+def leave_killed(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, Path], None]:
+    """A function that leaves at a path what a solve leaves that is killed after its commit 2 or 3."""
+    folder = tmp_path_factory.mktemp("killed")
+    kill_at({str(commit): ("snapshot", commit) for commit in (2, 3)}, PARAMETERS, stored, folder)
+
+    def leave(commit: int, out: Path) -> None:
+        assert out.name == "consensus.zarr"
+        shutil.copytree(folder / str(commit), out.parent, dirs_exist_ok=True)
+
+    return leave
 
 
 @pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
@@ -128,17 +134,19 @@ def kill_at(moments: dict[str, tuple[str, int]], asked: dict[str, Any], ensemble
 
 
 def test_resume__more_passes_continue_where_the_last_run_stopped(
-    stored: Path, undisturbed: PCC, tmp_path: Path
+    stored: Path, undisturbed: PCC, tmp_path: Path, leave_killed: Callable[[int, Path], None]
 ) -> None:
     out = tmp_path / "consensus.zarr"
-    die("snapshot", 3, stored, out)
+    leave_killed(3, out)
     model = PCC(**PARAMETERS, max_iter=50).fit(stored, out=out)
     np.testing.assert_array_equal(model.labels_, undisturbed.labels_)
 
 
-def test_resume__another_solve_in_the_folder_is_refused(stored: Path, tmp_path: Path) -> None:
+def test_resume__another_solve_in_the_folder_is_refused(
+    stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
+) -> None:
     out = tmp_path / "consensus.zarr"
-    die("snapshot", 2, stored, out)
+    leave_killed(2, out)
     with pytest.raises(InvalidInputError, match=r"tol=1e-05, not 0.001; repeat the call .* overwrite=True"):
         PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out)
     assert PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out, overwrite=True).converged_
@@ -264,9 +272,11 @@ def test_fit__finds_the_result_of_a_finished_run(
     assert Consensus.open(out).parameters["n_clusters"] == 4
 
 
-def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(stored: Path, tmp_path: Path) -> None:
+def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(
+    stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
+) -> None:
     out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
-    die("snapshot", 2, stored, out)
+    leave_killed(2, out)
     shutil.copytree(partial, tmp_path / "kept")
     PCC(**PARAMETERS).fit(stored, out=out)
     shutil.copytree(tmp_path / "kept", partial)
@@ -282,9 +292,11 @@ def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(stored: Pa
     assert partial.exists()
 
 
-def test_fit__of_another_method_does_not_discard_an_unfinished_run(stored: Path, tmp_path: Path) -> None:
+def test_fit__of_another_method_does_not_discard_an_unfinished_run(
+    stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
+) -> None:
     out = tmp_path / "consensus.zarr"
-    die("snapshot", 2, stored, out)
+    leave_killed(2, out)
     for other in (PCC(5, pairs=0.01, random_state=3), METHODS["cspa"](5, random_state=3)):
         with pytest.raises(InvalidInputError, match="holds an unfinished run"):
             other.fit(stored, out=out)
@@ -392,10 +404,14 @@ def test_snapshot__that_cannot_be_written_leaves_nothing_that_python_fails_to_co
 
 @pytest.mark.parametrize("asked", [{"overwrite": True}, {"resume": False}], ids=str)
 def test_solve__begins_again_only_if_told_to(
-    stored: Path, undisturbed: PCC, tmp_path: Path, asked: dict[str, bool]
+    stored: Path,
+    undisturbed: PCC,
+    tmp_path: Path,
+    asked: dict[str, bool],
+    leave_killed: Callable[[int, Path], None],
 ) -> None:
     out = tmp_path / "consensus.zarr"
-    die("snapshot", 3, stored, out)
+    leave_killed(3, out)
     with np.load(f"{out}.partial/snapshot.npz") as members:
         head = json.loads(members["head"].tobytes())
     assert len(head["facts"]["records"]) == 2
@@ -409,10 +425,12 @@ def test_solve__begins_again_only_if_told_to(
     assert bits(model) == bits(undisturbed)
 
 
-def test_solve_command__resumes_by_default_and_finds_what_is_finished(stored: Path, tmp_path: Path) -> None:
+def test_solve_command__resumes_by_default_and_finds_what_is_finished(
+    stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
+) -> None:
     out = tmp_path / "consensus.zarr"
     options = ["solve", str(stored), "-k", "5", "--tol", "1e-5", "--random-state", "3", "-o", str(out)]
-    die("snapshot", 2, stored, out)
+    leave_killed(2, out)
     other = CliRunner().invoke(main, [*options, "--random-state", "4"])
     assert (other.exit_code, "seed=3, not 4" in other.stderr) == (1, True)
     assert CliRunner().invoke(main, [*options, "--resume"]).exit_code == 0
@@ -442,9 +460,10 @@ def test_resume__that_fails_says_once_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     failure: str,
+    leave_killed: Callable[[int, Path], None],
 ) -> None:
     out = tmp_path / "consensus.zarr"
-    die("snapshot", 2, stored, out)
+    leave_killed(2, out)
     model = PCC(**PARAMETERS)
     if failure == "refusal":
         model.set_params(tol=1e-3)

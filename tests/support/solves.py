@@ -52,21 +52,3 @@ def bits(model: PCC) -> tuple[bytes, bytes, dict[str, list[float]], list[float]]
     history = {name: values for name, values in model.history_.items() if name not in ("seconds", "memory")}
     labels, memberships = np.asarray(model.labels_).tobytes(), np.asarray(model.memberships_).tobytes()
     return labels, memberships, history, model.start_objectives_
-
-
-# A solve that kills itself at a moment given by its arguments.
-DYING_SOLVE = """
-import os, signal, sys
-from bigcons import PCC
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
-what, at, ensemble, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
-kind, name = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}[what]
-original, calls = getattr(kind, name), [0]
-def dying(*arguments):
-    original(*arguments)
-    calls[0] += 1
-    if calls[0] == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-setattr(kind, name, dying)
-PCC(n_clusters=5, random_state=3, tol=1e-5).fit(ensemble, out=out)
-"""
