@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; progress, warnings and errors go to standard error, one line each."""
-        with progress_on_terminal(), _one_line_warnings(), _quiet_dask_client(), _sigterm_interrupts():
+        with at_a_terminal():
             try:
                 return super().invoke(ctx)
             except click.UsageError as error:
@@ -94,6 +94,13 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, BigconsError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}; check the path or choose another."
     return str(error)
+
+
+@contextmanager
+def at_a_terminal() -> Iterator[None]:
+    """Show progress and warnings as commands do, and let SIGTERM interrupt."""
+    with progress_on_terminal(), _one_line_warnings(), _quiet_dask_client(), _sigterm_interrupts():
+        yield
 
 
 @contextmanager

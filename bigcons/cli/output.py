@@ -28,7 +28,7 @@ def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Print one JSON object to standard output.",
     )  # fmt: skip
     add_verbose = click.option(
-        "-v", "--verbose", count=True, expose_value=False, callback=_log_to_stderr,
+        "-v", "--verbose", count=True, expose_value=False, callback=_set_verbosity,
         help="Log to standard error; -vv includes debug messages.",
     )  # fmt: skip
     return add_json(add_verbose(function))
@@ -38,11 +38,15 @@ def _remember_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     ctx.meta[JSON] = value
 
 
-def _log_to_stderr(_: click.Context, __: click.Parameter, count: int) -> None:
+def _set_verbosity(_: click.Context, __: click.Parameter, count: int) -> None:
     if count:
-        level = logging.INFO if count == 1 else logging.DEBUG
-        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
-        logging.getLogger("bigcons").setLevel(level)
+        log_to_stderr(logging.INFO if count == 1 else logging.DEBUG)
+
+
+def log_to_stderr(level: int) -> None:
+    """Let the library log to standard error from ``level`` on."""
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("bigcons").setLevel(level)
 
 
 def emit(result: Mapping[str, Any], text: str) -> None:

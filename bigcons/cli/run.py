@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
+import os
+import threading
 import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import click
 
 from bigcons.cli.generate import base_clusters
+from bigcons.cli.group import Terminated, at_a_terminal
 from bigcons.cli.options import (
     TABLE,
     memory_option,
@@ -18,12 +25,15 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import emit, facts, reporting, telling_finished, with_clusters
+from bigcons.cli.output import emit, facts, log_to_stderr, reporting, telling_finished, with_clusters
 from bigcons.cli.score import read_classes
 from bigcons.cli.solve import cluster_count, complete_method, known_method, parse_method
+from bigcons.errors import ExecutionError
 
 SAMPLE = 0.5
 LEAST_HIGH = 10
+SECONDS_TO_END = 5.0
+"""How long after Ctrl-C, which reaches both processes, the one that generates may take to end by itself."""
 
 
 @click.command()
@@ -86,19 +96,14 @@ def run(
 
     Short for `bigcons generate` with k-means on random halves of the objects, `bigcons solve` and, with a
     truth, `bigcons score`. FEATURES is one table or several, as for `bigcons generate`, and need not fit in
-    memory; each step keeps to the memory budget. Repeating the command resumes an interrupted run and finds
-    the result of a finished one. What was chosen is printed, with the time of each step.
+    memory; each step keeps to the memory budget, and has a process of its own. A budget that is too small for
+    pcc is refused before generating begins. Repeating the command resumes an interrupted run and finds the
+    result of a finished one. What was chosen is printed, with the time of each step.
     """
     from bigcons.tables.files import refuse_missing
 
     for path in (*features, *([] if truth is None else [truth])):
         refuse_missing(path)  # methods take seconds to import
-
-    from bigcons import generate
-    from bigcons.metrics.clusterings import OF_TRUTH, truth_table
-    from bigcons.stores.consensus import Consensus, fit_results
-    from bigcons.stores.features import open_features
-
     if column is not None and truth is None:
         raise click.UsageError("--column has no effect without --truth; give both or neither.")
     if base_clusters is None:
@@ -107,27 +112,36 @@ def run(
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     given: dict[str, Any] = {"n_clusters": n_clusters, "memory": memory, "random_state": random_state}
     given |= {} if client is None else {"client": client}
-    _, model = parse_method(method, (ensemble_path,), given)
-    data = open_features(one_or_many(features), id=id, columns=columns, drop=drop)
-    classes = None if truth is None else read_classes(truth, column, data.n_objects, data.ids)
+    _, parameters = parse_method(method, (ensemble_path,), given)
+
+    table = {"features": one_or_many(features), "id": id, "columns": columns, "drop": drop}
+    making = {
+        "n_partitions": n_partitions,
+        "n_clusters": base_clusters,
+        "sample": SAMPLE,
+        "out": ensemble_path,
+        "memory": memory,
+        "random_state": random_state,
+        "overwrite": overwrite,
+        "client": client,
+    }
+    # generating leaves a hundred megabytes behind, which would count as memory of the solve
+    generating = _in_a_process(
+        _generate, table, (truth, column), making, (method, parameters, consensus_path)
+    )
+
+    from bigcons.methods import METHODS
+    from bigcons.metrics.clusterings import OF_TRUTH, truth_table
+    from bigcons.stores.consensus import Consensus, fit_results
+    from bigcons.stores.ensemble import Ensemble
 
     began = time.perf_counter()
-    ensemble = generate.kmeans(
-        data,
-        n_partitions=n_partitions,
-        n_clusters=base_clusters,
-        sample=SAMPLE,
-        out=ensemble_path,
-        memory=memory,
-        random_state=random_state,
-        overwrite=overwrite,
-        client=client,
-    )
-    generated = time.perf_counter()
+    model = METHODS[method](**parameters)
     with telling_finished(consensus_path, "run", overwrite):
         model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
-    solved = time.perf_counter()
+    solving = time.perf_counter() - began
 
+    ensemble = Ensemble.open(ensemble_path)
     made_with = ensemble.provenance
     low, high = made_with["n_clusters"]
     trained_on = (
@@ -143,21 +157,105 @@ def run(
             "clusters_per_partition": [low, high],
             "sample": SAMPLE,
             "trained_on": trained_on,
-            "seconds": generated - began,
+            "seconds": generating,
         },
         "consensus": {
             "path": consensus_path,
             "method": method,
             "memory": memory,
             "random_state": random_state,
-            "seconds": solved - generated,
+            "seconds": solving,
             **fit_results(model),
         },
     }
-    if classes is not None:
-        table = truth_table(classes, Consensus.open(consensus_path).label_rows)
-        scores = {name: criterion(table) for name, criterion in OF_TRUTH.items()}
-        result["scores"] = {"n_judged": int(table.sum()), **scores}
+    if truth is not None:
+        classes = read_classes(truth, column, ensemble.n_objects, ensemble.id_column)
+        counts = truth_table(classes, Consensus.open(consensus_path).label_rows)
+        scores = {name: criterion(counts) for name, criterion in OF_TRUTH.items()}
+        result["scores"] = {"n_judged": int(counts.sum()), **scores}
     words = Consensus.open(consensus_path).clusters_in_words()
     shown = {**result, "consensus": with_clusters(result["consensus"], words)}
     emit(result, facts({name: part for name, part in shown.items() if name != "kind"}))
+
+
+def _generate(
+    table: dict[str, Any],
+    truth: tuple[str | None, str | None],
+    making: dict[str, Any],
+    solving: tuple[str, dict[str, Any], str],
+) -> float:
+    """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken."""
+    from bigcons import generate
+    from bigcons.generate.kmeans import drawn_clusters
+    from bigcons.methods import METHODS
+    from bigcons.solving.memory_plan import PlannedEnsemble
+    from bigcons.storage.commit import is_store
+    from bigcons.stores.features import open_features
+
+    began = time.perf_counter()
+    data = open_features(table.pop("features"), **table)
+    if truth[0] is not None:
+        read_classes(truth[0], truth[1], data.n_objects, data.ids)
+    method, parameters, out = solving
+    if making["overwrite"] or not is_store(out):
+        drawn = drawn_clusters(
+            data.n_objects,
+            *(making[name] for name in ("n_partitions", "n_clusters", "sample", "random_state")),
+        )
+        METHODS[method](**parameters).check_plan(PlannedEnsemble(making["out"], data.n_objects, drawn), out)
+    generate.kmeans(data, **making)
+    return time.perf_counter() - began
+
+
+# A process of its own
+
+
+def _in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return ``function(*arguments)``, called in a new process that ends before this returns.
+
+    Its errors are raised here. It shows progress, warnings and logs like this process, and ends with it.
+    """
+    context = multiprocessing.get_context("spawn")
+    answers, answer_to = context.Pipe(duplex=False)
+    level = logging.getLogger("bigcons").level
+    child = context.Process(target=_answer, args=(answer_to, level, function, arguments))
+    child.start()
+    answer_to.close()
+    try:
+        value, error = answers.recv()
+    except EOFError:
+        child.join()
+        raise ExecutionError(
+            f"the process that generates ended with status {child.exitcode}, killed or out of memory; repeat "
+            "the command to resume."
+        ) from None
+    except BaseException as interruption:
+        child.join(0 if isinstance(interruption, Terminated) else SECONDS_TO_END)
+        child.terminate()
+        child.join()
+        raise
+    child.join()
+    if error is not None:
+        raise error
+    return value
+
+
+def _answer(
+    answer_to: Connection, level: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    """Send what the function returns, or the error it raises."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # noqa: S101 - it was started by one
+
+    def end_with_parent() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    if level:
+        log_to_stderr(level)
+    try:
+        with at_a_terminal():
+            answer_to.send((function(*arguments), None))
+    except BaseException as error:  # the parent raises it
+        answer_to.send((None, error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,14 +137,18 @@ def solve(
 
     if words and not words[0].startswith("-"):
         refuse_missing(words[0])  # methods take seconds to import
+    options["n_clusters"] = n_clusters
+    given = {name: value for name, value in options.items() if value is not None}
+    ensemble, parameters = parse_method(method, words, {**given, "random_state": random_state})
+    if ensemble == STANDARD:
+        ensemble = read_standard_input(click.get_current_context())
 
+    from bigcons.methods import METHODS
     from bigcons.solving.workspace import can_resume
     from bigcons.stores.consensus import Consensus, fit_results
     from bigcons.stores.pair_parquet import is_parquet
 
-    options["n_clusters"] = n_clusters
-    given = {name: value for name, value in options.items() if value is not None}
-    ensemble, model = parse_method(method, words, {**given, "random_state": random_state})
+    model = METHODS[method](**parameters)
     if isinstance(pairs := getattr(model, "pairs", None), str) and is_parquet(pairs):
         click.echo(
             f"{pairs}: converting to rows; bigcons import-pairs keeps them for other solves.", err=True
@@ -187,17 +191,16 @@ def _largest(solved: Consensus) -> str:
     return table(columns, rows[:MOST_CLUSTERS]) + rest
 
 
-def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, Any]:
-    """Return the ensemble that ``words`` name, and the method with their options and ``given``."""
+def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the ensemble that ``words`` name, and the parameters: their options and ``given``."""
     from bigcons.methods import METHODS
 
-    method = METHODS[name]
-    arguments, own = _parse_options(name, method, words)
+    parameters = inspect.signature(METHODS[name]).parameters
+    arguments, own = _parse_options(name, _own_parameters(parameters), words)
     if len(arguments) != 1:
         raise click.UsageError(
             f"Give one ENSEMBLE, not {len(arguments)}: {' '.join(arguments) or 'nothing'}."
         )
-    parameters = inspect.signature(method).parameters
     if "n_clusters" not in given and parameters["n_clusters"].default is not None:
         raise click.UsageError(f"Method {name!r} needs -k, the number of clusters.")
     if foreign := given.keys() - parameters.keys():
@@ -215,7 +218,7 @@ def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tu
         parameters["n_clusters"].annotation
     ):
         raise click.UsageError(f"Method {name!r} takes one number of clusters, not a range; give it with -k.")
-    return arguments[0], method(**given, **own)
+    return arguments[0], {**given, **own}
 
 
 # The options of a method: --name VALUE for each parameter of its class, except those that `solve` declares or
@@ -224,27 +227,24 @@ _COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
 _WORDS = {"none": None, "true": True, "false": False}
 
 
-def _own_parameters(method: type) -> dict[str, Any]:
-    """Return the parameters that have such an option, with their defaults."""
-    parameters = inspect.signature(method).parameters.values()
-    return {p.name: p.default for p in parameters if p.name not in _COMMON}
+def _own_parameters(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    """Return those of a method's parameters that have such an option, with their defaults."""
+    return {p.name: p.default for p in parameters.values() if p.name not in _COMMON}
 
 
-def _parse_options(name: str, method: type, given: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return the arguments of a command line and the parameters of the method set by its ``--name value``.
+def _parse_options(
+    name: str, known: dict[str, Any], given: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the arguments of a command line and the ``known`` parameters set by its ``--name value``.
 
     A parameter that is boolean by default is a flag, ``--balance`` or ``--no-balance``.
     """
-    known = _own_parameters(method)
     arguments: list[str] = []
     found: dict[str, Any] = {}
     words = list(given)
     while words:
         word = words.pop(0)
-        if word == STANDARD:
-            arguments.append(read_standard_input(click.get_current_context()))
-            continue
-        if not word.startswith("-"):
+        if word == STANDARD or not word.startswith("-"):
             arguments.append(word)
             continue
         if not word.startswith("--"):
@@ -299,7 +299,7 @@ def methods(name: str | None) -> None:
     method = METHODS[name]
     options = "\n".join(
         f"  {option_name(parameter)}  (default: {'none' if default is None else default})"
-        for parameter, default in _own_parameters(method).items()
+        for parameter, default in _own_parameters(inspect.signature(method).parameters).items()
     )
     emit(
         _facts(method),

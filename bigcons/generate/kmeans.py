@@ -5,8 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Unpack
 
+import numpy as np
+
 from bigcons.errors import InvalidInputError
-from bigcons.generate.pipeline import ClusterCount, KMeansOptions, make_partitions
+from bigcons.generate.partition import draw_n_clusters
+from bigcons.generate.pipeline import (
+    SPLIT,
+    ClusterCount,
+    KMeansOptions,
+    check_range,
+    make_partitions,
+    split_range,
+)
 from bigcons.generate.sampling import (
     AllFeatures,
     DealtShare,
@@ -15,7 +25,7 @@ from bigcons.generate.sampling import (
     Scheme,
     ZipfWeights,
 )
-from bigcons.seeding import SeedLike
+from bigcons.seeding import SeedLike, generator
 from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_int, check_number
 
@@ -149,6 +159,22 @@ def kmeans(
         resume=resume,
         client=client,
     )
+
+
+def drawn_clusters(
+    n_objects: int, n_partitions: int, n_clusters: ClusterCount, sample: float, seed: int
+) -> np.ndarray:
+    """Return the number of clusters that `kmeans` draws for each partition, ``(n_partitions,)`` int64.
+
+    It depends on the seed alone, so a solve can be planned before there are labels. Partitions have fewer
+    clusters where some get no object.
+    """
+    if n_clusters == SPLIT:
+        limits = split_range(RandomShare(sample).least(n_objects))
+    else:
+        limits = check_range(n_clusters)
+    drawn = (draw_n_clusters(generator(seed, "generate.kmeans", u), limits) for u in range(n_partitions))
+    return np.fromiter(drawn, np.int64, n_partitions)
 
 
 def weighted_kmeans(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.execution.blas import one_thread
-from bigcons.generate.partition import Settings, untrained
+from bigcons.generate.partition import Settings, draw_n_clusters, untrained
 from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
 from bigcons.generate.scaling import Scaling
 from bigcons.kernels.nearest import label_nearest, pack_centers
@@ -102,8 +102,7 @@ class TrainTask:
         Weights of the features are factors of the centers, and features outside the view are 0.
         """
         rng = generator(self.seen.seed, self.seen.stream, u)
-        low, high = self.settings.n_clusters
-        n_clusters = int(rng.integers(low, high + 1))
+        n_clusters = draw_n_clusters(rng, self.settings.n_clusters)
         chosen = np.flatnonzero(self._is_seen(u))
         if len(chosen) > self.sample_rows:
             chosen = np.sort(rng.choice(chosen, size=self.sample_rows, replace=False, shuffle=False))

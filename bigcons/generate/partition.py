@@ -102,8 +102,7 @@ class PartitionTask:
         n_objects, n_features, _ = self.matrix
         stream = f"generate.{self.scheme.name}"
         rng = generator(self.seed, stream, u)
-        low, high = self.settings.n_clusters
-        n_clusters = int(rng.integers(low, high + 1))
+        n_clusters = draw_n_clusters(rng, self.settings.n_clusters)
         subset = self.scheme.objects.subset(n_objects, self.plan.segment_rows, self.seed, stream, u)
         view = self.scheme.features.view(n_features, self.seed, stream, u)
         points = Points(self.matrix, subset, view, self.plan)
@@ -159,6 +158,11 @@ class PartitionTask:
             if n_points >= self.plan.start_rows:
                 break
         return np.concatenate(parts)
+
+
+def draw_n_clusters(rng: np.random.Generator, limits: tuple[int, int]) -> int:
+    """Return the number of clusters of a partition, the first draw of its generator."""
+    return int(rng.integers(limits[0], limits[1] + 1))
 
 
 def untrained(settings: Settings, n_clusters: int, rng: np.random.Generator) -> KMeans:

@@ -9,7 +9,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -29,6 +29,7 @@ from bigcons.memory import Block
 from bigcons.metrics import confidence
 from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
 from bigcons.solving.results import Results, Use, renumbered
 from bigcons.solving.survey import labeled_objects
 from bigcons.solving.workspace import (
@@ -187,6 +188,19 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 with open_engine(self.client) as engine, self._n_clusters_chosen(ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
         return self
+
+    def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
+        """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
+
+        That is MemoryBudgetError if its plan exceeds ``memory``, of methods that plan before they read.
+        """
+        self._check_n_clusters(ensemble.n_objects)
+        with (
+            suppress(LabelsNeededError),
+            open_engine(self.client) as engine,
+            self._n_clusters_chosen(ensemble, engine, 0),
+        ):
+            self._solve(ensemble, engine, 0, Output(out, overwrite=False, resume=True, fingerprint={}))
 
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags: features are labels, numbers or text, and may be missing."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import DataBudget, enough_for, format_size, parse_size, resident_bytes
+from bigcons.memory import Block, DataBudget, enough_for, format_size, parse_size, resident_bytes
 from bigcons.storage.arrays import bytes_kept_by_decoding
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import MAX_CHUNK_COLUMNS
+from bigcons.stores.ensemble_store import MAX_CHUNK_COLUMNS, Header
+from bigcons.tables.encode import default_chunk_rows, label_dtype
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -62,6 +65,47 @@ class MemoryPlan(NamedTuple):
                 needed=needed,
                 budget=parse_size(memory),
             )
+
+
+class LabelsNeededError(Exception):
+    """A label of an ensemble that is yet to be made was asked for."""
+
+
+class PlannedEnsemble(Ensemble):
+    """The shape of an ensemble yet to be made at ``path``, by which to plan its solve.
+
+    Its partitions have at most ``n_clusters`` clusters. Asking for labels, or blocks of them, raises
+    LabelsNeededError.
+    """
+
+    def __init__(self, path: str, n_objects: int, n_clusters: np.ndarray) -> None:
+        names = [f"p{u}" for u in range(len(n_clusters))]
+        sizes = np.full(len(n_clusters), n_objects)
+        header = Header(n_objects, names, n_clusters, sizes, default_chunk_rows(n_objects), {})
+        nothing = np.zeros((), label_dtype(n_clusters))
+        super().__init__(np.broadcast_to(nothing, (n_objects, len(n_clusters))), header, None)
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        """Path at which it is going to be stored."""
+        return self._path
+
+    def blocks(self, rows: int | None = None) -> list[Block]:  # noqa: ARG002 - as in the base
+        """Raise LabelsNeededError."""
+        raise LabelsNeededError
+
+    def read(self, start: int, stop: int) -> np.ndarray:  # noqa: ARG002
+        """Raise LabelsNeededError."""
+        raise LabelsNeededError
+
+    def read_rows(self, indices: Any) -> np.ndarray:  # noqa: ARG002
+        """Raise LabelsNeededError."""
+        raise LabelsNeededError
+
+    def load(self) -> Ensemble:
+        """Raise LabelsNeededError."""
+        raise LabelsNeededError
 
 
 def check_held_plan(

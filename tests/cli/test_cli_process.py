@@ -1,12 +1,15 @@
 """The command line as its own process: exit status, interrupts, terminals."""
 
 import io
+import re
 import signal
 import subprocess
 import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
+import psutil
 import pytest
 
 from bigcons.cli import output as bars
@@ -70,6 +73,41 @@ def test_interrupt__ends_a_running_command(start, tmp_path):
     assert child.returncode in (130, -signal.SIGINT)  # a shell reports both as 130
     assert len(errors.strip().splitlines()) == 1
     assert not (tmp_path / "bigcons-demo" / "ensemble.zarr").exists()
+
+
+def test_run__refuses_a_budget_before_it_begins_or_keeps_to_it(start, tmp_path):
+    """Whatever generating leaves behind in its process."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(3000, 5)))
+    words = "run x.npy -k 4 -o out --n-partitions 20 --memory"
+    child = start(*words.split(), "50MB")
+    _, errors = child.communicate(timeout=120)
+    assert child.returncode == 1
+    assert not (tmp_path / "out").exists()
+    needed = re.search(r"^Error: PCC needs .* raise it to (\S+) MB\.$", errors)[1]
+    child = start(*words.split(), f"{int(needed) + 5}MB")  # two processes differ by a few pages
+    _, errors = child.communicate(timeout=120)
+    assert child.returncode == 0, errors
+    assert (tmp_path / "out/consensus.zarr").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_run__ends_the_process_that_generates(start, tmp_path, number, status):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(100_000, 20)))
+    child = start("run", "x.npy", "-k", "4", "-o", "out", "--n-partitions", "400")
+    while not list(tmp_path.glob("out/ensemble.zarr.partial/*")):
+        assert child.poll() is None, child.stderr.read()
+        time.sleep(0.05)
+    below = psutil.Process(child.pid).children(recursive=True)
+    assert below
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == status
+    assert "Traceback" not in errors
+    assert number == signal.SIGKILL or errors.endswith("ed; the output was not written.\n")
+    assert not psutil.wait_procs(below, timeout=30)[1]
 
 
 class Terminal(io.StringIO):
