@@ -56,7 +56,7 @@ from bigcons.stores.pair_lists import scratch_beside
 from bigcons.stores.pair_parquet import footer_of, is_parquet
 from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
 from bigcons.stores.pieces import Layout, Piece, Stored, layout_of, part_of
-from bigcons.tables.files import STANDARD_INPUT
+from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT
 from bigcons.tables.ids import Ids
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -149,8 +149,8 @@ class _How(NamedTuple):
         """Return the source given, or the path recorded if it is there or next to the store."""
         if self.source is not None:
             return self.source
-        if not isinstance(recorded, str) or recorded in ("in memory", STANDARD_INPUT):
-            where = STANDARD_INPUT if recorded == STANDARD_INPUT else "in memory"
+        if not isinstance(recorded, str) or recorded in (IN_MEMORY, STANDARD_INPUT):
+            where = STANDARD_INPUT if recorded == STANDARD_INPUT else IN_MEMORY
             raise InvalidInputError(f"{what} was {where}: pass it as source= (--source)")
         beside = self.place.sibling(recorded.rstrip("/").rpartition("/")[2])
         for place in (place_of(recorded), beside):

@@ -49,6 +49,7 @@ from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pair_parquet import is_parquet
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.trust import Trust
+from bigcons.tables.files import origin
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import Column, Columns, select
 from bigcons.validation import check_int
@@ -178,7 +179,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                     refuse_source(path, source)
                 if self.random_state is None and resume:
                     seed = seed_of_run(path, finished) or seed
-                output = Output(path, overwrite, resume, self._fingerprint(ensemble, seed))
+                source = ensemble.path or origin(x)
+                output = Output(path, overwrite, resume, self._fingerprint(ensemble, seed), source)
                 if resume and finished is None:
                     refuse_conflicting_run(output)
             self._found_at: str | None = None
@@ -309,7 +311,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
                 results=fit_results(self),
-                provenance={"ensemble": ensemble.path or "in memory", **self._provenance(out)},
+                provenance={"ensemble": out.source, **self._provenance(out)},
             )
             committing.enter_context(progress("write to disk", ensemble.n_objects))
         consensus = Consensus.open(out.path)
@@ -484,7 +486,8 @@ class PredictingClusterer(ConsensusClusterer):
             rows = writer.rows
             for written in self._placed(ensemble, lambda block, *found: rows.write(block.start, *found)):
                 writer.note(written)
-            writer.describe(provenance={"ensemble": ensemble.path or "in memory", "predicted_by": repr(self)})
+            source = ensemble.path or origin(x)
+            writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
         return Consensus.open(out).labels
 
     def _placed(

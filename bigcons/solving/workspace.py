@@ -19,6 +19,7 @@ from bigcons.storage.locks import sweep_locks, writer_lock
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.stores.consensus import KIND, Consensus
 from bigcons.stores.opening import partial_folder
+from bigcons.tables.files import IN_MEMORY
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -33,6 +34,8 @@ class Output(NamedTuple):
     """Whether an unfinished run to this path continues; otherwise it is discarded."""
     fingerprint: dict[str, Any]
     """Method, parameters, seed and labels: a run continues only with the same."""
+    source: str = IN_MEMORY
+    """What the labels are read from, in words."""
 
 
 class Workspace(NamedTuple):

@@ -780,7 +780,7 @@ def import_memberships(
 
 
 def _with_warnings(ensemble: Ensemble) -> Ensemble:
-    warn_of_suspects(ensemble.n_objects, ensemble.names, ensemble.n_clusters)
+    warn_of_suspects(ensemble.n_objects, ensemble.names, ensemble.n_clusters, ensemble.n_labeled)
     return ensemble
 
 

@@ -5,6 +5,7 @@ Memory use is one block and the distinct values, independent of the number of ob
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ _WORKING_BYTES = 40
 _SUSPECT_PARTITIONS = 1_000
 _SUSPECT_IDS = 200
 """Smaller tables may legitimately have as many partitions, or only singleton clusters."""
+_NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
+_FEWEST_PER_LABEL = 4
+"""Objects that share a label, on average, below which a column is hardly a partition."""
 
 
 class LabelScan(NamedTuple):
@@ -179,18 +183,35 @@ def check_distinct(names: Sequence[str]) -> None:
         raise InvalidInputError(f"names has {repeated!r} twice; give each partition a unique name.")
 
 
-def warn_of_suspects(n_objects: int, names: Sequence[str], n_clusters: np.ndarray) -> None:
-    """Warn if labels look transposed or a column looks like object ids."""
+def warn_of_suspects(
+    n_objects: int, names: Sequence[str], n_clusters: np.ndarray, n_labeled: np.ndarray
+) -> None:
+    """Warn if labels look transposed, or columns like object ids or features."""
     if len(names) >= max(_SUSPECT_PARTITIONS, 10 * n_objects):
         warn_user(
             f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns); "
             "transpose it if rows are partitions.",
             SuspiciousLabelsWarning,
         )
-    (ids,) = np.nonzero(n_clusters == max(n_objects, _SUSPECT_IDS))
+    all_differ = (n_clusters == n_objects) & (n_objects > 1)
+    if n_objects < _SUSPECT_IDS:
+        all_differ &= [_NAME_OF_IDS.fullmatch(name) is not None for name in names]
+    (ids,) = np.nonzero(all_differ)
+    is_fine = (n_clusters >= _SUSPECT_IDS) & (_FEWEST_PER_LABEL * n_clusters > n_labeled)
     if 0 < ids.size < len(names):  # unless all columns do
         warn_user(
             f"partition {names[ids[0]]!r} has a different label for every object; "
             "drop the column if it contains ids (--drop), or keep them (--id).",
+            SuspiciousLabelsWarning,
+        )
+        is_fine &= ~all_differ
+    if is_fine.any():
+        u = int(np.argmax(is_fine))
+        n_fine = int(is_fine.sum())
+        others = f" (and {n_fine - 1:,} others have as many)" if n_fine > 1 else ""
+        warn_user(
+            f"column {names[u]!r} has {n_clusters[u]:,} different labels of {n_labeled[u]:,} objects{others} "
+            "and looks like a feature, not a partition; make partitions of features by "
+            "bigcons.generate.kmeans (bigcons generate).",
             SuspiciousLabelsWarning,
         )

@@ -43,6 +43,7 @@ MISSING_WORDS = (
 """Cells of a CSV file that mean missing, as in pandas."""
 
 STANDARD_INPUT = "standard input"
+IN_MEMORY = "in memory"
 
 _PARQUET = (".parquet", ".pq")
 _TABS = (".tsv", ".tsv.gz")
@@ -73,6 +74,7 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
     if not place.exists():
         matching = glob.iglob(str(place), recursive=True)  # noqa: PTH207 - may begin anywhere
         return open_files(sorted(map(Path, matching), key=natural_order), role, str(place))
+    where = STANDARD_INPUT if isinstance(path, StandardInput) else str(Path(path))
     path = Path(path)
     name = path.name.lower()
     if path.is_dir() and (found := _files_in(path)):
@@ -82,7 +84,7 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
     if name.endswith(".npz"):
         return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
     if name.endswith(_CSV):
-        return CsvTable(path, is_text=role == "labels", whole=role == "pairs")
+        return CsvTable(path, where, is_text=role == "labels", whole=role == "pairs")
     if name.endswith(_PARQUET):
         return ParquetTable(path)
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
@@ -103,6 +105,14 @@ def describe(source: Any) -> str:
     if is_list_of_paths(source):
         return ", ".join(map(describe, source))
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else type(source).__name__
+
+
+def origin(source: Any) -> str:
+    """Return the paths that a table is read from, standard input, or "in memory"."""
+    if isinstance(source, Selection):
+        return origin(source.source)
+    is_read = isinstance(source, (str, os.PathLike)) or is_list_of_paths(source)
+    return describe(source) if is_read else IN_MEMORY
 
 
 def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -361,10 +371,10 @@ class CsvTable(PartedTable):
     column types are inferred from the first megabyte, and whole numbers are read as floats unless ``whole``.
     """
 
-    def __init__(self, path: Path, *, is_text: bool, whole: bool = False) -> None:
+    def __init__(self, path: Path, where: str, *, is_text: bool, whole: bool = False) -> None:
         import pyarrow as pa
 
-        self.where: str = str(path)
+        self.where: str = where
         self.is_text: bool = is_text
         self._path = path
         self._delimiter = "\t" if path.name.lower().endswith(_TABS) else ","
@@ -373,7 +383,7 @@ class CsvTable(PartedTable):
         cells, n_lines = self._first_line()
         if len(cells) > _MOST_CSV_COLUMNS:
             raise InvalidInputError(
-                f"{path} has {len(cells):,} columns, more than {_MOST_CSV_COLUMNS:,}; write it as Zarr."
+                f"{where} has {len(cells):,} columns, more than {_MOST_CSV_COLUMNS:,}; write it as Zarr."
             )
         check_delimiter(cells, self.where, self._delimiter)
         names = column_names(cells, self.where)

@@ -218,3 +218,19 @@ def test_standard_input__repeated_and_in_what_is_told(ok, run):
     assert "/tmp" not in refused.stderr
     ok("generate - -o g.zarr --n-partitions 2 --n-clusters 2", input=text)
     assert Ensemble.open("g.zarr").provenance["source"] == "standard input"
+    ok("solve - -k 2 -o c.zarr", input=text)
+    assert Consensus.open("c.zarr").provenance["ensemble"] == "standard input"
+    assert "standard input" in ok("info c.zarr").stdout
+    unnamed = run("solve - -k 2 -o d.zarr", input=",a\n0,1\n")
+    assert unnamed.stderr.startswith("Error: standard input has no name for column 0")
+
+
+def test_consensus__names_the_file_whose_labels_it_is_of(ok, run):
+    Path("labels.csv").write_text("a,b\n0,0\n0,1\n1,1\n")
+    ok("solve labels.csv -k 2 -o c.zarr")
+    assert Consensus.open("c.zarr").provenance["ensemble"] == "labels.csv"
+    (chunk,) = Path("c.zarr/labels/c").glob("*")
+    before = chunk.read_bytes()
+    chunk.write_bytes(before[:-1])
+    ok("verify c.zarr --repair")  # from the file, which it names
+    assert chunk.read_bytes() == before

@@ -1,6 +1,7 @@
 """The label matrix in memory: what it takes, what it tells, what it refuses."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -182,9 +183,9 @@ def test_from_labels__leaves_the_input_alone():
 
 @pytest.mark.parametrize(("k", "dtype"), [(127, "int8"), (128, "int8"), (129, "int16"), (32769, "int32")])
 def test_from_labels__chooses_the_smallest_type(k, dtype):
-    ensemble = Ensemble.from_labels(np.arange(k)[:, None])
+    ensemble = Ensemble.from_labels(np.repeat(np.arange(k), 4)[:, None])
     assert ensemble.dtype == dtype
-    assert ensemble.read(k - 1, k).tolist() == [[k - 1]]
+    assert ensemble.read(4 * k - 1, 4 * k).tolist() == [[k - 1]]
 
 
 def test_from_labels__large_numbers_found_late_do_not_disturb_small_ones():
@@ -370,6 +371,25 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
             pd.DataFrame({"run": [0, 1] * 100, "id": range(200)}),
             "'id' has a different label for every object; drop",
         ),
+        *(
+            (
+                pd.DataFrame({name: ids, "run": [0, 0, 1, 1]}),
+                f"'{name}' has a different label for every object; drop",
+            )
+            for name, ids in (
+                ("customer_id", [7, 3, 9, 4]),
+                ("userId", list("abcd")),
+                ("Unnamed: 0", range(4)),
+            )
+        ),
+        (
+            np.random.default_rng(0).permuted(np.tile(np.arange(300), (2, 3)), axis=1).T,
+            r"'p0' has 300 different labels of 900 objects \(and 1 others .*generate\.kmeans",
+        ),
+        (
+            pd.DataFrame({"run": np.arange(1000) % 7, "income": np.arange(1000) // 3}),
+            "column 'income' has 334 different labels of 1,000 objects and looks like a feature",
+        ),
         (np.tile([0, 1], (2, 500)), r"2 objects \(rows\) in 1,000 partitions .* transpose it"),
     ],
 )
@@ -380,6 +400,15 @@ def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
     with pytest.warns(SuspiciousLabelsWarning, match=advice):
         stored = import_labels(table, tmp_path / "e.zarr")
     assert values_of(stored) == values_of(read) == np.asarray(table).tolist()
+
+
+@pytest.mark.parametrize("per_label", [4, 8, 64])
+def test_from_labels__takes_fine_partitions_without_a_word(per_label):
+    fine = np.random.default_rng(0).permuted(np.tile(np.arange(4096) // per_label, (3, 1)), axis=1).T
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Ensemble.from_labels(fine)
+        Ensemble.from_labels(pd.DataFrame({"valid": range(4), "run": [0, 0, 1, 1]}))
 
 
 def test_digest__is_the_same_in_memory_and_stored(tmp_path):
