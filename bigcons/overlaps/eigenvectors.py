@@ -308,6 +308,7 @@ def leading_by_products(
     """Return the leading eigenvectors of a semidefinite matrix by its products with tables (B, columns)."""
     width, k = width_of(n_vectors, n_rows), min(n_vectors, n_rows)
     V = AV = np.empty((n_rows, 0))
+    projected = np.empty((0, 0))
     with one_thread():
         new = orthonormal(generator(0, "overlaps.range").standard_normal((n_rows, width)), V)
     n_products = 0
@@ -316,7 +317,9 @@ def leading_by_products(
         n_products += 1
         with one_thread():
             V, AV = np.concatenate([V, new], axis=1), np.concatenate([AV, image], axis=1)
-            projected = V.T @ AV
+            of_new = V.T @ image
+            old = of_new[: len(projected)]
+            projected = np.block([[projected, old], [old.T, of_new[len(old) :]]])
             values, Z = np.linalg.eigh(0.5 * (projected + projected.T))
             best = np.argsort(-values, kind="stable")[:width]
             values, Z = values[best], np.ascontiguousarray(Z[:, best])
@@ -327,7 +330,7 @@ def leading_by_products(
             if residual <= tol or n_products >= max_products:
                 break
             if V.shape[1] + width > MOST_BLOCKS * width:
-                V, AV = X, AX
+                V, AV, projected = X, AX, np.diag(values)
             new = orthonormal(errors, V)
         if not new.shape[1]:  # the space is invariant: its vectors are exact
             break
