@@ -57,6 +57,9 @@ class Correspondence(SoftPredictingClusterer):
         "Boulis and Ostendorf 2004", "base-cluster overlaps", soft=True, soft_input=True
     )
 
+    _takes_vectors: ClassVar[bool] = False
+    """Whether eigenvectors of the overlaps are all that is wanted of them."""
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -75,7 +78,8 @@ class Correspondence(SoftPredictingClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         name, K = type(self).__name__, self.n_clusters
-        is_sparse, by_products = takes_sparse(ensemble), takes_products(ensemble, engine)
+        is_sparse = takes_sparse(ensemble)
+        by_products = takes_products(ensemble, engine, K if self._takes_vectors else 0)
         plan: dict[str, Any] = {"columns": K, "in_memory": out is None}
         if not is_sparse:
             check_overlaps_plan(name, ensemble, engine, self.memory, **plan)
@@ -365,8 +369,9 @@ class CCSVD(Correspondence):
     -----
     A reconstruction from the paper's abstract. V and S follow from the eigenvectors of ``H^T H``. Missing
     labels and soft clusterings as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters,
-    O(B^2) memory. Of more than 5,000 base clusters as for `CCC`, by block Krylov iterations that end with
-    residuals of at most 1e-4; each is a pass over the labels where pairs are too many to keep.
+    O(B^2) memory. Of more than 5,000 base clusters by block Krylov iterations that end with residuals of at
+    most 1e-4; each is a pass over the labels where that takes less than to list the pairs that overlap, or
+    where these are too many to keep, as for `CCC`.
 
     References
     ----------
@@ -380,6 +385,8 @@ class CCSVD(Correspondence):
     >>> model.labels_
     array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
+
+    _takes_vectors: ClassVar[bool] = True
 
     def __init__(
         self,

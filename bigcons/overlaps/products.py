@@ -17,6 +17,7 @@ from bigcons.execution.engine import Engine
 from bigcons.overlaps.eigenvectors import (
     LABELS_PER_BASE_CLUSTER,
     check_passes_plan,
+    costs,
     groups_of,
     logger,
     multiply,
@@ -30,14 +31,21 @@ from bigcons.stores.ensemble import Ensemble
 MOST_PAIRS = int(MOST_BYTES / (PAIR_BYTES * MARGIN))
 
 
-def takes_products(ensemble: Ensemble, engine: Engine) -> bool:
+# Operations of a pair of labels of an object whose overlap is listed, in units of `costs`.
+LISTED = 4
+
+
+def takes_products(ensemble: Ensemble, engine: Engine, n_vectors: int = 0) -> bool:
     """Return whether too many pairs of base clusters share an object to list them; at most one pass.
 
-    A base cluster overlaps with at least one of every other partition, if no labels are missing.
+    Or whether products take less, if ``n_vectors`` eigenvectors are all that is wanted. A base cluster
+    overlaps with at least one of every other partition, if no labels are missing.
     """
     if not takes_sparse(ensemble):
         return False
     n, M, B = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters
+    if n_vectors and costs(ensemble, n_vectors)[0] < LISTED * n * M * M / 2:
+        return True
     if M * B // 2 > MOST_PAIRS:
         return True
     return min(B * B, n * M * M) // 2 > MOST_PAIRS and estimated_pairs(ensemble, engine) > MOST_PAIRS
@@ -105,7 +113,7 @@ def overlaps_by_products(
     n = ensemble.n_objects
     held = 2 * label_bytes(ensemble, n) + 8 * n * columns * (2 + in_memory)
     check_passes_plan(name, ensemble, engine, memory, columns=columns, held=held)
-    logger.info("%s compares base clusters by cosines, in passes over the labels: pairs are too many", name)
+    logger.info("%s compares base clusters by cosines, in passes over the labels", name)
     sizes = fold_sizes(ensemble, engine, _ones)
     return Products(ensemble, engine, sizes, np.arange(sizes.size))
 

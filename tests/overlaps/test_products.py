@@ -1,6 +1,7 @@
 """Products with overlaps that nothing lists are those with the table, and methods find the same by both."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -81,6 +82,17 @@ def test_where_pairs_are_too_many_to_list(monkeypatch):
     with pytest.raises(MemoryBudgetError, match="CCC needs") as refused:
         overlaps_of(ensemble, "1MB")
     assert refused.value.needed > refused.value.budget
+
+
+def test_where_eigenvectors_take_less_by_products():
+    blocks = [None] * 13
+    shape = {"n_objects": 100_000, "n_partitions": 50, "n_base_clusters": 6_000, "is_soft": False}
+    fine = SimpleNamespace(**shape, blocks=lambda: blocks)
+    assert takes_products(fine, SERIAL, 12)
+    assert not takes_products(fine, SERIAL, 300)
+    assert not takes_products(fine, SERIAL)
+    fine.n_partitions = 10
+    assert not takes_products(fine, SERIAL, 12)
 
 
 def test_columns__number_as_many_base_clusters_as_the_type_of_the_labels_holds():
