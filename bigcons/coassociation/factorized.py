@@ -86,6 +86,14 @@ class Rates(NamedTuple):
         gains = np.concatenate([np.repeat(w * d, np.diff(offsets)) * omega, -w * d * a])
         return cls(w * d * d, gains, a, d, w, omega, theta)
 
+    def of_partitions(self, chosen: np.ndarray, offsets: np.ndarray) -> Rates:
+        """Return the rates of the chosen partitions of those whose base clusters begin at ``offsets``."""
+        sizes, is_chosen = np.diff(offsets), np.zeros(offsets.size - 1, bool)
+        is_chosen[chosen] = True
+        own = np.concatenate([[0], np.cumsum(sizes[chosen])])
+        omega = self.omega[np.repeat(is_chosen, sizes)]
+        return Rates.of(self.a[chosen], self.d[chosen], self.w[chosen], omega, own, self.theta)
+
 
 class AgreementSums(NamedTuple):
     """The influence of all objects on one of them, as sums over the label matrix.
@@ -154,8 +162,8 @@ class AgreementSums(NamedTuple):
 
         Not by BLAS, whose sums depend on its number of threads.
         """
-        if self.theta is not None:
-            A = rows_times(A, self.theta)
+        if self.theta is not None and self.weights is not None:
+            return float(kernel.sum_products(A, B, self.theta, self.weights.base_clusters))
         if self.weights is None:
             return float(np.einsum("ij,ij->", A, B))
         return float(np.einsum("i,i->", np.einsum("ij,ij->i", A, B), self.weights.base_clusters))
@@ -193,7 +201,14 @@ def agreement_sums(
     kernels_for(labels).accumulate(
         *(labels, offsets, sums.partition_weights, memberships, sums.S, sums.T, powers), *sums.gains
     )
+    if isinstance(weights, Rates):
+        add_partitions(sums.S, offsets)
     return sums._replace(squares=float(powers[0]), quartics=float(powers[1]))
+
+
+def add_partitions(S: np.ndarray, offsets: np.ndarray) -> None:
+    """Fill the rows of partitions in a table such as S of a calibrated model: sums over base clusters."""
+    S[int(offsets[-1]) :] = np.add.reduceat(S[: int(offsets[-1])], offsets[:-1], axis=0)
 
 
 def kernels_for(labels: np.ndarray) -> Any:
@@ -236,12 +251,17 @@ def sizes_of(offsets: np.ndarray, memberships: np.ndarray) -> tuple[int, int, in
 
 def aligned_copy(table: np.ndarray) -> np.ndarray:
     """Return a copy of a table whose rows begin at cache lines, since kernels add whole lines."""
-    line = 8 * padded(1)
-    room = np.empty(table.nbytes + line, np.uint8)
-    start = -room.ctypes.data % line
-    copy = room[start : start + table.nbytes].view(table.dtype).reshape(table.shape)
+    copy = aligned_zeros(*table.shape)
     copy[...] = table
     return copy
+
+
+def aligned_zeros(n_rows: int, width: int) -> np.ndarray:
+    """Return a table of zeros whose rows begin at cache lines."""
+    line = 8 * padded(1)
+    room = np.zeros(8 * n_rows * width + line, np.uint8)
+    start = -room.ctypes.data % line
+    return room[start : start + 8 * n_rows * width].view(np.float64).reshape(n_rows, width)
 
 
 def clusters_in_order(S: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -20,8 +20,9 @@ base clusters and negative for partitions, where rows without gains count by the
 A block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``, ``theta`` (K, K) symmetric, entries >= 0.
 Then b and A are gathered from sums of ``theta y`` in the place of ``y``, which are kept beside S and T.
 
-Keeping them current costs several times the gathering. Where a block is a small part of the objects,
-calibrated models leave them as they were before the block, so that rows are weighed once, in advance.
+Keeping them current costs several times the gathering. Where a block is a small part of the objects, or the
+tables exceed the cache, calibrated models leave them as they were before the block (`sweep_at_once`), so that
+rows are weighed once, in advance, and are read in whatever order is fastest.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_columns
+from bigcons.kernels.cluster_tables import (
+    add_rows,
+    add_to_rows,
+    end_of_slice,
+    find_rows,
+    padded,
+    rows_together,
+    sum_columns,
+)
 from bigcons.kernels.simplex import minimize_on_simplex
 
 # Slots of `totals` in `sweep`: what it sums besides S and T.
@@ -59,7 +68,7 @@ def triangle(n_clusters):
 @jit
 def sweep(
     labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals,
-    gains=None, theta=None, counts=None
+    gains=None, theta=None
 ):  # fmt: skip
     """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``totals``.
 
@@ -76,12 +85,6 @@ def sweep(
 
     With ``theta``, its clusters in the order of the tables, S and T are the sums of ``theta y`` and, unless
     ``fresh``, kept current; ``S_out`` and ``T_out`` must be other tables.
-
-    With ``counts`` (B+M, 2) float64, which requires ``theta`` and neither weights nor gains, objects see S
-    and T as they are: the sums of ``theta y``, rows of T times the weight of their partition, and rows of S
-    (B, padded K) times their gain plus that of their partition times its row. ``counts`` has, for each
-    partition, zeros for missing labels and then, for each base cluster, the sum of the two gains and the
-    weight of the partition.
 
     totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 (by gains, if any) and m|y|^4;
     totals[MAX_GAP] is the largest KKT gap found, totals[N_MOVED] the number of objects that moved.
@@ -108,15 +111,12 @@ def sweep(
     s_out, t_out = S_out.ravel(), T_out.ravel()
     for i in range(n_rows):
         m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at)
-        if counts is None:
-            pull = weight = weigh(labels, i, m, weights, w_at)
-        else:
-            pull, weight = sum_counts(labels, i, offsets, counts)
+        weight = weigh(labels, i, m, weights, w_at)
         if weight == 0.0:
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
             continue
-        m_rows = m
+        m_rows, pull = m, weight
         if gains is None:
             sum_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
         else:
@@ -136,7 +136,7 @@ def sweep(
             own = z
         n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, own, 0, n, t_sum, A)
-        if (gains is not None or counts is not None) and is_residue(A, n, weight):
+        if gains is not None and is_residue(A, n, weight):
             A[:n, :n] = 0.0
             b[:] = 0.0
         n = solve_row(
@@ -152,10 +152,146 @@ def sweep(
             fill_change(y, d, n, t_change)
             add_to_rows(s_out, s_at, m_rows, d, s_width)
             add_to_rows(t_out, t_at, m, t_change, triangle(n))
-            if theta is not None and counts is None and not fresh:
+            if theta is not None and not fresh:
                 fill_change(z, z_change, K, t_change)
                 add_to_rows(s_flat, s_at, m_rows, z_change, s_width)
                 add_to_rows(t_flat, t_at, m, t_change, triangle(K))
+
+
+@jit
+def sweep_at_once(
+    labels, offsets, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals, theta
+):  # fmt: skip
+    """Update every object of a block by the same tables; add the changes to ``S_out, T_out``, ``totals``.
+
+    Arguments as in `sweep`, but S and T are those of `weigh_rows`: sums of ``theta y`` by their weights.
+    S_out is as wide as S, T_out as T, and both are others. If the tables exceed the cache, objects visit a
+    slice of the partitions after the other, which changes no bit of the sums.
+    """
+    n_rows, M = labels.shape
+    K = y_new.shape[1]
+    s_width, t_width = S.shape[1], T.shape[1]
+    n_together = rows_together(n_rows, offsets, s_width, t_width)
+    s_at, t_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
+    s_sums, t_sums = np.empty((n_together, s_width)), np.empty((n_together, t_width))
+    d, t_change = np.zeros((n_together, s_width)), np.zeros((n_together, t_width))
+    y, z, b = np.empty((n_together, K)), np.empty((n_together, K)), np.empty((n_together, K))
+    n_read = np.empty(n_together, np.int64)
+    A = np.empty((K, K))
+    z_change = np.zeros(s_width)
+    support, work = np.empty(K, np.int64), np.empty((K, K + 2))
+    s_flat, t_flat = S.ravel(), T.ravel()
+    s_out, t_out = S_out.ravel(), T_out.ravel()
+    for start in range(0, n_rows, n_together):
+        n_here = min(n_together, n_rows - start)
+        update_together(
+            labels, start, n_here, offsets, s_flat, t_flat, s_out, t_out, order, y_old, y_new, threshold,
+            relaxation, fresh, totals, theta, s_at, t_at, s_sums, t_sums, d, t_change, y, z, b, n_read, A,
+            z_change, support, work
+        )  # fmt: skip
+
+
+@leaf
+def update_together(
+    labels, start, n_here, offsets, s_flat, t_flat, s_out, t_out, order, y_old, y_new, threshold, relaxation,
+    fresh, totals, theta, s_at, t_at, s_sums, t_sums, d, t_change, y, z, b, n_read, A, z_change, support, work
+):  # fmt: skip
+    """Take the part of `sweep_at_once` of ``n_here`` objects from ``start`` on, given working space."""
+    M, K = labels.shape[1], theta.shape[0]
+    s_width, t_width = s_sums.shape[1], t_sums.shape[1]
+    relists = len(s_sums) > 1  # else the rows of an object stay listed
+    m = 0
+    for r in range(n_here):
+        for k in range(s_width):
+            s_sums[r, k] = 0.0
+    first = 0
+    while first < M:
+        last = end_of_slice(offsets, first, s_width) if relists else M
+        for r in range(n_here):
+            m = find_rows(labels, start + r, offsets, s_width, s_at, t_width, t_at, first, last)
+            add_rows(s_flat, s_at, m, s_sums[r], s_width)
+        first = last
+    for r in range(n_here):
+        i = start + r
+        pull = s_sums[r, K]
+        for k in range(K):
+            y[r, k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
+        times(theta, y[r], z[r])
+        for k in range(K):
+            b[r, k] = s_sums[r, k] - pull * z[r, k]
+        n_read[r] = n_likely(y[r], b[r])
+        for q in range(padded(triangle(n_read[r]))):
+            t_sums[r, q] = 0.0
+    first = 0
+    while first < M:
+        last = end_of_slice(offsets, first, 0, t_width) if relists else M
+        for r in range(n_here):
+            if relists:
+                m = find_rows(labels, start + r, offsets, s_width, s_at, t_width, t_at, first, last)
+            add_rows(t_flat, t_at, m, t_sums[r], triangle(n_read[r]))
+        first = last
+    for r in range(n_here):
+        i, n = start + r, n_read[r]
+        pull, weight = s_sums[r, K], s_sums[r, K + 1]
+        n_read[r] = 0
+        if weight == 0.0:
+            for k in range(K):
+                y_new[i, k] = np.float32(1.0 / K)
+            continue
+        if relists and n < K:  # it may read more
+            m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at)
+        fill_quadratic(t_sums[r], weight, z[r], 0, n, A)
+        if is_residue(A, n, weight):
+            A[:n, :n] = 0.0
+            b[r] = 0.0
+        n = solve_row(
+            t_flat, t_at, None, m, weight, z[r], y[r], b[r], n, t_sums[r], A, support, work, fresh,
+            threshold, totals
+        )  # fmt: skip
+        if n == 0:
+            for k in range(K):
+                y_new[i, k] = y_old[i, k]
+            continue
+        if relaxation > 1.0:
+            overshoot(order, y_old, i, relaxation, y[r])
+        if record_move(
+            order, y_old, y_new, i, y[r], fresh, weight, pull, d[r], totals, theta, z[r], z_change
+        ):
+            fill_change(y[r], d[r], n, t_change[r])
+            n_read[r] = n
+    first = 0
+    while first < M:
+        last = end_of_slice(offsets, first, s_width, t_width) if relists else M
+        for r in range(n_here):
+            if n_read[r] == 0:
+                continue
+            if relists:
+                m = find_rows(labels, start + r, offsets, s_width, s_at, t_width, t_at, first, last)
+            add_to_rows(s_out, s_at, m, d[r], s_width)
+            add_to_rows(t_out, t_at, m, t_change[r], triangle(n_read[r]))
+        first = last
+
+
+@jit
+def weigh_rows(S, offsets, order, theta, gains, weights, out):
+    """Set ``out`` (B, padded K+2) to what an object of each base cluster reads of S (B+M, padded K).
+
+    That is ``theta`` times its row by its gain and the row of its partition by its gain, with the clusters in
+    ``order``; then, for the own part of an object, the sum of the two gains, and the partition's weight.
+    """
+    K = order.shape[0]
+    M = offsets.shape[0] - 1
+    B = offsets[M]
+    total, mapped = np.empty(K), np.empty(K)
+    for u in range(M):
+        for b in range(offsets[u], offsets[u + 1]):
+            for k in range(K):
+                total[k] = gains[b] * S[b, order[k]] + gains[B + u] * S[B + u, order[k]]
+            times(theta, total, mapped)
+            for k in range(K):
+                out[b, k] = mapped[k]
+            out[b, K] = gains[b] + gains[B + u]
+            out[b, K + 1] = weights[u]
 
 
 @leaf
@@ -266,12 +402,15 @@ def listed(weights):
 
 
 @leaf
-def weigh(labels, i, m, weights, w_at):
-    """List the weights of the ``m`` labels of object ``i``; return their sum, ``m`` without weights."""
+def weigh(labels, i, m, weights, w_at, first=0, last=None):
+    """List the weights of the ``m`` labels of object ``i``; return their sum, ``m`` without weights.
+
+    Of the partitions from ``first`` to before ``last``, by default all.
+    """
     if weights is None:
         return np.float64(m)
     e = 0
-    for u in range(labels.shape[1]):
+    for u in range(first, labels.shape[1] if last is None else last):
         w_at[e] = weights[u]  # overwritten by the next if the label is missing
         e += labels[i, u] >= 0
     total = 0.0
@@ -302,22 +441,14 @@ def find_gains(labels, i, offsets, gains, width, m, s_at, g_at):
 
 
 @leaf
-def sum_counts(labels, i, offsets, counts):
-    """Return the sums of both columns of ``counts``, see `sweep`, over the labels of object ``i``."""
-    pull = weight = 0.0
-    for u in range(labels.shape[1]):
-        at = np.uint64(offsets[u] + u + 1 + labels[i, u])
-        pull += counts[at, 0]
-        weight += counts[at, 1]
-    return pull, weight
+def sum_of_gains(labels, i, offsets, gains, first=0, last=None):
+    """Return the summed gains of the base clusters of object ``i`` and of their partitions.
 
-
-@leaf
-def sum_of_gains(labels, i, offsets, gains):
-    """Return the summed gains of the base clusters of object ``i`` and of their partitions."""
+    Of the partitions from ``first`` to before ``last``, by default all.
+    """
     M = labels.shape[1]
     total = 0.0
-    for u in range(M):
+    for u in range(first, M if last is None else last):
         if labels[i, u] >= 0:
             total += gains[offsets[u] + labels[i, u]] + gains[offsets[M] + u]
     return total
@@ -351,6 +482,12 @@ def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
     ``A[:known, :known]`` and its part of ``t_sum`` are already computed.
     """
     sum_columns(table, at, w_at, m, padded(triangle(known)), triangle(n), t_sum)
+    fill_quadratic(t_sum, weight, y, known, n, A)
+
+
+@leaf
+def fill_quadratic(t_sum, weight, y, known, n, A):
+    """Fill ``A[:n, :n]`` of one object, but for what is known, from the sum of its rows of T."""
     q = triangle(known)
     for r in range(known, n):
         own = weight * y[r]
@@ -478,37 +615,66 @@ def fill_outer(d, n, outer):
 def accumulate(labels, offsets, weights, y, S, T, sums, gains=None, theta=None):
     """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and m|y|^4 to ``sums (2,)``.
 
-    With gains, their sum takes the place of m for m|y|^2. With ``theta``, |y|^2 is ``y' theta y``.
+    With gains, their sum takes the place of m for m|y|^2; rows of partitions in S are left to the caller.
+    With ``theta``, |y|^2 is ``y' theta y``.
     """
-    K, M = y.shape[1], labels.shape[1]
-    s_at = np.empty(M if gains is None else 2 * M, np.uint64)
-    t_at = np.empty(M, np.uint64)
+    n_rows, M = labels.shape
+    K, s_width, t_width = y.shape[1], S.shape[1], T.shape[1]
+    n_together = rows_together(n_rows, offsets, s_width, t_width)
+    s_at, t_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
     w_at = listed(weights)
-    g_at = np.empty(M if gains is None else 2 * M)
-    d = np.zeros(S.shape[1])
+    d, outer = np.zeros((n_together, s_width)), np.zeros((n_together, t_width))
+    pull, weight = np.empty(n_together), np.empty(n_together)
     z = np.empty(K)
-    outer = np.zeros(T.shape[1])
     s_flat, t_flat = S.ravel(), T.ravel()
-    for i in range(labels.shape[0]):
-        m = find_rows(labels, i, offsets, S.shape[1], s_at, T.shape[1], t_at)
-        square = 0.0
-        for k in range(K):
-            d[k] = np.float64(y[i, k])
-            square += d[k] * d[k]
-        if theta is not None:
-            times(theta, d, z)
-            square = 0.0
+    for start in range(0, n_rows, n_together):
+        n_here = min(n_together, n_rows - start)
+        pull[:n_here] = 0.0
+        weight[:n_here] = 0.0
+        for r in range(n_here):
             for k in range(K):
-                square += d[k] * z[k]
-        weight = weigh(labels, i, m, weights, w_at)
-        m_rows, pull = m, weight
-        if gains is not None:
-            m_rows, pull = 2 * m, find_gains(labels, i, offsets, gains, S.shape[1], m, s_at, g_at)
-        fill_outer(d, K, outer)
-        add_to_rows(s_flat, s_at, m_rows, d, S.shape[1])
-        add_to_rows(t_flat, t_at, m, outer, T.shape[1])
-        sums[0] += pull * square
-        sums[1] += weight * square * square
+                d[r, k] = np.float64(y[start + r, k])
+            fill_outer(d[r], K, outer[r])
+        first = 0
+        while first < M:
+            last = end_of_slice(offsets, first, s_width, t_width) if n_together > 1 else M
+            for r in range(n_here):
+                i = start + r
+                m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at, first, last)
+                weight[r] += weigh(labels, i, m, weights, w_at, first, last)
+                if gains is not None:
+                    pull[r] += sum_of_gains(labels, i, offsets, gains, first, last)
+                add_to_rows(s_flat, s_at, m, d[r], s_width)
+                add_to_rows(t_flat, t_at, m, outer[r], t_width)
+            first = last
+        for r in range(n_here):
+            square = 0.0
+            if theta is None:
+                for k in range(K):
+                    square += d[r, k] * d[r, k]
+            else:
+                times(theta, d[r, :K], z)
+                for k in range(K):
+                    square += d[r, k] * z[k]
+            sums[0] += (weight[r] if gains is None else pull[r]) * square
+            sums[1] += weight[r] * square * square
+
+
+@jit
+def sum_products(A, B, theta, gains):
+    """Return the sum of ``A_b' theta B_b`` over the rows of two tables such as S, by their gains (rows,)."""
+    K = theta.shape[0]
+    total = 0.0
+    for b in range(A.shape[0]):
+        product = 0.0
+        for r in range(K):
+            if A[b, r] != 0.0:
+                mapped = 0.0
+                for k in range(K):
+                    mapped += theta[r, k] * B[b, k]
+                product += A[b, r] * mapped
+        total += gains[b] * product
+    return total
 
 
 @jit

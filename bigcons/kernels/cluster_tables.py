@@ -26,6 +26,14 @@ N_TOTALS = 4
 # Entries of a table that stay in a second-level cache while all objects of a block visit them.
 CACHED_ENTRIES = 1 << 15
 
+# Objects that visit a slice of the partitions before the next: at most and at least. In between, as many as
+# have their sums in the cache.
+MOST_TOGETHER, FEWEST_TOGETHER = 256, 8
+
+# Visits to each row of tables that exceed the cache, by objects that visit a slice together, from which on
+# they read their labels again where they would list them once.
+LEAST_VISITS = 4
+
 
 @leaf
 def padded(width):
@@ -58,9 +66,9 @@ def sum_rows(table, at, m, out):
 
 
 @leaf
-def add_rows(table, at, m, out):
-    """Add the ``m`` rows of the flat ``table`` that begin at ``at`` to ``out`` (width,), one by one."""
-    for k in range(0, out.shape[0], WIDTH):
+def add_rows(table, at, m, out, width):
+    """Add the ``m`` rows of the flat ``table`` that begin at ``at`` to ``out[:width]``, one by one."""
+    for k in range(0, width, WIDTH):
         column = np.uint64(k)
         total = load8(out, column)
         for e in range(m):
@@ -109,13 +117,73 @@ def _has_entries(values, k):
     return total != 0.0
 
 
-@jit
-def end_of_slice(offsets, first, width):
-    """Return the partition before which the table rows of those from ``first`` on fill the cache."""
-    last = first + 1
-    while last < offsets.shape[0] - 1 and (offsets[last + 1] - offsets[first]) * width <= CACHED_ENTRIES:
+@leaf
+def end_of_slice(offsets, first, width, partition_width=0):
+    """Return the partition before which the table rows of those from ``first`` on fill the cache.
+
+    These are rows of ``width`` for base clusters and of ``partition_width`` for partitions.
+    """
+    last, M = first + 1, offsets.shape[0] - 1
+    while (
+        last < M
+        and (offsets[last + 1] - offsets[first]) * width + (last + 1 - first) * partition_width
+        <= CACHED_ENTRIES
+    ):
         last += 1
     return last
+
+
+@leaf
+def rows_together(n_rows, offsets, width, partition_width=0):
+    """Return how many objects visit a slice of the partitions before the next; 1 if all are one slice.
+
+    It is also 1 where too few objects visit the same rows for it to pay. Arguments as in `end_of_slice`.
+    """
+    M = offsets.shape[0] - 1
+    if offsets[M] * width + M * partition_width <= CACHED_ENTRIES:
+        return 1
+    n_together = min(MOST_TOGETHER, CACHED_ENTRIES // (2 * (width + partition_width)))
+    n_together = min(max(n_together, FEWEST_TOGETHER), n_rows)
+    return n_together if n_together * M >= LEAST_VISITS * offsets[M] else 1
+
+
+@leaf
+def gather(labels, start, n, offsets, table, width, at, sums, n_labels, by_slices):
+    """Set ``sums[:n]`` to the summed rows of the flat ``table`` of ``n`` objects from ``start`` on.
+
+    Also ``n_labels[:n]`` to their numbers of labels. The objects visit a slice of the partitions after the
+    other; a single object may visit all at once, and ``at`` (M,) then lists its rows. The sums are the same.
+    """
+    if not by_slices:
+        n_labels[0] = find_rows(labels, start, offsets, width, at)
+        sum_rows(table, at, n_labels[0], sums[0])
+        return
+    M = labels.shape[1]
+    for r in range(n):
+        n_labels[r] = 0
+        for k in range(width):
+            sums[r, k] = 0.0
+    first = 0
+    while first < M:
+        last = end_of_slice(offsets, first, width)
+        for r in range(n):
+            m = find_rows(labels, start + r, offsets, width, at, first=first, last=last)
+            add_rows(table, at, m, sums[r], width)
+            n_labels[r] += m
+        first = last
+
+
+@leaf
+def scatter(labels, start, n, offsets, table, width, at, shares):
+    """Add ``shares[:n]`` of ``n`` objects to their rows of the flat ``table``; arguments as in `gather`."""
+    M = labels.shape[1]
+    first = 0
+    while first < M:
+        last = end_of_slice(offsets, first, width)
+        for r in range(n):
+            m = find_rows(labels, start + r, offsets, width, at, first=first, last=last)
+            add_to_rows(table, at, m, shares[r], width)
+        first = last
 
 
 @jit
@@ -125,20 +193,8 @@ def sum_votes(labels, offsets, table, votes, n_labels):
     labels (n, M), negative where missing; table (B, width) float64, the width a multiple of eight. Objects
     visit a slice of the partitions after the other.
     """
-    n_rows, M = labels.shape
-    width = table.shape[1]
-    at = np.empty(M, np.uint64)
-    flat = table.ravel()
-    votes[:] = 0.0
-    n_labels[:] = 0
-    first = 0
-    while first < M:
-        last = end_of_slice(offsets, first, width)
-        for i in range(n_rows):
-            m = find_rows(labels, i, offsets, width, at, first=first, last=last)
-            add_rows(flat, at, m, votes[i])
-            n_labels[i] += m
-        first = last
+    at = np.empty(labels.shape[1], np.uint64)
+    gather(labels, 0, len(labels), offsets, table.ravel(), table.shape[1], at, votes, n_labels, True)
 
 
 @jit
@@ -147,17 +203,8 @@ def count_shares(labels, offsets, shares, table):
 
     Arguments as in `sum_votes`.
     """
-    n_rows, M = labels.shape
-    width = table.shape[1]
-    at = np.empty(M, np.uint64)
-    flat = table.ravel()
-    first = 0
-    while first < M:
-        last = end_of_slice(offsets, first, width)
-        for i in range(n_rows):
-            m = find_rows(labels, i, offsets, width, at, first=first, last=last)
-            add_to_rows(flat, at, m, shares[i], width)
-        first = last
+    at = np.empty(labels.shape[1], np.uint64)
+    scatter(labels, 0, len(labels), offsets, table.ravel(), table.shape[1], at, shares)
 
 
 @jit
@@ -254,22 +301,36 @@ def respond(labels, offsets, table, bias, T, sizes, totals):
 
     Arguments as in `assign`.
     """
-    n_rows, M = labels.shape
-    K, width = bias.shape[0], table.shape[1]
-    at = np.empty(M, np.uint64)
-    scores = np.zeros(width)
+    together = rows_together(len(labels), offsets, table.shape[1])
+    at = np.empty(labels.shape[1], np.uint64)
+    scores, n_labels = np.zeros((together, table.shape[1])), np.empty(together, np.int64)
     rows, sums = table.ravel(), T.ravel()
-    for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
-        if m == 0:
+    for start in range(0, len(labels), together):
+        n = min(together, len(labels) - start)
+        respond_together(
+            labels, start, n, offsets, rows, bias, sums, sizes, totals, at, scores, n_labels
+        )  # fmt: skip
+
+
+@leaf
+def respond_together(
+    labels, start, n, offsets, rows, bias, sums, sizes, totals, at, scores, n_labels
+):  # fmt: skip
+    """Take the part of `respond` of ``n`` objects from ``start`` on."""
+    width, by_slices = scores.shape[1], len(scores) > 1
+    gather(labels, start, n, offsets, rows, width, at, scores, n_labels, by_slices)
+    for r in range(n):
+        if n_labels[r] == 0:
             continue
-        sum_rows(rows, at, m, scores)
-        totals[SCORE] += normalize(scores, bias)
-        add_to_rows(sums, at, m, scores, width)
-        for k in range(K):
-            sizes[k] += scores[k]
-        totals[LABELS] += m
+        totals[SCORE] += normalize(scores[r], bias)
+        for k in range(bias.shape[0]):
+            sizes[k] += scores[r, k]
+        totals[LABELS] += n_labels[r]
         totals[LABELED] += 1.0
+    if by_slices:
+        scatter(labels, start, n, offsets, sums, width, at, scores)
+    else:
+        add_to_rows(sums, at, n_labels[0], scores[0], width)
 
 
 @jit
@@ -277,18 +338,19 @@ def responsibilities(labels, offsets, table, bias, out):
     """Set ``out`` (rows, K) float32 to the responsibilities; without labels they come from bias alone."""
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
+    together = rows_together(n_rows, offsets, width)
     at = np.empty(M, np.uint64)
-    scores = np.zeros(width)
-    rows = table.ravel()
-    for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
-        sum_rows(rows, at, m, scores)
-        normalize(scores, bias)
-        for k in range(K):
-            out[i, k] = np.float32(scores[k])
+    scores, n_labels = np.zeros((together, width)), np.empty(together, np.int64)
+    for start in range(0, n_rows, together):
+        n = min(together, n_rows - start)
+        gather(labels, start, n, offsets, table.ravel(), width, at, scores, n_labels, together > 1)
+        for r in range(n):
+            normalize(scores[r], bias)
+            for k in range(K):
+                out[start + r, k] = np.float32(scores[r, k])
 
 
-@jit
+@leaf
 def normalize(scores, bias):
     """Turn scores into probabilities ``exp(scores + bias) / sum``, in place; return the log of the sum."""
     K = bias.shape[0]

@@ -25,6 +25,9 @@ TILE = 32
 # Rows that are compared with the same eight centers, which stay in a first-level cache; a multiple of four.
 ROWS_COMPARED = 32
 
+# Entries of a sparse matrix that rows visit together, which stay in a second-level cache.
+ENTRIES = 1 << 16
+
 # Rows that are added together, one partition after another, so that the table rows of one stay in the cache.
 FEWEST_ROWS = 2048
 ROWS_PER_BASE_CLUSTER = 8
@@ -72,6 +75,36 @@ def common_bits(bits, a, b, n_words):
     for w in range(n_words):
         n += count_bits(bits[a, w] & bits[b, w])
     return n
+
+
+@jit
+def multiply_rows(starts, columns, values, column_starts, table):
+    """Add the products of any two rows of a sparse matrix to ``table`` (n, n), on and above the diagonal.
+
+    Row i has ``values`` in ``columns``, ascending, from ``starts[i]`` to before ``starts[i + 1]``;
+    ``column_starts`` are as far apart as columns have entries. Rows visit a slice of the columns after the
+    other, from the last row to the first, and list their entries by column: each is multiplied with those
+    listed before it. n at most 2^16.
+    """
+    n, n_columns = starts.shape[0] - 1, column_starts.shape[0] - 1
+    rows, shares = np.empty(columns.shape[0], np.uint16), np.empty(columns.shape[0])
+    ends, at = column_starts.copy(), starts.copy()
+    last = 0
+    while last < n_columns:
+        first = last
+        last += 1
+        while last < n_columns and column_starts[last + 1] - column_starts[first] <= ENTRIES:
+            last += 1
+        for i in range(n - 1, -1, -1):
+            row = table[i]
+            while at[i] < starts[i + 1] and columns[at[i]] < last:
+                column, value = columns[at[i]], values[at[i]]
+                at[i] += 1
+                rows[ends[column]] = i
+                shares[ends[column]] = value
+                ends[column] += 1
+                for e in range(np.uint64(column_starts[column]), np.uint64(ends[column])):
+                    row[rows[e]] += value * shares[e]
 
 
 @jit

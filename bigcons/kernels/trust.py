@@ -9,52 +9,53 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
-from bigcons.kernels.cluster_tables import end_of_slice
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import count_bits
+from bigcons.kernels.cluster_tables import add_rows, end_of_slice, find_rows
+
+# Operations on words for each object up to which two partitions are compared by bits.
+OPERATIONS_PER_OBJECT = 4
 
 
 @jit
 def weigh_labels(
-    labels, clusters, offsets, rates, own_rates, prior, own_prior, temperature,
+    labels, clusters, offsets, rates, without, prior, own_prior, temperature,
     halves, shares, second, second_shares, known, assigned, shared,
 ):  # fmt: skip
     """Set the probability of each object's cluster, and the best other cluster with its probability.
 
-    ``clusters`` (rows,) are those of the objects, -1 for none. ``rates`` (B, K) are the log-probabilities of
-    base clusters in each cluster, and ``own_rates`` those in the object's own cluster without the object;
-    ``prior`` and ``own_prior`` (K,) those of the clusters. The evidence of the labels is multiplied by
-    ``temperature``.
+    ``clusters`` (rows,) are those of the objects, -1 for none. ``rates`` (B, padded K) are the
+    log-probabilities of base clusters in each cluster, and ``without`` what is to be added to that of the
+    object's own cluster, as if the object were in none; ``prior`` and ``own_prior`` (K,) are those of the
+    clusters. The evidence of the labels is multiplied by ``temperature``.
 
     ``halves`` (n_splits, M) divides the partitions in two, several times. For each of the 2 n_splits halves
     (2 s, those marked in split s, and 2 s + 1), the rows of ``known``, ``assigned`` and ``shared`` (K,) count
     the objects of each cluster that the half knows, those which it alone would assign to it, and both.
     """
     n_rows, M = labels.shape
-    K, n_splits = rates.shape[1], halves.shape[0]
-    total, part = np.zeros((n_rows, K)), np.zeros((n_rows, n_splits, K))
+    K, width, n_splits = prior.shape[0], rates.shape[1], halves.shape[0]
+    total, part = np.zeros((n_rows, width)), np.zeros((n_rows, n_splits, width))
     n_labels, n_in_part = np.zeros(n_rows, np.int64), np.zeros((n_rows, n_splits), np.int64)
+    at, part_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
+    rates, without = rates.ravel(), without.ravel()
     first = 0
     while first < M:  # a slice of the partitions after the other, whose rates stay in the cache
-        last = end_of_slice(offsets, first, 2 * K)
+        last = end_of_slice(offsets, first, 2 * width)
         for i in range(n_rows):
-            cluster = clusters[i]
-            if cluster < 0:
+            if clusters[i] < 0:
                 continue
-            for u in range(first, last):
-                if labels[i, u] < 0:
-                    continue
-                b = offsets[u] + labels[i, u]
-                n_labels[i] += 1
-                without = own_rates[b, cluster] - rates[b, cluster]
-                for k in range(K):
-                    total[i, k] += rates[b, k]
-                total[i, cluster] += without
-                for s in range(n_splits):
-                    if halves[s, u]:
-                        n_in_part[i, s] += 1
-                        for k in range(K):
-                            part[i, s, k] += rates[b, k]
-                        part[i, s, cluster] += without
+            m = find_rows(labels, i, offsets, width, at, first=first, last=last)
+            n_labels[i] += m
+            add_evidence(rates, without, at, m, clusters[i], total[i], width)
+            for s in range(n_splits):
+                m = 0
+                for u in range(first, last):
+                    label = labels[i, u]
+                    part_at[m] = np.uint64((offsets[u] + label) * width)  # overwritten by the next if not in
+                    m += (label >= 0) & halves[s, u]
+                n_in_part[i, s] += m
+                add_evidence(rates, without, part_at, m, clusters[i], part[i, s], width)
         first = last
     prior_of = np.empty(K)
     for i in range(n_rows):
@@ -95,23 +96,45 @@ def weigh_labels(
                     shared[half, cluster] += 1
 
 
+@leaf
+def add_evidence(rates, without, at, m, cluster, scores, width):
+    """Add the rates of the ``m`` labels whose rows begin at ``at`` to ``scores``, without the object."""
+    add_rows(rates, at, m, scores, width)
+    total = 0.0
+    for e in range(m):
+        total += without[at[e] + np.uint64(cluster)]
+    scores[cluster] += total
+
+
 @jit
 def compare_partitions(labels, offsets, others, together, in_first, in_second, in_all):
     """Count pairs of objects that two partitions join, of each with ``others`` (R,), (M, R) int64 each.
 
     Over the objects that both label: pairs that both join, that the first joins, that the other joins, and
-    all pairs. Two of the ``others`` are compared once, the lower first. O(M R n_rows) time.
+    all pairs. Two of the ``others`` are compared once, the lower first. O(M R n_rows) time; partitions of few
+    clusters are compared 64 objects at a time, by bits.
     """
     n_rows, M = labels.shape
-    widest = 0
+    n_words = (n_rows + 63) // 64
+    widest, n_other_bits = 0, 0
     for u in range(M):
         widest = max(widest, offsets[u + 1] - offsets[u])
+    starts = np.empty(others.shape[0], np.int64)
+    for r in range(others.shape[0]):
+        starts[r] = n_other_bits
+        n_other_bits += offsets[others[r] + 1] - offsets[others[r]]
+    bits, other_bits = np.empty((widest, n_words), np.uint64), np.empty((n_other_bits, n_words), np.uint64)
+    for r in range(others.shape[0]):
+        v = others[r]
+        pack_column(labels, v, other_bits[starts[r] : starts[r] + offsets[v + 1] - offsets[v]])
+    in_columns = np.empty(widest, np.int64)
     ends, order = np.empty(widest + 1, np.int64), np.empty(n_rows, np.int64)
     in_group, in_column = np.zeros(widest, np.int64), np.zeros(widest, np.int64)
     is_other = np.zeros(M, np.bool_)
     is_other[others] = True
     for u in range(M):
         width = offsets[u + 1] - offsets[u]
+        pack_column(labels, u, bits[:width])
         ends[: width + 1] = 0
         for i in range(n_rows):
             if labels[i, u] >= 0:
@@ -125,6 +148,13 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
         for r in range(others.shape[0]):
             v = others[r]
             if v == u or (v < u and is_other[u]):
+                continue
+            other_width = offsets[v + 1] - offsets[v]
+            if width * other_width * n_words <= OPERATIONS_PER_OBJECT * n_rows:
+                columns = other_bits[starts[r] : starts[r] + other_width]
+                together[u, r], in_first[u, r], in_second[u, r], in_all[u, r] = compare_bits(
+                    bits[:width], columns, in_columns
+                )
                 continue
             in_column[:] = 0
             start, n_both, n_together, n_first, n_second = 0, 0, 0, 0, 0
@@ -147,3 +177,34 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
                 start = ends[b]
             together[u, r], in_first[u, r], in_second[u, r] = n_together, n_first, n_second
             in_all[u, r] = n_both * (n_both - 1) // 2
+
+
+@leaf
+def pack_column(labels, u, bits):
+    """Set bit ``i`` of the row of ``bits`` (width, words) of each base cluster of partition u that has i."""
+    bits[:] = np.uint64(0)
+    for i in range(labels.shape[0]):
+        if labels[i, u] >= 0:
+            bits[labels[i, u], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+
+
+@leaf
+def compare_bits(bits, other_bits, in_columns):
+    """Return the four counts of `compare_partitions` of two partitions."""
+    n_both = n_together = n_first = n_second = np.int64(0)
+    in_columns[:] = 0
+    for a in range(bits.shape[0]):
+        in_row = np.int64(0)
+        for b in range(other_bits.shape[0]):
+            n = np.uint64(0)
+            for w in range(bits.shape[1]):
+                n += count_bits(bits[a, w] & other_bits[b, w])
+            common = np.int64(n)
+            n_together += common * (common - 1) // 2
+            in_row += common
+            in_columns[b] += common
+        n_first += in_row * (in_row - 1) // 2
+        n_both += in_row
+    for b in range(other_bits.shape[0]):
+        n_second += in_columns[b] * (in_columns[b] - 1) // 2
+    return n_together, n_first, n_second, n_both * (n_both - 1) // 2

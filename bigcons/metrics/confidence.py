@@ -189,9 +189,9 @@ class Weighing:
     ensemble: Ensemble
     column: LabelColumn
     log_rates: np.ndarray
-    """(B, K): ``log P(b | k)``."""
-    own_log_rates: np.ndarray
-    """(B, K): the same without one object of cluster k in b."""
+    """(B, padded K): ``log P(b | k)``."""
+    without: np.ndarray
+    """(B, padded K): by how much it differs without one object of cluster k in b."""
     log_prior: np.ndarray
     own_log_prior: np.ndarray
     """(K,): of the clusters, and without one object of cluster k."""
@@ -219,7 +219,7 @@ class Weighing:
             rows = slice(part.start, part.stop)
             weigh_labels(
                 *(np.ascontiguousarray(labels[rows], np.int32), clusters[rows], self.ensemble.offsets),
-                *(self.log_rates, self.own_log_rates, self.log_prior, self.own_log_prior),
+                *(self.log_rates, self.without, self.log_prior, self.own_log_prior),
                 *(self.temperature, self.halves, shares[rows], second[rows], other_shares[rows], *counts),
             )
         if self.stored is not None:
@@ -271,18 +271,20 @@ class Evidence:
             codes = column.codes(block.start, block.stop)
             self._sizes += np.bincount(codes[codes >= 0], minlength=K)
         n = int(self._sizes.sum())
-        rates = log_rates(self._table, self._sizes, ensemble.offsets)
+        rates, own_rates = log_rates(self._table, self._sizes, ensemble.offsets)
         prior = np.log((self._sizes + 1.0) / (n - 1.0 + K)), np.log(self._sizes / (n - 1.0 + K))
         rows = sampled_rows(ensemble.n_objects)
         self._sample: np.ndarray = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
         if temperature is None:
             clusters = column.codes_of(rows)
-            temperature = independent_share(self._sample, clusters, ensemble.offsets, self._table, *rates)
+            share_of = self._sample, clusters, ensemble.offsets, self._table
+            temperature = independent_share(*share_of, rates, own_rates)
         self.temperature: float = float(temperature)
         halves = random_halves(ensemble.n_partitions)
         stored = memberships if isinstance(memberships, StoredRows) else None
         self._memberships: Any = None if stored else memberships
-        self._weighing = Weighing(ensemble, column, *rates, *prior, self.temperature, halves, stored)
+        weighed = in_whole_vectors(rates), in_whole_vectors(own_rates - rates)
+        self._weighing = Weighing(ensemble, column, *weighed, *prior, self.temperature, halves, stored)
 
     def weigh_blocks(
         self, engine: Engine, use: Callable[[Block, np.ndarray], Use]
@@ -443,13 +445,21 @@ def independent_share(
 
 def summed_rows(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Return the sums (rows, K) of the rows of a table (B, K) that the labels of each object select."""
-    from bigcons.kernels.cluster_tables import padded, sum_votes
+    from bigcons.kernels.cluster_tables import sum_votes
 
-    K = table.shape[1]
-    whole, sums = np.zeros((len(table), padded(K))), np.empty((len(labels), padded(K)))
-    whole[:, :K] = table
+    whole = in_whole_vectors(table)
+    sums = np.empty((len(labels), whole.shape[1]))
     sum_votes(labels, offsets, whole, sums, np.empty(len(labels), np.int64))
-    return sums[:, :K]
+    return sums[:, : table.shape[1]]
+
+
+def in_whole_vectors(table: np.ndarray) -> np.ndarray:
+    """Return a copy of a table (B, K) with columns of zeros up to whole vectors."""
+    from bigcons.kernels.cluster_tables import padded
+
+    whole = np.zeros((len(table), padded(table.shape[1])))
+    whole[:, : table.shape[1]] = table
+    return whole
 
 
 def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -83,11 +83,11 @@ def agreements(sample: np.ndarray) -> np.ndarray:
     columns = [_compact(column) for column in spaced.T]
     M = len(columns)
     others = np.unique(np.linspace(0, M - 1, min(M, AGREEMENT_PARTITIONS + 1)).astype(np.int64))
-    found = np.full((M, others.size), np.nan)
-    for u in range(M):
-        for at, v in enumerate(others):
-            if u != v:
-                found[u, at] = _agreement(columns[u], columns[v])
+    marks = [_one_hot(columns[v]) for v in others]
+    starts = np.cumsum([0, *(of_one.shape[1] for of_one in marks[:-1])])
+    all_marks = np.concatenate(marks, axis=1)
+    found = np.array([_agreement(_one_hot(column).T @ all_marks, starts) for column in columns])
+    found[others, np.arange(others.size)] = np.nan
     return found
 
 
@@ -99,19 +99,31 @@ def _compact(column: np.ndarray) -> np.ndarray:
     return codes
 
 
-def _agreement(a: np.ndarray, b: np.ndarray) -> float:
-    both = (a >= 0) & (b >= 0)
-    a, b, n = a[both], b[both], int(np.count_nonzero(both))
-    k, m = int(a.max(initial=0)) + 1, int(b.max(initial=0)) + 1
-    if n < max(SHARED_OBJECTS, (k - 1) * (m - 1)):
-        return float("nan")
-    table = np.bincount(a * m + b, minlength=k * m).reshape(k, m)
-    rows, columns = table.sum(axis=1), table.sum(axis=0)
-    freedom = (np.count_nonzero(rows) - 1) * (np.count_nonzero(columns) - 1)
-    if freedom == 0:
-        return float("nan")
-    expected = np.maximum(np.outer(rows, columns), 1)
-    return float((table**2 / expected).sum() - 1.0 - freedom / (n - 1)) / freedom**0.5
+def _one_hot(codes: np.ndarray) -> np.ndarray:
+    """Return codes (rows,) as zeros and ones (rows, codes), of which products are exact."""
+    return (codes[:, None] == np.arange(max(int(codes.max(initial=0)) + 1, 1))).astype(np.float32)
+
+
+def _agreement(tables: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the agreement of a partition with others, by their tables, which begin at columns ``starts``.
+
+    Only the objects that both label are counted.
+    """
+    tables = tables.astype(np.float64)
+    sizes = np.diff(starts, append=tables.shape[1])
+    rows, columns = np.add.reduceat(tables, starts, axis=1), tables.sum(axis=0)
+    n = rows.sum(axis=0)
+    ranks = np.arange(columns.size) - np.repeat(starts, sizes)
+    k = ((rows > 0) * np.arange(len(rows))[:, None]).max(axis=0)
+    m = np.maximum.reduceat((columns > 0) * ranks, starts)
+    freedom = ((rows > 0).sum(axis=0) - 1) * (np.add.reduceat((columns > 0).astype(np.int64), starts) - 1)
+    expected = np.maximum(np.repeat(rows, sizes, axis=1) * columns, 1.0)
+    chi = np.add.reduceat((tables**2 / expected).sum(axis=0), starts)
+    known = (n >= np.maximum(SHARED_OBJECTS, k * m)) & (freedom != 0)
+    found = np.full(starts.size, np.nan)
+    d = freedom[known]
+    found[known] = (chi[known] - 1.0 - d / (n[known] - 1)) / np.sqrt(d)
+    return found
 
 
 def dissenting(sample: np.ndarray) -> np.ndarray:

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import PCC, Ensemble
-from bigcons.coassociation.factorized import Rates, agreement_sums
+from bigcons.coassociation.factorized import Rates, add_sums, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UndersegmentationWarning
+from bigcons.kernels.cluster_tables import rows_together
 from bigcons.methods.pcc import block_model
 from bigcons.methods.pcc.all_pairs import CHANGE_PER_TOL, AllPairs, Passes, remaining_change
 from bigcons.methods.pcc.block_model import (
@@ -26,6 +27,7 @@ from bigcons.methods.pcc.block_model import (
     block_start,
     embedded,
     linked_clusters,
+    of_partitions,
     raised,
     rarity_of,
     spectral_start,
@@ -44,6 +46,7 @@ from bigcons.methods.pcc.calibrated import (
 )
 from bigcons.methods.pcc.choices import BEST_MODEL
 from bigcons.methods.pcc.updates import (
+    add_changes,
     apply_change,
     apply_part,
     line_search,
@@ -150,6 +153,89 @@ def test_update_block__at_once_moves_each_object_as_if_no_other_had_moved(proble
     for j in range(len(Y)):
         _, alone = update_block(sums, offsets, 0.0, 1.0, labels[j : j + 1], Y[j : j + 1], at_once=True)
         np.testing.assert_array_equal(alone[0], updated[j])
+
+
+def wide_problem(n_objects=40, n_partitions=3000, n_clusters=4):
+    """Return labels of so many partitions that tables exceed the cache, offsets, memberships and rates."""
+    ensemble, _ = planted_ensemble(n_objects, n_partitions, n_clusters=(2, 8), missing=0.3)
+    labels, offsets = np.array(ensemble.read(0, n_objects)), ensemble.offsets
+    labels[7] = -1
+    rng = np.random.default_rng(0)
+    Y = rng.dirichlet(np.ones(n_clusters), n_objects).astype(np.float32)
+    clusters = Y.argmax(axis=1)
+    rates = block_rates(labels, offsets, clusters, n_clusters, rarity_of(labels, offsets, 0.5), INFORMED)
+    return labels, offsets, Y, rates
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
+def test_update_block__by_slices_of_the_partitions_is_that_of_each_object_alone():
+    labels, offsets, Y, rates = wide_problem()
+    assert rows_together(len(labels), offsets, 8, 16) > 1
+    sums = agreement_sums(labels, offsets, Y, rates)
+    change, updated = update_block(sums, offsets, 0.0, 1.0, labels, Y, at_once=True)
+    total = None
+    for j in range(len(Y)):
+        row = slice(j, j + 1)
+        assert rows_together(1, offsets, 8, 16) == 1
+        part, alone = update_block(sums, offsets, 0.0, 1.0, labels[row], Y[row], at_once=True)
+        np.testing.assert_array_equal(alone[0], updated[j])
+        total = part if total is None else add_changes(total, part)
+    assert updated[7].tolist() == [0.25] * 4
+    assert (change.n_moved, change.gap) == (total.n_moved, total.gap)
+    np.testing.assert_allclose(change.S, total.S, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(change.T, total.T, rtol=1e-12, atol=1e-12)
+    reached, expected = apply_change(sums, change), agreement_sums(labels, offsets, updated, rates)
+    assert reached.objective == pytest.approx(expected.objective, rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
+def test_agreement_sums__by_slices_of_the_partitions_are_those_of_each_object():
+    labels, offsets, Y, rates = wide_problem()
+    sums, total = agreement_sums(labels, offsets, Y, rates), None
+    for j in range(len(Y)):
+        part = agreement_sums(labels[j : j + 1], offsets, Y[j : j + 1], rates)
+        total = part if total is None else add_sums(total, part)
+    np.testing.assert_allclose(sums.S, total.S, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(sums.T, total.T, rtol=1e-12, atol=1e-12)
+    assert sums.squares == pytest.approx(total.squares, rel=1e-9)
+    assert sums.quartics == pytest.approx(total.quartics, rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
+def test_pcc__of_very_many_partitions_descends():
+    ensemble, classes = planted_ensemble(60, 3000, n_clusters=(2, 8), missing=0.3)
+    model = PCC(6, random_state=0, prune=None, tol=1e-6, max_iter=40).fit(ensemble)
+    history = model.history_["objective"]
+    assert (np.diff(history) <= 1e-9 * abs(history[0])).all()
+    assert model.converged_
+    assert adjusted_rand(classes, model.labels_) > 0.8
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
+def test_solved_from__of_very_many_partitions_has_the_rates_and_sums_of_all():
+    labels, offsets, _, _ = wide_problem(60)
+    clusters = np.where((labels >= 0).any(axis=1), np.arange(60) % 4, -1)
+    omega = rarity_of(labels, offsets, 0.5)
+    found = solved_from(Clusters(clusters, []), labels, offsets, 4, omega, 0, INFORMED)
+    expected = agreement_sums(labels, offsets, found.memberships, found.sums.weights)
+    np.testing.assert_array_equal(found.sums.S, expected.S)
+    np.testing.assert_array_equal(
+        found.sums.weights.w, block_rates(labels, offsets, clusters, 4, omega, INFORMED).w
+    )
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
+def test_rates__of_partitions_are_those_of_these_alone():
+    labels, offsets, _, rates = wide_problem(n_partitions=20)
+    chosen = np.array([1, 4, 5, 19])
+    few, few_offsets = of_partitions(labels, offsets, chosen)
+    found = rates.of_partitions(chosen, offsets)
+    assert few_offsets[-1] == found.omega.size
+    for part, whole in ((found.a, rates.a), (found.d, rates.d), (found.w, rates.w)):
+        np.testing.assert_array_equal(part, whole[chosen])
+    kept = np.concatenate([np.arange(offsets[u], offsets[u + 1]) for u in chosen])
+    np.testing.assert_allclose(found.base_clusters[: kept.size], rates.base_clusters[kept])
+    assert few.shape[1] == 4
 
 
 @given(problems())

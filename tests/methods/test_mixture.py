@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
+from bigcons.kernels.cluster_tables import N_TOTALS, respond, responsibilities, rows_together
 from bigcons.methods import MixtureModel
 from bigcons.methods.mixture import MixtureProblem
 from bigcons.metrics import adjusted_rand
@@ -114,3 +115,25 @@ def test_predict_proba__of_fitted_objects_is_their_membership():
 def test_fit__refuses_an_unknown_start():
     with pytest.raises(InvalidInputError, match="init='random'"):
         MixtureModel(2, init="random").fit([[0, 1], [1, 0], [1, 1]])
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
+def test_respond__by_slices_of_the_partitions_is_that_of_each_object_alone():
+    ensemble, _ = planted_ensemble(40, 3000, missing=0.4)
+    labels, offsets = np.array(ensemble.read(0, 40)), ensemble.offsets
+    labels[3] = -1
+    rng, K = np.random.default_rng(0), 5
+    table, bias = np.zeros((int(offsets[-1]), 8)), np.log(rng.dirichlet(np.ones(K)))
+    table[:, :K] = 0.01 * rng.normal(size=(len(table), K))
+    assert rows_together(40, offsets, 8) > 1 == rows_together(1, offsets, 8)
+    found = [np.zeros_like(table), np.zeros(K), np.zeros(N_TOTALS)]
+    alone = [np.zeros_like(table), np.zeros(K), np.zeros(N_TOTALS)]
+    shares, shares_alone = np.empty((2, 40, K), np.float32)
+    respond(labels, offsets, table, bias, *found)
+    responsibilities(labels, offsets, table, bias, shares)
+    for i in range(40):
+        row = slice(i, i + 1)
+        respond(labels[row], offsets, table, bias, *alone)
+        responsibilities(labels[row], offsets, table, bias, shares_alone[row])
+    for part, expected in zip([*found, shares], [*alone, shares_alone], strict=True):
+        np.testing.assert_array_equal(part, expected)

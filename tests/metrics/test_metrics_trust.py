@@ -1,5 +1,7 @@
 """Which answers to trust: against the definitions, and on planted classes."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
+from bigcons.kernels.trust import OPERATIONS_PER_OBJECT, compare_partitions
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
 from bigcons.metrics.confidence import EXTRA, random_halves
 from tests.naive import trust as naive
@@ -169,6 +172,27 @@ def test_trust__compares_many_partitions_with_some_of_the_others(planted, monkey
         }
         assert found[twin] == pytest.approx(max(found.values()))
         assert table["redundancy"][u] == pytest.approx(found[twin])
+
+
+def test_compare_partitions__counts_the_pairs_of_coarse_and_of_fine_partitions():
+    rng = np.random.default_rng(0)
+    widths = np.array([2, 5, 3, 60, 50, 1])
+    labels = np.asfortranarray(rng.integers(0, widths, (150, widths.size)), dtype=np.int32)
+    labels[rng.random(labels.shape) < 0.3] = -1
+    offsets, others = np.concatenate([[0], np.cumsum(widths)]), np.array([0, 3, 4])
+    counts = np.zeros((4, widths.size, others.size), np.int64)
+    compare_partitions(labels, offsets, others, *counts)
+    is_coarse = widths[:, None] * widths[others] * 3 <= OPERATIONS_PER_OBJECT * 150
+    assert is_coarse.any()
+    assert not is_coarse.all()
+    for u, (r, v) in itertools.product(range(widths.size), enumerate(others)):
+        if u == v or (v < u and u in others):
+            continue
+        both = (labels[:, u] >= 0) & (labels[:, v] >= 0)
+        i, j = np.triu_indices(np.count_nonzero(both), 1)
+        first, second = (labels[both, w][i] == labels[both, w][j] for w in (u, v))
+        expected = [np.count_nonzero(pairs) for pairs in (first & second, first, second)]
+        assert counts[:, u, r].tolist() == [*expected, i.size]
 
 
 def adjusted_rand_in_both(a, b):

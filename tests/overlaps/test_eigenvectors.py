@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.kernels import overlaps
 from bigcons.methods import CSPA, HBGF, HGPA
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import eigenvectors, embedding, graph_clusterer
@@ -41,6 +43,19 @@ def shape_of(n_objects, n_partitions, n_clusters):
     sizes = {"n_objects": n_objects, "n_partitions": n_partitions}
     n_base_clusters = n_partitions * n_clusters
     return SimpleNamespace(**sizes, n_base_clusters=n_base_clusters, blocks=lambda: blocks)
+
+
+@pytest.mark.parametrize(
+    ("shape", "share"), [((1, 1), 1.0), ((7, 40), 0.3), ((90, 3000), 0.5), ((5, 9), 0.0)]
+)
+def test_products_of_rows__are_those_of_the_dense_matrix(shape, share):
+    rng = np.random.default_rng(0)
+    dense = rng.normal(size=shape) * (rng.random(shape) < share)
+    dense[:, :2] = 0.0
+    found = eigenvectors.products_of_rows(scipy.sparse.csr_array(dense))
+    assert share < 0.5 or shape[0] == 1 or (dense != 0).sum() > overlaps.ENTRIES  # of more than one slice
+    np.testing.assert_allclose(found, dense @ dense.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found, found.T)
 
 
 @given(label_matrices(min_objects=2, max_objects=30, max_partitions=6), st.integers(1, 6))

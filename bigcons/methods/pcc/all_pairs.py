@@ -34,6 +34,7 @@ from bigcons.methods.pcc.updates import (
     apply_change,
     apply_part,
     decreases_enough,
+    is_wide,
     line_search,
     measure_block,
     objective_change,
@@ -127,9 +128,10 @@ class AllPairs:
         """Return the task that updates every object of a block given all others."""
         sums, ahead = at.state.sums, at.state.ahead
         threshold = self._threshold(run, at) * self._mean_weight(run, sums)
-        relaxation = RELAXATION if len(run.blocks) == 1 else 1.0
+        at_once = is_wide(sums) or len(run.blocks) >= MANY_BLOCKS
+        relaxation = RELAXATION if len(run.blocks) == 1 and not at_once else 1.0
         reads, writes = [at.generation], at.generation + 1
-        update = partial(update_block, at_once=len(run.blocks) >= MANY_BLOCKS)
+        update = partial(update_block, at_once=at_once)
         given = sums if ahead is None else ahead
         return run.visit(update, given, run.data.offsets, threshold, relaxation, reads=reads, writes=writes)
 
@@ -147,7 +149,12 @@ class AllPairs:
         if is_ahead and objective_change(sums, change) > 0.0:
             run.arrays.drop(at.generation + 1)
             reached, length, n_generations = sums, 0.0, 0
-        elif not is_ahead and len(run.blocks) > 1 and change.n_moved and not decreases_enough(sums, change):
+        elif (
+            not is_ahead
+            and (len(run.blocks) > 1 or is_wide(sums))
+            and change.n_moved
+            and not decreases_enough(sums, change)
+        ):
             reads = [at.generation, at.generation + 1]
             along = run.fold(run.visit(measure_block, sums, run.data.offsets, reads=reads), add_step_sums)
             length, _ = line_search(sums, change, along)

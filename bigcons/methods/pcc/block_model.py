@@ -73,7 +73,8 @@ FEWEST_HALVED, MOST_IN_HALF = 8, 256
 # that set a few outliers apart, or do not, agree on the linked start by chance.
 HALVINGS, MOST_HALVINGS, SURE = 4, 8, 2.0
 
-# Most partitions from which a start is made: more take longer to show the same clusters.
+# Most partitions from which a start is made, and by which it is solved in the subsample: more take longer to
+# show the same clusters, and the passes over all objects are by all partitions.
 MOST_PARTITIONS = 2048
 
 # Adjusted Rand index from which on it hardly matters which of two clusterings is taken.
@@ -291,12 +292,15 @@ def of_unit_length(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows / np.maximum(lengths, np.finfo(float).tiny)[:, None])
 
 
+def spaced_partitions(n_partitions: int) -> np.ndarray:
+    """Return at most `MOST_PARTITIONS`, evenly spaced."""
+    return np.arange(min(n_partitions, MOST_PARTITIONS)) * n_partitions // min(n_partitions, MOST_PARTITIONS)
+
+
 def some_partitions(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels of at most `MOST_PARTITIONS`, evenly spaced, and where their base clusters begin."""
     M = offsets.size - 1
-    if M <= MOST_PARTITIONS:
-        return labels, offsets
-    return of_partitions(labels, offsets, np.arange(MOST_PARTITIONS) * M // MOST_PARTITIONS)
+    return (labels, offsets) if M <= MOST_PARTITIONS else of_partitions(labels, offsets, spaced_partitions(M))
 
 
 def of_partitions(

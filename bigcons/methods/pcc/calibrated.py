@@ -41,6 +41,8 @@ from bigcons.methods.pcc.block_model import (
     rarity_of,
     rates_by_table,
     rates_of,
+    some_partitions,
+    spaced_partitions,
     spectral_start,
     table_of,
     weights_of,
@@ -153,19 +155,27 @@ def solved_from(
 ) -> Subsample:
     """Return the subsample solved in the block model from its start, partitions differing by ``rule``.
 
-    The objective would divide large classes: of a start to be kept, what keeps most of it is best.
+    The objective would divide large classes: of a start to be kept, what keeps most of it is best. It is
+    solved by at most `MOST_PARTITIONS`, with the rates by all.
     """
     memberships = memberships_of(start.of, n_clusters)
     rates = block_rates(labels, offsets, start.of, n_clusters, omega, rule)
-    solved: list[tuple[float, Subsample]] = []
+    chosen = spaced_partitions(offsets.size - 1)
+    few_labels, few_offsets = some_partitions(labels, offsets)
+    solved: list[tuple[float, Subsample, Rates]] = []
     for power in RAISES if start.is_kept else RAISES[:1]:
         own = raised(rates, start.of, offsets, power)
-        first = Subsample(agreement_sums(labels, offsets, memberships, own), memberships, start.distances)
-        found = SubsampleStart(labels, offsets, n_clusters, seed, own).resume(first, LONG_PASSES, LONG_TOL)
-        solved.append((agreement(start.of, found.memberships.argmax(axis=1)), found))
+        few = own if few_labels is labels else own.of_partitions(chosen, offsets)
+        sums = agreement_sums(few_labels, few_offsets, memberships, few)
+        task = SubsampleStart(few_labels, few_offsets, n_clusters, seed, few)
+        found = task.resume(Subsample(sums, memberships, start.distances), LONG_PASSES, LONG_TOL)
+        solved.append((agreement(start.of, found.memberships.argmax(axis=1)), found, own))
         if solved[-1][0] >= ALIKE:
             break
-    return max(solved, key=lambda each: each[0])[1]
+    _, found, own = max(solved, key=lambda each: each[0])
+    if few_labels is labels:
+        return found
+    return found._replace(sums=agreement_sums(labels, offsets, found.memberships, own))
 
 
 def memberships_of(clusters: np.ndarray, n_clusters: int) -> np.ndarray:

@@ -12,7 +12,17 @@ from bigcons.coassociation.factorized import AgreementSums, Rates, Weights, agre
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.memory import Block
 from bigcons.methods.pcc.memberships import MOVE_ALL, dirichlet
-from bigcons.methods.pcc.updates import RELAXATION, apply_change, place_block, update_block
+from bigcons.methods.pcc.updates import (
+    RELAXATION,
+    apply_change,
+    apply_part,
+    decreases_enough,
+    is_wide,
+    line_search,
+    measure_block,
+    place_block,
+    update_block,
+)
 from bigcons.metrics.clusterings import mutual_information_of_table
 from bigcons.progress import Progress, progress
 from bigcons.solving.passes import best_start
@@ -70,12 +80,19 @@ class SubsampleStart:
             max_passes = min(max_passes, max(MOST_VISITED // n_labels, 2))
         by_partition = None if self.weights is None else self.weights.partitions
         threshold = tol * mean_pair_weight(labeled, self.labels.shape[0], by_partition)
+        at_once = is_wide(found.sums)
+        how = self.offsets, threshold, 1.0 if at_once else RELAXATION, self.labels
         for _ in range(max_passes):
             stop_if_cancelled()
-            change, memberships = update_block(
-                found.sums, self.offsets, threshold, RELAXATION, self.labels, found.memberships
-            )
-            found = found._replace(sums=apply_change(found.sums, change), memberships=memberships)
+            sums, before = found.sums, found.memberships
+            change, memberships = update_block(sums, *how, before, at_once=at_once)
+            reached = apply_change(sums, change)
+            if at_once and change.n_moved and not decreases_enough(sums, change):
+                along = measure_block(sums, self.offsets, self.labels, before, memberships)
+                length, _ = line_search(sums, change, along)
+                reached = apply_part(sums, change, along, length)
+                memberships = before + np.float32(length) * (memberships - before)
+            found = found._replace(sums=reached, memberships=memberships)
             if change.n_moved == 0:
                 break
         return found

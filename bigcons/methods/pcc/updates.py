@@ -15,7 +15,9 @@ import numpy as np
 from bigcons.coassociation.factorized import (
     AgreementSums,
     Rates,
+    add_partitions,
     aligned_copy,
+    aligned_zeros,
     clusters_in_order,
     kernels_for,
     no_sums,
@@ -25,6 +27,8 @@ from bigcons.coassociation.factorized import (
     triangles_times,
 )
 from bigcons.kernels import all_pairs as kernel
+from bigcons.kernels.cluster_tables import padded
+from bigcons.methods.pcc.block_model import MOST_PARTITIONS
 
 # A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
 # together lower the objective by at least this share of the sum of what each would alone. In the quadratic
@@ -78,31 +82,34 @@ def update_block(
     given, memberships = memberships, in_use(sums, memberships)
     order = _heaviest_first(sums)
     updated, totals = np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
-    rates = sums.weights if at_once and isinstance(sums.weights, Rates) else None
-    if rates is not None:
-        weights, S, T, further = None, *_weighed_tables(sums, rates, offsets, order)
+    how = threshold, relaxation, False, totals
+    if at_once and isinstance(sums.weights, Rates):
+        S, T = sweep_at_once(sums, sums.weights, offsets, labels, order, memberships, updated, *how)
     else:
-        weights, S, T, further = sums.partition_weights, *_tables_in_order(sums, order)
-    S_before, T_before, S_out, T_out = S.copy(), T.copy(), S, T
-    if rates is not None or sums.theta is not None:  # S and T are then of theta y
-        S_before, T_before = np.zeros_like(sums.S), np.zeros_like(T)
-        S_out, T_out = aligned_copy(S_before), aligned_copy(T_before)
-    kernels_for(labels).sweep(
-        *(labels, offsets, weights, S, T, S_out, T_out, order, memberships, updated),
-        *(threshold, relaxation, False, totals, *further),
-    )
-    if rates is not None:
-        _add_partitions(S_out, offsets)
-    back = np.argsort(order)
-    change = Change(
-        *(clusters_in_order(S_out - S_before, back), triangles_in_order(T_out - T_before, back)),
-        totals=totals,
-        predicted=0.0,
-        largest=largest_change(memberships, updated),
-    )
+        S, T, further = _tables_in_order(sums, order)
+        S_before, T_before, S_out, T_out = S.copy(), T.copy(), S, T
+        if sums.theta is not None:  # S and T are then of theta y
+            S_before, T_before = np.zeros_like(sums.S), np.zeros_like(T)
+            S_out, T_out = aligned_copy(S_before), aligned_copy(T_before)
+        kernels_for(labels).sweep(
+            *(labels, offsets, sums.partition_weights, S, T, S_out, T_out, order, memberships, updated),
+            *(*how, *further),
+        )
+        back = np.argsort(order)
+        S, T = clusters_in_order(S_out - S_before, back), triangles_in_order(T_out - T_before, back)
+    change = Change(S, T, totals, predicted=0.0, largest=largest_change(memberships, updated))
     if updated.shape != given.shape:
         updated = np.pad(updated, ((0, 0), (0, given.shape[1] - updated.shape[1])))
     return change._replace(predicted=objective_change(sums, change)), updated
+
+
+def is_wide(sums: AgreementSums) -> bool:
+    """Return whether objects of a block are to move at once because the tables of so many partitions exceed
+    the cache: read by one object after the other, they would come from memory each time.
+
+    Objects that move in turn see the moves of earlier ones, but each is small beside the sum of all.
+    """
+    return isinstance(sums.weights, Rates) and len(sums.T) >= MOST_PARTITIONS
 
 
 def largest_change(before: np.ndarray, after: np.ndarray) -> float:
@@ -121,25 +128,50 @@ def place_block(
 ) -> AgreementSums:
     """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
     order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
-    rates = estimate.weights if isinstance(estimate.weights, Rates) else None
-    if rates is not None:
-        weights, S, T, further = None, *_weighed_tables(estimate, rates, offsets, order)
+    how = 0.0, 1.0, True, totals
+    if isinstance(estimate.weights, Rates):
+        S, T = sweep_at_once(estimate, estimate.weights, offsets, labels, order, placed, placed, *how)
     else:
-        weights, S, T, further = estimate.partition_weights, *_tables_in_order(estimate, order)
-    sums = no_sums(*sizes_of(offsets, placed), estimate.weights)
-    kernels_for(labels).sweep(
-        *(labels, offsets, weights, S, T, sums.S, sums.T, order, placed, placed, 0.0, 1.0, True, totals),
-        *further,
-    )
-    if rates is not None:
-        _add_partitions(sums.S, offsets)
-    back = np.argsort(order)
-    return sums._replace(
-        S=clusters_in_order(sums.S, back),
-        T=triangles_in_order(sums.T, back),
-        squares=float(totals[kernel.SQUARES]),
-        quartics=float(totals[kernel.QUARTICS]),
-    )
+        S, T, further = _tables_in_order(estimate, order)
+        found = no_sums(*sizes_of(offsets, placed), estimate.weights)
+        kernels_for(labels).sweep(
+            *(labels, offsets, estimate.partition_weights, S, T, found.S, found.T, order, placed, placed),
+            *(*how, *further),
+        )
+        back = np.argsort(order)
+        S, T = clusters_in_order(found.S, back), triangles_in_order(found.T, back)
+    squares, quartics = float(totals[kernel.SQUARES]), float(totals[kernel.QUARTICS])
+    return AgreementSums(estimate.n_clusters, S, T, squares, quartics, estimate.weights)
+
+
+def sweep_at_once(
+    sums: AgreementSums,
+    rates: Rates,
+    offsets: np.ndarray,
+    labels: np.ndarray,
+    order: np.ndarray,
+    memberships: np.ndarray,
+    updated: np.ndarray,
+    *how: Any,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Update every object of a block in a calibrated model, none seeing the moves of others.
+
+    Returns what changes of S and T; ``how``: the last arguments of ``kernels.all_pairs.sweep``.
+    """
+    K, B, M = sums.n_clusters, int(offsets[-1]), offsets.size - 1
+    theta = np.eye(K) if rates.theta is None else rates.theta
+    theta = np.ascontiguousarray(theta[np.ix_(order, order)])
+    S, S_out = aligned_zeros(B, padded(K + 2)), aligned_zeros(B, padded(K + 2))
+    kernel.weigh_rows(sums.S, offsets, order, theta, rates.base_clusters, rates.partitions, S)
+    T = aligned_copy(triangles_times(triangles_in_order(sums.T, order), theta))
+    T *= rates.partitions[:, None]
+    T_out = aligned_zeros(*T.shape)
+    kernel.sweep_at_once(labels, offsets, S, T, S_out, T_out, order, memberships, updated, *how, theta)
+    del S, T  # they are as large as what follows
+    change, columns = np.zeros((B + M, padded(K))), np.argsort(order)
+    change[:B, :K] = S_out[:, columns]
+    add_partitions(change, offsets)
+    return change, triangles_in_order(T_out, columns)
 
 
 def _tables_in_order(
@@ -152,31 +184,6 @@ def _tables_in_order(
         theta = np.ascontiguousarray(sums.theta[np.ix_(order, order)])
         S, T, further = rows_times(S, theta), triangles_times(T, theta), (further[0], theta)
     return aligned_copy(S), aligned_copy(T), further
-
-
-def _weighed_tables(
-    sums: AgreementSums, rates: Rates, offsets: np.ndarray, order: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
-    """Return the tables of a calibrated model with rows weighed in advance, and further arguments.
-
-    See ``counts`` of ``kernels.all_pairs.sweep``.
-    """
-    n_clusters = np.diff(offsets)
-    B, M = int(offsets[-1]), n_clusters.size
-    theta = np.eye(sums.n_clusters) if rates.theta is None else rates.theta
-    theta = np.ascontiguousarray(theta[np.ix_(order, order)])
-    S = rows_times(clusters_in_order(sums.S, order), theta) * rates.base_clusters[:, None]
-    T = triangles_times(triangles_in_order(sums.T, order), theta) * rates.partitions[:, None]
-    counts, at = np.zeros((B + M, 2)), np.arange(B) + np.repeat(np.arange(1, M + 1), n_clusters)
-    counts[at, 0] = rates.base_clusters[:B] + np.repeat(rates.base_clusters[B:], n_clusters)
-    counts[at, 1] = np.repeat(rates.partitions, n_clusters)
-    S = S[:B] + np.repeat(S[B:], n_clusters, axis=0)
-    return aligned_copy(S), aligned_copy(T), (None, theta, counts)
-
-
-def _add_partitions(S: np.ndarray, offsets: np.ndarray) -> None:
-    """Fill the rows of partitions in a table such as S of a calibrated model: sums over base clusters."""
-    S[int(offsets[-1]) :] = np.add.reduceat(S[: int(offsets[-1])], offsets[:-1], axis=0)
 
 
 def _heaviest_first(sums: AgreementSums) -> np.ndarray:
