@@ -208,7 +208,7 @@ def warn_of_suspects(
     if is_fine.any():
         u = int(np.argmax(is_fine))
         n_fine = int(is_fine.sum())
-        others = f" (and {n_fine - 1:,} others have as many)" if n_fine > 1 else ""
+        others = f" ({n_fine:,} of {len(names):,} columns have so many)" if n_fine > 1 else ""
         warn_user(
             f"column {names[u]!r} has {n_clusters[u]:,} different labels of {n_labeled[u]:,} objects{others} "
             "and looks like a feature, not a partition; make partitions of features by "

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import bigcons
 from bigcons import Consensus, Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
-from bigcons.datasets import simulated_soft_partitions
+from bigcons.datasets import planted_ensemble, simulated_soft_partitions
 from bigcons.errors import (
     ConsensusWarning,
     ConvergenceWarning,
@@ -638,3 +638,19 @@ def test_fit__refuses_pairs_of_a_wrong_kind_in_one_line(pairs: object) -> None:
 def test_fit__refuses_a_generator_that_is_not_finite_at_the_edges() -> None:
     with pytest.raises(InvalidInputError, match="not finite for shares of 0 or 1"):
         PCC(2, pairs="dense", divergence=Divergence(lambda x: x * np.log(x))).fit([[0, 1], [0, 0], [1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("n_clusters", "share", "is_few"), [(10, 0.04, True), (10, 0.08, False), (3, 0.04, False)]
+)
+@pytest.mark.parametrize("solver", ["heap", "blocked"])
+def test_few_pairs__for_the_clusters_are_warned_of(solver, n_clusters, share, is_few):
+    ensemble, _ = planted_ensemble(400, 10)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PCC(n_clusters, pairs=share, solver=solver, tol=1.0, random_state=0).fit(ensemble)
+    told = [str(warning.message) for warning in caught if "pairs on average" in str(warning.message)]
+    assert len(told) == is_few
+    if is_few:
+        assert "in 15.1 pairs on average, too few to tell 10 clusters apart" in told[0]
+        assert "pairs='all', or a share of 0.075 or more, 3 pairs an object" in told[0]

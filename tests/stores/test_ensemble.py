@@ -384,7 +384,7 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
         ),
         (
             np.random.default_rng(0).permuted(np.tile(np.arange(300), (2, 3)), axis=1).T,
-            r"'p0' has 300 different labels of 900 objects \(and 1 others .*generate\.kmeans",
+            r"'p0' has 300 different labels of 900 objects \(2 of 2 columns .*generate\.kmeans",
         ),
         (
             pd.DataFrame({"run": np.arange(1000) % 7, "income": np.arange(1000) // 3}),

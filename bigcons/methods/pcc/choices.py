@@ -14,6 +14,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence
 from bigcons.errors import (
+    ConsensusWarning,
     InvalidInputError,
     MemoryBudgetError,
     OversegmentationWarning,
@@ -344,6 +345,25 @@ def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> 
             "sample pairs of this ensemble."
         )
     return table
+
+
+# Pairs that an object must be in for each cluster. Measured on 20 and 50 planted classes (4,000 objects, 100
+# partitions, the heap): adjusted Rand indices of .19 and .08 for at most one pair, .66 and .57 for two, .94
+# and .98 for four or five. By blocks, on 10 clusters of 100,000 objects, 100 passes do not settle up to two.
+FEWEST_PAIRS = 3
+
+
+def warn_of_few_pairs(pairs: PairTable, n_clusters: int) -> None:
+    """Warn if objects are in too few pairs for these to determine their memberships in ``n_clusters``."""
+    per_object, all_others = 2 * pairs.n_pairs / pairs.n_objects, pairs.n_objects - 1
+    if n_clusters > 1 and per_object < min(FEWEST_PAIRS * n_clusters, all_others):
+        enough = min(FEWEST_PAIRS * n_clusters / all_others, 1.0)
+        warn_user(
+            f"objects are in {per_object:.3g} pairs on average, too few to tell {n_clusters} clusters apart; "
+            f"use pairs='all', or a share of {enough:.2g} or more, {FEWEST_PAIRS} pairs an object for each "
+            "cluster.",
+            ConsensusWarning,
+        )
 
 
 def store_rows(

@@ -60,6 +60,7 @@ from bigcons.methods.pcc.choices import (
     store_rows,
     takes_candidates,
     warn_of_coarse_labels,
+    warn_of_few_pairs,
     warn_of_fine_labels,
 )
 from bigcons.methods.pcc.heap import solve_pairs
@@ -490,6 +491,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         """
         ensemble, divergence, n_clusters = run.data, resolve_divergence(self.divergence), self.n_clusters
         pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
+        warn_of_few_pairs(pairs, n_clusters)
         by_blocks, calibration = choices.solver == BLOCKED, choices.calibration
         rule = None if calibration is None else calibration.rule
         memory = None if self.memory is None else max(parse_size(self.memory) - process_bytes(run.engine), 0)
