@@ -91,7 +91,12 @@ def warm_up(options: dict[str, Any], engine: object) -> None:
 
 
 def against_heap(
-    n_objects: int, n_pairs: int, divergences: Sequence[str], engines: Sequence[str], folder: Path
+    n_objects: int,
+    n_pairs: int,
+    divergences: Sequence[str],
+    engines: Sequence[str],
+    inits: Sequence[str],
+    folder: Path,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each divergence."""
     ensemble, _ = plant(n_objects, folder)
@@ -109,10 +114,10 @@ def against_heap(
         blocks = {name: run({**options, "engine": name}) for name in engines}
         parquet_too = {**options, "pairs": str(parquet), "engine": "processes-2"}
         blocks["processes-2 from Parquet"] = run(parquet_too)
-        inits = {init: run({**options, "init": init, "engine": "serial"})["objective"] for init in INITS}
+        ends = {init: run({**options, "init": init, "engine": "serial"})["objective"] for init in inits}
         about = {"n_objects": n_objects, "n_pairs": PairTable.open(zarr).n_pairs, "divergence": divergence}
         about["load_at_start"] = load
-        by_init = {init: objective / heap["objective"] - 1 for init, objective in inits.items()}
+        by_init = {init: objective / heap["objective"] - 1 for init, objective in ends.items()}
         yield about | compared(heap, blocks) | {"difference_by_init": by_init}
 
 
@@ -228,10 +233,10 @@ def key_of(row: dict[str, Any]) -> tuple[int, int]:
 def measure(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows as they are measured."""
     if options.smallest:
-        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], (BLOCKS[0], BLOCKS[-1]), folder)
+        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], (BLOCKS[0], BLOCKS[-1]), INITS[:1], folder)
     for n_objects in [] if options.smallest else options.sizes:
         n_pairs = SIZES.get(n_objects, 15 * n_objects)
-        yield from against_heap(n_objects, n_pairs, options.divergences, BLOCKS, folder)
+        yield from against_heap(n_objects, n_pairs, options.divergences, BLOCKS, INITS, folder)
     if not options.no_tiles:
         n_pairs = 101 * (parse_size(TILES_MEMORY) // BYTES_PER_PAIR) // 10
         yield ten_times_the_memory(200_000 if options.smallest else n_pairs, folder)

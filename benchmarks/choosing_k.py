@@ -52,14 +52,16 @@ MOST, N_SAMPLES, N_COMPARED = 40, 10, 300
 RULES = ("auto", "eigengap", "lifetime-single", "lifetime-average", "pac", "delta")
 
 
-def planted(n_classes: int, sizes: str, coverage: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels (2000, 100) by k-means of separated Gaussian classes, and these."""
+def planted(
+    n_classes: int, sizes: str, coverage: str, seed: int, n_objects: int = 2000
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels (n_objects, 100) by k-means of separated Gaussian classes, and these."""
     draw = generator(seed, f"choosing.planted.{sizes}.{coverage}", n_classes)
     centers = draw.normal(size=(n_classes, 16))
     p = np.geomspace(LARGEST[sizes], 1, n_classes)
-    classes = draw.choice(n_classes, 2000, p=p / p.sum())
+    classes = draw.choice(n_classes, n_objects, p=p / p.sum())
     classes[:n_classes] = np.arange(n_classes)
-    x = centers[classes] + 0.25 * draw.normal(size=(2000, 16))
+    x = centers[classes] + 0.25 * draw.normal(size=(n_objects, 16))
     share = 1.0 if coverage == "complete" else 0.5
     return np.column_stack([kmeans_labels(x, 2, 20, draw, share) for _ in range(100)]), classes
 
@@ -141,7 +143,7 @@ def ensembles_of(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
         for n_classes in arguments.classes:
             for sizes in LARGEST:
                 for coverage in ("complete", "half"):
-                    told = n_classes, sizes, coverage, seed
+                    told = n_classes, sizes, coverage, seed, 200 if arguments.smallest else 2000
                     yield f"planted/{n_classes}/{sizes}/{coverage}/{seed}", lambda told=told: planted(*told)
     for data in arguments.data:
         for kind in arguments.kinds:

@@ -275,7 +275,7 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     if arguments.smallest and not arguments.methods:
-        arguments.methods = ["mixture", "hbgf", "best", "ivc"]
+        arguments.methods = ["mixture", "hbgf"]
     if arguments.child:
         print(json.dumps(child(*arguments.child)))
         return

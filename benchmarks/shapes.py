@@ -109,7 +109,7 @@ def equal_classes(
 
 def ordinary(*, smallest: bool, full: bool) -> Iterator[Cell]:
     """Yield ensembles of many objects, with PCC by both models and what one would write."""
-    n, M = (20_000, 20) if smallest else (1_000_000 if full else 300_000, 100)
+    n, M = (4_000, 20) if smallest else (1_000_000 if full else 300_000, 100)
     for missing in (0.0, 0.5):
         ensemble, classes = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
         methods: dict[str, Callable[[Ensemble], Any]] = {
@@ -125,7 +125,7 @@ def ordinary(*, smallest: bool, full: bool) -> Iterator[Cell]:
 
 def creeping(*, smallest: bool) -> Iterator[dict[str, Any]]:
     """Yield the passes of both models by number of clusters, and the labels that a longer solve changes."""
-    n, M = (5_000, 20) if smallest else (100_000, 100)
+    n, M = (3_000, 20) if smallest else (100_000, 100)
     for missing in (0.0, 0.5):
         ensemble, classes = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
         for n_clusters in (3, 12) if smallest else (3, 8, 12, 20):
