@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import dask
@@ -15,6 +16,9 @@ settings.register_profile("bigcons", derandomize=True, max_examples=40, **COMMON
 settings.register_profile("thorough", max_examples=400, **COMMON)
 settings.load_profile("bigcons")
 
+# Other processes share the processors: threads of OpenMP that wait shall sleep. Read when OpenMP is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # A cluster that lost a worker looks 15 s later whether it is there, and if not closes its nanny for good. By
 # then the next test may have killed that worker, and its nanny is about to bring it back.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
@@ -24,13 +28,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Files to begin with. The solves of all methods compile most kernels; beside them runs what waits much and
+# compiles nothing, lest two processes compile the same.
+FIRST = {"solving/test_estimator_contract.py": 0, "faults/test_engine_faults.py": 1}
+
+
 def pytest_collection_modifyitems(items):
-    """Begin with the solves of all methods, which compile most kernels, and go on with files of slow tests.
+    """Begin with `FIRST`, and go on with the other solves and files of slow tests.
 
     So no process is left with one of these at the end.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: 0 if item.path.parent.name == "solving" else 1 if item.path in slow else 2)
+
+    def place(item):
+        folder = item.path.parent.name
+        return FIRST.get(
+            f"{folder}/{item.path.name}", 2 if folder == "solving" else 3 if item.path in slow else 4
+        )
+
+    items.sort(key=place)
 
 
 @pytest.fixture
