@@ -125,13 +125,15 @@ def growth(folder, **options):
             if child.stdout.readline() != "warm\n":
                 raise RuntimeError("the first solve failed; its error is on standard error")
             root = psutil.Process(child.pid)
-            before = peak = tree_bytes(root)
+            family = [root, *root.children(recursive=True)]
+            before = peak = sum(process.memory_info().rss for process in family)
             child.stdin.write("\n")
             child.stdin.flush()
             while not select.select([child.stdout], [], [], 0.02)[0]:
-                with suppress(psutil.NoSuchProcess):
-                    peak = max(peak, tree_bytes(root))
+                peak = max(peak, sum(process.memory_info().rss for process in family))
             stated = int(child.stdout.readline())
+            if {root, *root.children(recursive=True)} != set(family):
+                raise RuntimeError("a process that was warm is gone, or another came")
         finally:
             child.stdin.close()  # the last input() ends
     return peak - before, stated
