@@ -65,7 +65,7 @@ EXACT = {"rel": 1e-9, "abs": 1e-9}
 @st.composite
 def problems(draw):
     """Draw labels, offsets, memberships and rates, of a block model or not."""
-    labels = draw(label_matrices(min_objects=2, max_objects=9, max_clusters=3))
+    labels = draw(label_matrices(min_objects=2, max_objects=9, max_clusters=3)).astype(np.int8)
     rng, K, M = np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.integers(2, 9)), labels.shape[1]
     offsets = np.arange(M + 1) * 3
     Y = rng.dirichlet(np.ones(K), len(labels)).astype(np.float32)
