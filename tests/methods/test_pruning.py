@@ -15,7 +15,8 @@ from bigcons import Consensus, Ensemble
 from bigcons.coassociation.factorized import Weights, agreement_sums, select_clusters
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, SurplusClustersWarning
-from bigcons.methods.pcc.pruning import ALLOWED_RISE, PrunedPairs, remove_block
+from bigcons.methods.pcc.pruning import ALLOWED_RISE, PrunedPairs
+from bigcons.methods.pcc.updates import remove_block
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.support.strategies import label_matrices
 
@@ -239,6 +240,54 @@ def test_auto__merges_what_the_labels_do_not_tell_apart_and_says_so(halves):
     assert merged.n_clusters == 15
     kept = bigcons.PCC(15, n_init=2, prune=None, random_state=0).fit(labels)
     assert kept.n_clusters_ > 6
+
+
+@pytest.fixture(scope="module")
+def pieces():
+    """K-means of halves of five Gaussian classes, which cuts them at similar places; and the classes."""
+    rng = np.random.default_rng(2)
+    centers, truth = 3.0 * rng.normal(size=(5, 10)), rng.integers(5, size=20_000)
+    features = centers[truth] + rng.normal(size=(20_000, 10))
+    return bigcons.generate.kmeans(
+        features.astype(np.float32), n_partitions=20, n_clusters=(2, 20), sample=0.5, random_state=2
+    ), truth
+
+
+def test_auto__leaves_out_clusters_that_win_next_to_nothing_and_says_so(pieces):
+    ensemble, truth = pieces
+    with pytest.warns(SurplusClustersWarning, match=r"of n_clusters=15 clusters win next to no.*prune=None"):
+        model = bigcons.PCC(15, random_state=0).fit(ensemble)
+    assert model.n_clusters_ == len(model.affinities_) == 5
+    assert adjusted_rand(truth, model.labels_) > 0.99
+    assert model.memberships_.shape == (20_000, 15)
+    assert not model.memberships_[:, 5:].any()
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1.0, atol=1e-6)
+    assert model.converged_
+    assert model.n_passes_ < 20
+    assert np.mean(model.predict(ensemble) == model.labels_) > 0.999
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = bigcons.PCC(15, prune=None, max_iter=3, random_state=0).fit(ensemble)
+        threads = bigcons.PCC(15, random_state=0, client="threads").fit(ensemble)
+    assert kept.memberships_.any(axis=0).sum() > 5
+    assert threads.memberships_.tobytes() == model.memberships_.tobytes()
+
+
+def test_auto__leaves_out_clusters_of_all_objects_of_few(pieces):
+    """Where the subsample is all objects."""
+    labels = pieces[0].read(0, 20_000)[:1_500]
+    with pytest.warns(SurplusClustersWarning, match="win next to no objects"):
+        model = bigcons.PCC(15, random_state=0).fit(labels)
+    assert not model.memberships_[:, model.n_clusters_ :].any()
+    assert adjusted_rand(pieces[1][:1_500], model.labels_) > 0.9
+
+
+def test_auto__keeps_small_clusters_of_few_objects_and_two_at_least():
+    labels = np.repeat([[0, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3]], [5, 4, 2, 1], axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = bigcons.PCC(4, random_state=0).fit(np.tile(labels, 4))
+    np.testing.assert_array_equal(np.bincount(model.labels_), [5, 4, 2, 1])
 
 
 def test_auto__keeps_clusters_of_given_memberships_and_of_other_models(halves):

@@ -300,7 +300,7 @@ class FirstBlock:
         """Write a block."""
         labels, offsets = self.ensemble.read(block.start, block.stop), self.ensemble.offsets
         if self.estimate is not None:
-            memberships = np.empty((block.n_rows, self.n_clusters), np.float32)
+            memberships = np.empty((block.n_rows, self.estimate.n_clusters), np.float32)
             sums = place_block(self.estimate, labels, offsets, memberships)
         else:
             memberships = (
@@ -309,5 +309,7 @@ class FirstBlock:
                 else self.place(labels)
             )
             sums = agreement_sums(labels, offsets, memberships, self.weights)
+        unused = self.n_clusters - memberships.shape[1]
+        memberships = np.pad(memberships, ((0, 0), (0, unused))) if unused else memberships
         self.arrays.write(0, block, memberships)
         return sums

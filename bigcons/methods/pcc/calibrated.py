@@ -22,7 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import AgreementSums, Rates, Weights, agreement_sums
+from bigcons.coassociation.factorized import (
+    AgreementSums,
+    Rates,
+    Weights,
+    agreement_sums,
+    select_clusters,
+)
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels import all_pairs as kernel
 from bigcons.methods.pcc.block_model import (
@@ -49,12 +55,13 @@ from bigcons.methods.pcc.block_model import (
 )
 from bigcons.methods.pcc.memberships import softened
 from bigcons.methods.pcc.subsample import LONG_PASSES, LONG_TOL, SHORT_TOL, Subsample, SubsampleStart
-from bigcons.methods.pcc.updates import RELAXATION, apply_change, update_block
+from bigcons.methods.pcc.updates import RELAXATION, apply_change, in_use, remove_block, update_block
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.embedding import Centers
 from bigcons.overlaps.spectral_start import count_clusters, spectral_centers
 from bigcons.solving.passes import Run, add_all
 from bigcons.solving.survey import mean_pair_weight
+from bigcons.stores.consensus import TINY
 
 BLOCK_MODEL, LEAST_SQUARES, MOMENTS = "block-model", "least-squares", "moments"
 
@@ -65,6 +72,10 @@ MOMENTS_AFTER, MOMENTS_EVERY = 4, 3
 
 # Weights of partitions are estimated from this pass on, when residuals tell partitions apart.
 WEIGHTS_AFTER = 2
+
+# Clusters of the subsample are surplus if they win fewer objects than this, and are tiny; and up to this many
+# times as many clusters as those that are not.
+FEWEST_WON, MOST_SURPLUS = 4, 3
 
 # The calibration has settled when fewer than this share of the objects move.
 FEW_MOVE = 2e-3
@@ -116,16 +127,20 @@ def solve_calibrated(
     seed: int,
     calibration: Calibration,
     known: Spectrum | None = None,
+    *,
+    merges: bool = False,
 ) -> Subsample:
     """Estimate rates and memberships of the subsample, then solve it by the rates found.
 
-    ``known``: the spectrum of the subsample, if it has been found.
+    ``known``: the spectrum of the subsample, if it has been found. If it ``merges``, the block model is left
+    without surplus clusters: see `without_surplus`.
     """
     omega, asked = rarity_of(labels, offsets, calibration.rarity), (labels, offsets, n_clusters, n_init, seed)
     if calibration.rule == BLOCK_MODEL:
         start = block_start(*asked, calibration.rarity, known)
         rule = OWN if start.is_kept and not calibration.common else calibration.block_rule
-        return solved_from(start, labels, offsets, n_clusters, omega, seed, rule)
+        found = solved_from(start, labels, offsets, n_clusters, omega, seed, rule)
+        return without_surplus(found, labels, offsets, seed) if merges else found
     start = spectral_start(*asked)
     memberships, objectives = memberships_of(start.of, n_clusters), start.distances
     rates = estimated(labels, offsets, memberships, omega, calibration, None, 0)
@@ -176,6 +191,25 @@ def solved_from(
     if few_labels is labels:
         return found
     return found._replace(sums=agreement_sums(labels, offsets, found.memberships, own))
+
+
+def without_surplus(found: Subsample, labels: np.ndarray, offsets: np.ndarray, seed: int) -> Subsample:
+    """Return the subsample solved without the clusters that win next to none of its objects.
+
+    Such clusters take small parts of many objects, which hardly changes the objective, so that passes over
+    all objects would go on for long. Nothing is left out where less than two clusters, or a third of all,
+    win more.
+    """
+    K = found.sums.n_clusters
+    labeled = (labels >= 0).any(axis=1)
+    won = np.bincount(found.memberships[labeled].argmax(axis=1), minlength=K)
+    kept = np.flatnonzero(won >= min(FEWEST_WON, TINY * won.mean()))
+    if kept.size == K or kept.size < max(2, K / MOST_SURPLUS):
+        return found
+    sums = select_clusters(found.sums, kept)
+    sums, memberships = remove_block(sums, kept, offsets, labels, found.memberships)
+    left = Subsample(sums, in_use(sums, memberships), found.start_objectives)
+    return SubsampleStart(labels, offsets, kept.size, seed, sums.weights).resume(left, LONG_PASSES, LONG_TOL)
 
 
 def memberships_of(clusters: np.ndarray, n_clusters: int) -> np.ndarray:

@@ -29,6 +29,7 @@ from bigcons.methods.pcc.calibrated import (
     BLOCK_MODEL,
     FEWEST_LABELS,
     MOMENTS,
+    MOST_SURPLUS,
     Calibration,
     EmbeddedStart,
     join_rates,
@@ -117,10 +118,6 @@ CAPS = 10
 # seemed distinct, whatever the number (8 classes in 20 partitions).
 FEWEST_TO_MERGE = 1
 
-# Clusters are merged where no more than so many times too many were asked for: some labels show few outliers
-# clearly and all else vaguely.
-MOST_SURPLUS = 3
-
 
 class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
@@ -180,8 +177,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         consensus. Both are estimated on the subsample and have mean 1.
     prune : float, "auto" or None, default="auto"
         What becomes of surplus clusters. "auto": in the block model, if the labels of 2,048 objects clearly
-        tell a smaller number of clusters apart than ``n_clusters``, the solve has that number, and a
-        SurplusClustersWarning says so; the others are the last columns of ``memberships_``, which are empty.
+        tell a smaller number of clusters apart than ``n_clusters``, the solve has that number; and clusters
+        that win next to none of these objects are left out. A SurplusClustersWarning says so; the others are
+        the last columns of ``memberships_``, which are empty.
         Other models, and starts from given memberships, keep all. None: all are kept. A share, for
         pairs="all" and "l2": no cluster wins less than this share of the objects, where removing it raises
         the objective by at most 1e-4 of its magnitude. 0 removes empty clusters. Removal is judged with a
@@ -345,7 +343,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         n_rows = max(sample_rows(self.n_clusters), SUBSAMPLE) if is_many else SUBSAMPLE
         survey = take_survey(labels, engine, seed, n_rows, given)
         n_clusters, known = self._distinct(ensemble, survey) if choices.merges else (self.n_clusters, None)
-        self._merges: bool = n_clusters < self.n_clusters
         self._expect_steps(ensemble, choices, n_clusters, in_memory=out is None)
         self._is_coarse = False
         if not ensemble.is_soft and choices.calibration is None:
@@ -375,6 +372,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
             sums = solution.sums if solution.many is None else solution.many
             width = n_clusters if sums is None else sums.n_clusters
+            self._merges: bool = choices.merges and width < self.n_clusters
+            if choices.merges and width < n_clusters:
+                warn_user(
+                    f"{n_clusters - width} of n_clusters={self.n_clusters} clusters win next to no objects "
+                    "of a sample; these are left out, prune=None keeps all.",
+                    SurplusClustersWarning,
+                )
             weighs = can_weigh(ensemble, width) and not (is_many and not can_weigh_many(ensemble, width))
             trust = engine if weighs and not ensemble.is_soft else None
             read: Callable[[Block], np.ndarray] = solution.read
@@ -459,6 +463,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         if calibration is not None:
             solve = partial(solve_calibrated, calibration=calibration, known=known)
         if choices.solver == ALL:
+            if solve is not None and choices.merges:
+                solve = partial(solve, merges=True)
             asked = n_clusters, survey.n_seen, choices.weights, solve
             if choices.least_share is None:
                 at = run_passes(run, AllPairs(*asked))

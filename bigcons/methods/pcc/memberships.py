@@ -229,7 +229,7 @@ def solution_at(
     """Return the solution of a finished run; see `BlockMemberships` for ``blocks``."""
     last = at.records[-1]
     return Solution(
-        BlockMemberships(run.arrays, at.generation, blocks),
+        BlockMemberships(run.arrays, at.generation, blocks, None if sums is None else sums.n_clusters),
         last["objective"],
         last["gap"],
         at.is_settled,

@@ -24,7 +24,7 @@ from bigcons.coassociation.factorized import (
 from bigcons.methods.pcc.all_pairs import AllPairs, Passes
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.methods.pcc.subsample import Subsample
-from bigcons.methods.pcc.updates import Change, place_block
+from bigcons.methods.pcc.updates import Change, place_block, remove_block
 from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.solving.results import by_size
 from bigcons.solving.survey import labeled_objects
@@ -96,28 +96,6 @@ class PrunedPairs(AllPairs):
 
 # Share of all memberships up to which those of an empty cluster are rounding residue.
 NOTHING = 1e-12
-
-
-def remove_block(
-    estimate: AgreementSums,
-    kept: np.ndarray,
-    offsets: np.ndarray,
-    labels: np.ndarray,
-    memberships: np.ndarray,
-) -> tuple[AgreementSums, np.ndarray]:
-    """Return the sums and memberships of a block with the clusters ``kept`` only, as its first columns.
-
-    Objects that had a share in another cluster get their best membership given ``estimate``.
-    """
-    left = np.ascontiguousarray(memberships[:, kept])
-    others = np.setdiff1d(np.arange(memberships.shape[1]), kept)
-    torn = memberships[:, others].any(axis=1)
-    placed = np.empty((np.count_nonzero(torn), kept.size), np.float32)
-    place_block(estimate, labels[torn], offsets, placed)
-    left[torn] = placed
-    reached = np.zeros_like(memberships)
-    reached[:, : kept.size] = left
-    return agreement_sums(labels, offsets, left, estimate.weights), reached
 
 
 def objects_won(run: Run, sums: AgreementSums, generation: int, clusters: np.ndarray) -> np.ndarray:

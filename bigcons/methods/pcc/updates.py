@@ -16,6 +16,7 @@ from bigcons.coassociation.factorized import (
     AgreementSums,
     Rates,
     add_partitions,
+    agreement_sums,
     aligned_copy,
     aligned_zeros,
     clusters_in_order,
@@ -172,6 +173,28 @@ def sweep_at_once(
     change[:B, :K] = S_out[:, columns]
     add_partitions(change, offsets)
     return change, triangles_in_order(T_out, columns)
+
+
+def remove_block(
+    estimate: AgreementSums,
+    kept: np.ndarray,
+    offsets: np.ndarray,
+    labels: np.ndarray,
+    memberships: np.ndarray,
+) -> tuple[AgreementSums, np.ndarray]:
+    """Return the sums and memberships of a block with the clusters ``kept`` only, as its first columns.
+
+    Objects that had a share in another cluster get their best membership given ``estimate``.
+    """
+    left = np.ascontiguousarray(memberships[:, kept])
+    others = np.setdiff1d(np.arange(memberships.shape[1]), kept)
+    torn = memberships[:, others].any(axis=1)
+    placed = np.empty((np.count_nonzero(torn), kept.size), np.float32)
+    place_block(estimate, labels[torn], offsets, placed)
+    left[torn] = placed
+    reached = np.zeros_like(memberships)
+    reached[:, : kept.size] = left
+    return agreement_sums(labels, offsets, left, estimate.weights), reached
 
 
 def _tables_in_order(
