@@ -235,6 +235,7 @@ def test_read__of_a_store_that_has_changed_says_so(store):
         reader.read(0, 10)
 
 
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")  # labels at random
 def test_read__of_a_store_that_was_replaced_never_mixes(store):
     """Both stores have the same shape and chunks, so that nothing but the manifest tells them apart."""
     reader = Ensemble.open(store)

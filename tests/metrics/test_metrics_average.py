@@ -92,6 +92,7 @@ def test_average__stored_equals_memory_for_any_engine(name, tmp_path):
     assert len(values) == 1
 
 
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")  # all labels differ
 def test_average__refuses_in_one_line():
     with pytest.raises(InvalidInputError, match="choose one of 'adjusted_rand'") as caught:
         average_criterion("purity", SIX_ITEMS, [0] * 6)

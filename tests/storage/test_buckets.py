@@ -460,6 +460,7 @@ def test_solve__has_the_bits_of_a_disk(url, stored, on_disk, client):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:objects are in 8 pairs:bigcons.errors.ConsensusWarning")
 def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk):
     from distributed import Client, LocalCluster
 
