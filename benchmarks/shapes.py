@@ -412,7 +412,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         peers = [
             peer["seconds"]
             for peer in rows
-            if peer.get("ensemble") == row["ensemble"] and peer["method"] in PEERS and "seconds" in peer
+            if (peer["cell"], peer.get("ensemble")) == (row["cell"], row["ensemble"])
+            and peer["method"] in PEERS
+            and "seconds" in peer
         ]
         ratio = f"{row['seconds'] / min(peers):.2f} x" if peers else ""
         numbers = f"{row['seconds']:.2f} | {ratio} | {row['adjusted_rand']:.3f} | {row.get('passes', '')}"
