@@ -58,7 +58,7 @@ CLEAR = 2.5
 
 # Clusters asked for are merged to a smaller number if that scores more than theirs by this, and of no larger
 # number are all clusters as distinct as that; only where at least so many objects of the sample are in each.
-KEEPS, AT_MOST_BEYOND, LEAST_TO_MERGE = 0.1, 0.6, 8
+KEEPS, AT_MOST_BEYOND, LEAST_TO_MERGE = 0.1, 0.75, 8
 
 # At least so many clusters are merged once, or three times as many as were asked for: a cut into fewer
 # divides a large cluster further before it shows small ones.

@@ -83,9 +83,10 @@ ALIKE = 0.98
 # Starts of k-means for groups and for halves, enough for a comparison.
 GROUP_STARTS, HALF_STARTS = 2, (3, 1)
 
-# By how much halves must agree better on another start than on the spectral one, as adjusted Rand index; and
-# how far it may be behind after two halvings for more of them.
-MARGIN, HOPELESS = 0.015, -0.15
+# By how much halves must agree better on the spherical start than on the spectral one, as adjusted Rand index.
+# The linked one must make up so large a part of what the spectral one lacks of being reproduced in full, and
+# have the least lead. How far either may be behind after two halvings for more of them.
+MARGIN, MAKES_UP, LEAST_LEAD, HOPELESS = 0.015, 0.25, 0.005, -0.15
 
 # Clusters are not taken to be smaller than this share.
 LEAST_SHARE = 1e-3
@@ -381,12 +382,13 @@ def block_start(
             found_by.append(starts_of(of_half, own, n_clusters, names, HALF_STARTS, draw, gamma))
         of_spectral = reproduced(SPECTRAL, starts, found_by)
         for name in tried:
-            ahead[name].append(reproduced(name, starts, found_by) - of_spectral)
-    means = {SPECTRAL: MARGIN} | {name: float(np.mean(leads)) for name, leads in ahead.items()}
+            needed = max(LEAST_LEAD, MAKES_UP * (1.0 - of_spectral)) if name == LINKED else MARGIN
+            ahead[name].append(reproduced(name, starts, found_by) - of_spectral - needed)
+    means = {SPECTRAL: 0.0} | {name: float(np.mean(leads)) for name, leads in ahead.items()}
     for name in ahead:
         logger.info(
-            "halves of the partitions reproduce the %s start %+.3f better than the spectral one "
-            "(adjusted Rand index)",
+            "halves of the partitions reproduce the %s start %+.3f better than it needs to replace the "
+            "spectral one (adjusted Rand index)",
             *(name, means[name]),
         )
     chosen = max(means, key=lambda name: means[name])
@@ -395,8 +397,8 @@ def block_start(
 
 
 def is_settled(leads: list[list[float]]) -> bool:
-    """Return whether one start is ahead of the others, the spectral one among them, beyond doubt."""
-    rows = np.array([[MARGIN] * len(leads[0]), *leads])
+    """Return whether one start is ahead of the others, the spectral one (0) among them, beyond doubt."""
+    rows = np.array([[0.0] * len(leads[0]), *leads])
     best = rows.mean(axis=1).argmax()
     by = rows[best] - np.delete(rows, best, axis=0)
     error = by.std(axis=1, ddof=1) / np.sqrt(by.shape[1])
