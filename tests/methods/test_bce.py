@@ -5,6 +5,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 
+from bigcons import Ensemble
 from bigcons.datasets import ce_8d5k, planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.generate import feature_views, mask_labels
@@ -107,6 +108,17 @@ def test_fit__alpha_stays_if_told_and_the_bound_is_lower_for_it(small):
     free = BCE(3, n_init=2, random_state=0).fit(small[0])
     assert set(fixed.history_["sum_alpha"]) == {1.5}
     assert fixed.objective_ < free.objective_
+
+
+def test_fit__of_fine_labels_begins_at_the_least_alpha_unless_it_is_to_stay():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 4, 6000)
+    ensemble = Ensemble.from_labels(50 * truth[:, None] + rng.integers(0, 50, (6000, 20)))
+    model, fixed = BCE(4, random_state=0), BCE(4, update_alpha=False, random_state=0)
+    assert adjusted_rand(truth, model.fit_predict(ensemble)) > 0.99
+    assert model.n_passes_ < 10  # alpha falls like one over the passes: from .5, it takes 150
+    assert model.objective_ > fixed.fit(ensemble).objective_
+    assert set(fixed.history_["sum_alpha"]) == {2.0}
 
 
 def test_predict__new_objects_find_their_class(small):

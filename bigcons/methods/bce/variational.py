@@ -65,7 +65,8 @@ class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         Number of starts on a sample of at least 4,096 objects, of which the highest bound is kept. On six
         planted clusters of unequal sizes, a third to a half of the starts find all of them; hence 20.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
-        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
+        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times, and from the
+        least alpha.
     init : {"partition", "random"}, default="partition"
         "partition": responsibilities give nine tenths to one base partition (intersected with others until
         there are enough clusters) and spread one tenth evenly; alpha is 0.5. "random": alpha and beta are
@@ -202,8 +203,13 @@ class VariationalBCE:
         return begin(labels, self.offsets, self.n_carried, seed, number), None
 
     def state_of_counts(self, counts: np.ndarray, _sizes: np.ndarray) -> State:
-        """Return the state of objects that are in their clusters by nine tenths, as in `partition_start`."""
-        return state_of(spread(counts, counts.sum(axis=1, keepdims=True)), self.offsets)
+        """Return the state of objects that are in their clusters by nine tenths, as in `partition_start`.
+
+        Alpha begins at its least: it rises within a few passes where objects mix clusters, but falls by ever
+        smaller steps where they do not.
+        """
+        expected = spread(counts, counts.sum(axis=1, keepdims=True))
+        return state_of(expected, self.offsets, ALPHA_FLOOR if self.update_alpha else START_ALPHA)
 
     def for_all(self, state: State) -> State:
         """Return the state with some probability for every label in every cluster."""
@@ -283,10 +289,10 @@ def partition_start(
     return state_of(expected, offsets)
 
 
-def state_of(expected: np.ndarray, offsets: np.ndarray) -> State:
+def state_of(expected: np.ndarray, offsets: np.ndarray, alpha: float = START_ALPHA) -> State:
     """Return the state that starts from expected label counts (B, K)."""
     beta = label_probabilities(expected + SMOOTHING, offsets)
-    return {"alpha": np.full(expected.shape[1], START_ALPHA), "beta": beta, "step": np.array(NO_STEP)}
+    return {"alpha": np.full(expected.shape[1], alpha), "beta": beta, "step": np.array(NO_STEP)}
 
 
 def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int) -> State:

@@ -83,9 +83,9 @@ ALIKE = 0.98
 # Starts of k-means for groups and for halves, enough for a comparison.
 GROUP_STARTS, HALF_STARTS = 2, (3, 1)
 
-# By how much halves must agree better on the spherical start than on the spectral one, as adjusted Rand index.
-# The linked one must make up so large a part of what the spectral one lacks of being reproduced in full, and
-# have the least lead. How far either may be behind after two halvings for more of them.
+# By how much halves must agree better on the spherical start than on the spectral one, as adjusted Rand
+# index. The linked one must make up so large a part of what the spectral one lacks of being reproduced in
+# full, and have the least lead. How far either may be behind after two halvings for more of them.
 MARGIN, MAKES_UP, LEAST_LEAD, HOPELESS = 0.015, 0.25, 0.005, -0.15
 
 # Clusters are not taken to be smaller than this share.
