@@ -137,8 +137,7 @@ def sweep(
         n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, own, 0, n, t_sum, A)
         if gains is not None and is_residue(A, n, weight):
-            A[:n, :n] = 0.0
-            b[:] = 0.0
+            clear(A, b, n)
         n = solve_row(
             t_flat, t_at, w_at, m, weight, own, y, b, n, t_sum, A, support, work, fresh, threshold, totals
         )
@@ -242,8 +241,7 @@ def update_together(
             m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at)
         fill_quadratic(t_sums[r], weight, z[r], 0, n, A)
         if is_residue(A, n, weight):
-            A[:n, :n] = 0.0
-            b[r] = 0.0
+            clear(A, b[r], n)
         n = solve_row(
             t_flat, t_at, None, m, weight, z[r], y[r], b[r], n, t_sums[r], A, support, work, fresh,
             threshold, totals
@@ -316,29 +314,28 @@ def solve_row(
     attract the object. Returns how many were read; 0 if the KKT gap, which goes to ``totals``, is at most
     ``threshold`` and ``y`` stays. With ``fresh`` no gap is measured.
     """
-    if not fresh:
+    while not fresh:
         lowest, highest = gradient_range(A, b, y, n)
         wider = n_below(lowest, b, n)
-        if wider > n:
-            read_quadratic(table, at, w_at, m, weight, own, n, wider, t_sum, A)
-            n = wider
-            lowest, highest = gradient_range(A, b, y, n)
-        gap = 2.0 * (highest - lowest)
-        totals[MAX_GAP] = max(totals[MAX_GAP], gap)
-        if gap <= threshold:
-            return 0
+        if wider == n:
+            gap = 2.0 * (highest - lowest)
+            totals[MAX_GAP] = max(totals[MAX_GAP], gap)
+            if gap <= threshold:
+                return 0
+            break
+        read_quadratic(table, at, w_at, m, weight, own, n, wider, t_sum, A)
+        n = wider
     if fresh or n_positive(y, n) > WIDE_FACE:
         for k in range(n):
             y[k] = 0.0
         y[lightest_vertex(A, b, n)] = 1.0
-    level = minimize_on_simplex(A, b, y, n, support, work)
-    wider = n_below(level, b, n)
-    while wider > n:
-        read_quadratic(table, at, w_at, m, weight, own, n, wider, t_sum, A)
-        n = wider
+    while True:
         level = minimize_on_simplex(A, b, y, n, support, work)
         wider = n_below(level, b, n)
-    return n
+        if wider == n:
+            return n
+        read_quadratic(table, at, w_at, m, weight, own, n, wider, t_sum, A)
+        n = wider
 
 
 @jit
@@ -503,6 +500,16 @@ def is_residue(A, n, weight):
     for k in range(n):
         largest = max(largest, A[k, k])
     return largest <= RESIDUE * weight
+
+
+@leaf
+def clear(A, b, n):
+    """Set the quadratic of one object to zero."""
+    for k in range(b.shape[0]):
+        b[k] = 0.0
+    for r in range(n):
+        for k in range(n):
+            A[r, k] = 0.0
 
 
 @leaf
