@@ -41,6 +41,24 @@ def padded(width):
     return (width + WIDTH - 1) // WIDTH * WIDTH
 
 
+def in_whole_vectors(table):
+    """Return a table (B, K) in float64 with columns of zeros up to whole vectors; itself if it has them."""
+    if table.dtype == np.float64 and table.shape[1] % WIDTH == 0 and table.flags.c_contiguous:
+        return table
+    missing = -table.shape[1] % WIDTH
+    return np.ascontiguousarray(np.pad(table.astype(np.float64, copy=False), [(0, 0), (0, missing)]))
+
+
+def summed_rows(labels, offsets, table):
+    """Return the sums (rows, K) of the rows of a table (B, K) that the labels of each object select, and
+    their numbers (rows,) int64.
+    """
+    whole = in_whole_vectors(table)
+    sums, n_labels = np.empty((len(labels), whole.shape[1])), np.empty(len(labels), np.int64)
+    sum_votes(labels, offsets, whole, sums, n_labels)
+    return sums[:, : table.shape[1]], n_labels
+
+
 @leaf
 def find_rows(labels, i, offsets, width, at, partition_width=0, partition_at=None, first=0, last=None):
     """List in ``at`` where the rows of object ``i``'s base clusters begin, in entries; return their number.

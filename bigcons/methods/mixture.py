@@ -11,11 +11,11 @@ from bigcons.kernels.cluster_tables import (
     N_TOTALS,
     SCORE,
     count_shares,
+    in_whole_vectors,
     padded,
     respond,
     responsibilities,
 )
-from bigcons.overlaps.incidence import in_whole_vectors
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, count_shares, padded
+from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, count_shares, in_whole_vectors, padded
 from bigcons.kernels.nmf import multiply_rows, place_rows
-from bigcons.overlaps.incidence import in_whole_vectors
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import CERTAINTY, first_partition

@@ -258,6 +258,8 @@ class Evidence:
         temperature: float | None = None,
         memberships: Any = None,
     ) -> None:
+        from bigcons.kernels.cluster_tables import in_whole_vectors
+
         if temperature is not None:
             check_number("temperature", temperature, at_least=0, at_most=1)
         self._ensemble, self._values = ensemble, column.values
@@ -421,13 +423,15 @@ def independent_share(
     given the cluster. It varies more if they repeat each other, or if some objects are harder than others.
     The share is the variance expected over that found, at most 1. ``rates``: (B, K) as in `Weighing`.
     """
+    from bigcons.kernels.cluster_tables import summed_rows
+
     log_rates, own_log_rates = rates
     labeled = clusters >= 0
     labels, clusters = labels[labeled], clusters[labeled]
     K, widths = table.shape[0], np.diff(offsets)
     if K == 1:
         return 1.0
-    summed = summed_rows(labels, offsets, log_rates)
+    summed, _ = summed_rows(labels, offsets, log_rates)
     totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
     np.fill_diagonal(totals, -np.inf)
     evidence = own_log_rates - np.take(
@@ -438,28 +442,9 @@ def independent_share(
     deviations = evidence - np.repeat(means, widths, axis=0)
     variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts
     own = np.arange(clusters.size), clusters
-    found = summed_rows(labels, offsets, deviations)[own]
-    expected = summed_rows(labels, offsets, np.repeat(variances, widths, axis=0))[own].sum()
+    found = summed_rows(labels, offsets, deviations)[0][own]
+    expected = summed_rows(labels, offsets, np.repeat(variances, widths, axis=0))[0][own].sum()
     return float(min(ratio(expected, (found**2).sum(), 1.0), 1.0))
-
-
-def summed_rows(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Return the sums (rows, K) of the rows of a table (B, K) that the labels of each object select."""
-    from bigcons.kernels.cluster_tables import sum_votes
-
-    whole = in_whole_vectors(table)
-    sums = np.empty((len(labels), whole.shape[1]))
-    sum_votes(labels, offsets, whole, sums, np.empty(len(labels), np.int64))
-    return sums[:, : table.shape[1]]
-
-
-def in_whole_vectors(table: np.ndarray) -> np.ndarray:
-    """Return a copy of a table (B, K) with columns of zeros up to whole vectors."""
-    from bigcons.kernels.cluster_tables import padded
-
-    whole = np.zeros((len(table), padded(table.shape[1])))
-    whole[:, : table.shape[1]] = table
-    return whole
 
 
 def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

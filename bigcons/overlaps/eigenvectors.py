@@ -20,7 +20,7 @@ import numpy as np
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, format_size
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, in_whole_vectors, votes_of
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, votes_of
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
@@ -268,7 +268,7 @@ def leading_by_objects(
     A product takes two passes: one for the sums of the objects of each base cluster, and one for the sums of
     these of each object.
     """
-    from bigcons.kernels.cluster_tables import count_shares
+    from bigcons.kernels.cluster_tables import count_shares, in_whole_vectors
 
     offsets, what = ensemble.offsets, "eigenvectors of objects"
 
@@ -376,6 +376,7 @@ def multiply(
     table: np.ndarray,
 ) -> np.ndarray:
     """Return the product (B, columns) of the scaled overlaps and a ``table``, in one pass over the labels."""
+    from bigcons.kernels.cluster_tables import in_whole_vectors
     from bigcons.kernels.overlaps import add_products, add_soft_products
 
     offsets, columns = ensemble.offsets, table.shape[1]

@@ -30,7 +30,6 @@ from bigcons.overlaps.incidence import (
     Weigh,
     fold_overlaps,
     fold_sizes,
-    in_whole_vectors,
     over_zero,
     sum_of_weights,
     votes_of,
@@ -176,6 +175,8 @@ def embed_by_passes(
     max_passes: int = MOST_PASSES,
 ) -> Embedding:
     """Return the same without the overlaps, after a pass that has found ``scale``."""
+    from bigcons.kernels.cluster_tables import in_whole_vectors
+
     found = leading_by_passes(ensemble, engine, weigh, scale, n_columns, tol=tol, max_passes=max_passes)
     singular_values = np.sqrt(found.values)
     table = in_whole_vectors(scale[:, None] * found.vectors / singular_values)

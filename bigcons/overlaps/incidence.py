@@ -146,20 +146,10 @@ def votes_of(
         scores = np.empty((len(labels), K))
         sum_soft_votes(labels, np.ascontiguousarray(table, np.float64), scores)
         return scores, np.count_nonzero(observed(labels, offsets), axis=1)
-    from bigcons.kernels.cluster_tables import sum_votes
+    from bigcons.kernels.cluster_tables import summed_rows
 
-    table = in_whole_vectors(table)
-    votes, n_labels = np.empty((len(labels), table.shape[1])), np.empty(len(labels), np.int64)
-    sum_votes(labels, offsets, table, votes, n_labels)
+    votes, n_labels = summed_rows(labels, offsets, table)
     return np.ascontiguousarray(votes[:, :K]), n_labels
-
-
-def in_whole_vectors(table: np.ndarray) -> np.ndarray:
-    """Return a table in float64 with columns of zeros up to a multiple of eight."""
-    if table.dtype == np.float64 and table.shape[1] % 8 == 0 and table.flags.c_contiguous:
-        return table
-    missing = -table.shape[1] % 8
-    return np.ascontiguousarray(np.pad(table.astype(np.float64, copy=False), [(0, 0), (0, missing)]))
 
 
 def observed_pairs(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
