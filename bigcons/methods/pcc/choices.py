@@ -24,7 +24,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size
-from bigcons.methods.pcc.block_model import MOST_PARTITIONS, start_bytes
+from bigcons.methods.pcc.block_model import spaced_partitions, start_bytes
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
 from bigcons.methods.pcc.many import MOST_COLUMNS_OF_TABLES, MOST_IN_TABLES, plans_of_many
 from bigcons.methods.pcc.memberships import Init
@@ -436,12 +436,13 @@ def plan_memory(
     ends = 0 if solver == BLOCKED else n_pair_ends(pairs, n)
     held = 4 * n + (4 * generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
     held += 16 * n * K + DENSE_BYTES_PER_END * ends if ends else 0
-    held += 48 * min(n, SUBSAMPLE) * M  # which labels to trust: labels of a sample and their evidence
+    held += 16 * min(n, SUBSAMPLE) * M  # how far to trust the clusters: labels of a sample
     if solver == BLOCKED and (isinstance(pairs, Real) or pairs == "dense"):
         held += PAIR_BYTES * n_pair_ends(pairs, n) // 2
     held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
     if calibrates:
-        sample = min(n, SUBSAMPLE), min(M, MOST_PARTITIONS), B, K
+        few = spaced_partitions(M)
+        sample = min(n, SUBSAMPLE), few.size, int(ensemble.n_clusters[few].sum()), K
         held += max(start_bytes(*sample), bytes_to_tell_apart(*sample) if merges else 0)
         held += 8 * sample[0] * max(starts_to_merge(sample[0], K), default=0) if merges else 0  # a spectrum
         statistics += 8 * M * (K + 8)

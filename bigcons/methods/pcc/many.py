@@ -447,7 +447,7 @@ def plans_of_many(
     moves = square + rows * (2 * kept + 32 * room + 8 * M + 64)
     # memberships that are published, and which labels to trust; what the start took may not be returned yet
     weighs = can_weigh_many(ensemble, K)
-    results = always + start + table + 48 * min(n, SUBSAMPLE) * M + (40 * K * B if weighs else 0)
+    results = always + start + table + 16 * min(n, SUBSAMPLE) * M + (40 * K * B if weighs else 0)
     results += 4 * n * K + TRUST_ROW.itemsize * n if in_memory else 0
     return [
         MemoryPlan(always + start + 3 * of_sample),
