@@ -7,7 +7,6 @@ pairs.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,8 +51,8 @@ from bigcons.stores.ensemble import Ensemble
 MANY_BLOCKS = 8
 
 # Passes over calibrated models end when the memberships are estimated to change by at most this many times
-# `tol` in all further ones: they fall by the factor of the last passes, LEAST_FACTOR at least. The sums are
-# extrapolated by at most FARTHEST times the change of the last pass.
+# `tol` in all further ones: changes fall by the mean factor of the last passes, LEAST_FACTOR at least. The
+# sums are extrapolated by at most FARTHEST times the change of the last pass.
 FEWEST_PASSES, CHANGE_PER_TOL, LEAST_FACTOR, FARTHEST = 3, 30.0, 0.25, 10.0
 
 # Passes over calibrated models that are expected before two have been made.
@@ -269,16 +268,21 @@ class Passes(NamedTuple):
 def remaining_change(records: list[Record]) -> float:
     """Return the estimated largest change of a membership that further passes would make in all.
 
-    Their changes fall geometrically, by the slower of the last two factors; infinite if that cannot be told.
+    Their changes fall geometrically, by the mean factor of the last three at most, as those of extrapolated
+    passes fall unevenly. Infinite if that cannot be told.
     """
-    latest = records[-3:]
+    latest = records[-4:]
+    if len(latest) == 4 and latest[0]["step_length"] < 1.0:
+        latest = latest[1:]
     if len(latest) < 2 or any(record["step_length"] < 1.0 for record in latest):
         return math.inf
-    changes = [record["change"] for record in latest]
-    pairs = itertools.pairwise(changes)
-    factors = [after / before if before > 0.0 else math.inf for before, after in pairs if after > 0.0]
-    factor = max([LEAST_FACTOR, *factors])
-    return changes[-1] * factor / (1.0 - factor) if factor < 1.0 else math.inf
+    first, last = latest[0]["change"], latest[-1]["change"]
+    if last == 0.0:
+        return 0.0
+    if last >= first:
+        return math.inf
+    factor = max((last / first) ** (1.0 / (len(latest) - 1)), LEAST_FACTOR)
+    return last * factor / (1.0 - factor)
 
 
 @dataclass(frozen=True)
