@@ -41,7 +41,7 @@ def padded(width):
     return (width + WIDTH - 1) // WIDTH * WIDTH
 
 
-def in_whole_vectors(table):
+def in_whole_vectors(table: np.ndarray) -> np.ndarray:
     """Return a table (B, K) in float64 with columns of zeros up to whole vectors; itself if it has them."""
     if table.dtype == np.float64 and table.shape[1] % WIDTH == 0 and table.flags.c_contiguous:
         return table
@@ -49,7 +49,7 @@ def in_whole_vectors(table):
     return np.ascontiguousarray(np.pad(table.astype(np.float64, copy=False), [(0, 0), (0, missing)]))
 
 
-def summed_rows(labels, offsets, table):
+def summed_rows(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums (rows, K) of the rows of a table (B, K) that the labels of each object select, and
     their numbers (rows,) int64.
     """
