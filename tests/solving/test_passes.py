@@ -177,3 +177,10 @@ def test_passes_left__of_a_calibrated_model_follows_what_ends_it(stored, changes
     for number in range(2, n_passes):
         left = passes_left(run, method, records[:number])
         assert abs(left - (n_passes - number)) <= 1
+
+
+@pytest.mark.parametrize("changes", [[0.8, 0.1, 0.1], [0.8, 0.1, 0.2], [0.8, 0.0, 0.1]])
+def test_passes_left__is_known_where_the_last_change_is_no_smaller(stored, changes):
+    run = Run(Ensemble.open(stored), SerialEngine(), 0, 100, 3e-5)
+    records = [{"change": change, "step_length": 1.0, "gap": 1.0} for change in changes]
+    assert passes_left(run, AllPairs(6, np.full(12, 9000), None, lambda: None), records) > 1

@@ -190,8 +190,8 @@ class AllPairs:
             return None
         if remaining < end:
             return max(1, FEWEST_PASSES - n_passes)
-        factor = max(LEAST_FACTOR, records[-1]["change"] / records[-2]["change"])
-        return max(FEWEST_PASSES - n_passes, math.ceil(math.log(end / remaining) / math.log(factor)) + 1)
+        n_to_come = math.ceil(math.log(end / remaining) / math.log(mean_factor(records))) + 1
+        return max(FEWEST_PASSES - n_passes, n_to_come)
 
     def pack(self, state: Passes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the sums, also those ahead, and the partition weights as arrays and facts."""
@@ -268,21 +268,26 @@ class Passes(NamedTuple):
 def remaining_change(records: list[Record]) -> float:
     """Return the estimated largest change of a membership that further passes would make in all.
 
-    Their changes fall geometrically, by the mean factor of the last three at most, as those of extrapolated
-    passes fall unevenly. Infinite if that cannot be told.
+    Their changes fall geometrically, by `mean_factor`; infinite if that cannot be told.
+    """
+    factor = mean_factor(records)
+    return records[-1]["change"] * factor / (1.0 - factor) if factor < 1.0 else math.inf
+
+
+def mean_factor(records: list[Record]) -> float:
+    """Return the mean factor by which the last three changes at most fall, `LEAST_FACTOR` or more.
+
+    1 if they do not fall, or that cannot be told. Those of extrapolated passes fall unevenly.
     """
     latest = records[-4:]
     if len(latest) == 4 and latest[0]["step_length"] < 1.0:
         latest = latest[1:]
     if len(latest) < 2 or any(record["step_length"] < 1.0 for record in latest):
-        return math.inf
+        return 1.0
     first, last = latest[0]["change"], latest[-1]["change"]
     if last == 0.0:
-        return 0.0
-    if last >= first:
-        return math.inf
-    factor = max((last / first) ** (1.0 / (len(latest) - 1)), LEAST_FACTOR)
-    return last * factor / (1.0 - factor)
+        return LEAST_FACTOR
+    return max((last / first) ** (1.0 / (len(latest) - 1)), LEAST_FACTOR) if last < first else 1.0
 
 
 @dataclass(frozen=True)
