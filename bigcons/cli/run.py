@@ -28,7 +28,7 @@ from bigcons.cli.options import (
 from bigcons.cli.output import emit, facts, log_to_stderr, reporting, telling_finished, with_clusters
 from bigcons.cli.score import read_classes
 from bigcons.cli.solve import cluster_count, complete_method, known_method, parse_method
-from bigcons.errors import ExecutionError
+from bigcons.errors import ExecutionError, StoreExistsError
 
 SAMPLE = 0.5
 LEAST_HIGH = 10
@@ -190,19 +190,30 @@ def _generate(
     from bigcons.methods import METHODS
     from bigcons.solving.memory_plan import PlannedEnsemble
     from bigcons.storage.commit import is_store
+    from bigcons.stores.ensemble import Ensemble
     from bigcons.stores.features import open_features
 
     began = time.perf_counter()
+    out = making["out"]
+    asked = making["n_clusters"]
+    if not making["overwrite"] and is_store(out) and asked != "split":
+        made = Ensemble.open(out).provenance.get("n_clusters")
+        if isinstance(made, list) and made != list(asked):
+            raise StoreExistsError(
+                f"{out} was made with --base-clusters {made[0]}:{made[1]}, not {asked[0]}:{asked[1]} (by "
+                f"default 2 to twice -k); solve it as it is with `bigcons solve {out} -k K -o OTHER`, choose "
+                "another folder, or pass --overwrite."
+            )
     data = open_features(table.pop("features"), **table)
     if truth[0] is not None:
         read_classes(truth[0], truth[1], data.n_objects, data.ids)
-    method, parameters, out = solving
-    if making["overwrite"] or not is_store(out):
+    method, parameters, consensus = solving
+    if making["overwrite"] or not is_store(consensus):
         drawn = drawn_clusters(
             data.n_objects,
             *(making[name] for name in ("n_partitions", "n_clusters", "sample", "random_state")),
         )
-        METHODS[method](**parameters).check_plan(PlannedEnsemble(making["out"], data.n_objects, drawn), out)
+        METHODS[method](**parameters).check_plan(PlannedEnsemble(out, data.n_objects, drawn), consensus)
     generate.kmeans(data, **making)
     return time.perf_counter() - began
 
