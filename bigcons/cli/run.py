@@ -189,20 +189,20 @@ def _generate(
     from bigcons.generate.kmeans import drawn_clusters
     from bigcons.methods import METHODS
     from bigcons.solving.memory_plan import PlannedEnsemble
-    from bigcons.storage.commit import is_store
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.storage.commit import is_store, provenance_at
     from bigcons.stores.features import open_features
 
     began = time.perf_counter()
-    out = making["out"]
-    asked = making["n_clusters"]
-    if not making["overwrite"] and is_store(out) and asked != "split":
-        made = Ensemble.open(out).provenance.get("n_clusters")
-        if isinstance(made, list) and made != list(asked):
+    out, asked = making["out"], making["n_clusters"]
+    made = None if making["overwrite"] else provenance_at(out, "ensemble")
+    if made is not None and made.get("generator") == "kmeans" and asked != "split":
+        (low, high), (asked_low, asked_high) = made["n_clusters"], asked
+        if (low, high) != (asked_low, asked_high):
             raise StoreExistsError(
-                f"{out} was made with --base-clusters {made[0]}:{made[1]}, not {asked[0]}:{asked[1]} (by "
-                f"default 2 to twice -k); solve it as it is with `bigcons solve {out} -k K -o OTHER`, choose "
-                "another folder, or pass --overwrite."
+                f"{out} was made with --base-clusters {low}:{high}, not {asked_low}:{asked_high} (by default "
+                f"2 to twice -k); solve it as it is with `bigcons solve {out} -k K -o OTHER`, choose another "
+                "folder, or pass --overwrite.",
+                path=out,
             )
     data = open_features(table.pop("features"), **table)
     if truth[0] is not None:

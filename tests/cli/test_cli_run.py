@@ -65,6 +65,18 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert "`bigcons solve out/ensemble.zarr -k K -o OTHER`" in by_k.stderr
 
 
+def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_is(run, tmp_path):
+    assert run().exit_code == 0
+    (tmp_path / "out" / "ensemble.zarr").rename(tmp_path / "kept.zarr")
+    (tmp_path / "out" / "consensus.zarr").rename(tmp_path / "out" / "ensemble.zarr")
+    assert "exists; pass overwrite=True (--overwrite) or choose another path" in run("-k 7").stderr
+    made = {"n_partitions": 16, "n_clusters": 4, "random_state": 0}
+    generate.weighted_kmeans("features.npy", **made, out="zipf/ensemble.zarr")
+    other = run("-o zipf/")
+    assert other.exit_code == 1
+    assert "generator='weighted_kmeans', not 'kmeans'" in other.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "status", "named"),
     [
