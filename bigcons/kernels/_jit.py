@@ -10,7 +10,8 @@ changes one of these parts, one warning is logged and only speed suffers:
 - `_cache` keeps compiled kernels on disk; otherwise every process compiles them. Numba's own cache misses
   changes in the kernels that a kernel calls, and processes race for its index.
 - `_llvm` provides vectors of eight doubles; otherwise `_plain` uses tuples of eight floats.
-- `leaf` switches off reference counting.
+- `leaf` and `uncounted` switch off reference counting, and a `leaf` has no entry for calls from Python, which
+  would take longer to compile than the few small loops it consists of.
 
 The environment variables ``BIGCONS_JIT_CACHE=0`` and ``BIGCONS_JIT_VECTORS=0`` disable the first two.
 """
@@ -32,10 +33,11 @@ logger = logging.getLogger("bigcons")
 
 # Contraction and reassociation are allowed; NaN and infinity keep their meaning: kernels test for them.
 _FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
+_OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": _FASTMATH, "forceinline": True}
 
 
-def _private_parts() -> tuple[Any, Any, dict[str, bool]]:
-    """Return `_cache` and `_llvm`, or None where unusable, and the option that disables reference counts."""
+def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
+    """Return `_cache` and `_llvm`, or None where unusable, and the options of `uncounted` and `leaf`."""
     broken: list[str] = []
 
     def part(name: str, switch: str) -> Any:
@@ -49,20 +51,24 @@ def _private_parts() -> tuple[Any, Any, dict[str, bool]]:
         broken.extend(found)
         return None if found else module
 
+    def option(name: str, value: bool) -> dict[str, bool]:
+        if hasattr(DefaultOptions, name):
+            return {name: value}
+        broken.append(f"numba's options have no {name}")
+        return {}
+
     disk, llvm = part("_cache", "BIGCONS_JIT_CACHE"), part("_llvm", "BIGCONS_JIT_VECTORS")
-    uncounted = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-    if not uncounted:
-        broken.append("numba's options have no _nrt")
+    uncounted, unwrapped = option("_nrt", False), option("no_cpython_wrapper", True)
     if broken:
         logger.warning(
             "numba %s lacks internals that bigcons relies on for speed: %s; results agree up to rounding. "
             "Install a version of numba that this release of bigcons was tested with.",
             *(numba.__version__, "; ".join(broken)),
         )
-    return disk, llvm, uncounted
+    return disk, llvm, uncounted, uncounted | unwrapped
 
 
-_DISK, LLVM, _UNCOUNTED = _private_parts()
+_DISK, LLVM, _UNCOUNTED, _OF_LEAVES = _private_parts()
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,13 +76,35 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     return _compiled(function)
 
 
-def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
+def uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel that allocates no memory, without reference counts for its arrays.
 
     The caller holds the arrays. Counting takes two atomic instructions per array and call, more than a kernel
     of a few small loops costs.
     """
     return _compiled(function, **_UNCOUNTED)
+
+
+def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile, as `uncounted` does, a function that only kernels call; Python runs it as it is written."""
+    kernel = _compiled(function, **_OF_LEAVES)
+    if not numba.config.DISABLE_JIT:
+        kernel.__class__ = _Leaf
+    return kernel
+
+
+_Kernel: Any = object if numba.config.DISABLE_JIT else type(numba.njit(lambda: None))
+
+
+class _Leaf(_Kernel):
+    """A kernel without an entry for Python."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Type a call, constants as any number of their type: numba would compile the leaf for each."""
+        return super().get_call_template([numba.types.unliteral(given) for given in args], kws)
 
 
 def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,9 +126,7 @@ def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
 def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
     # Inline every callee: otherwise a call binds to whichever copy of the callee the process compiled first,
     # in another context, so the last bits could differ.
-    kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FASTMATH, forceinline=True, **options)(
-        function
-    )
+    kernel = numba.njit(**_OPTIONS, **options)(function)
     if _DISK is not None:
         _DISK.keep_on_disk(kernel, variant="plain" if LLVM is None else "llvm")
     return kernel

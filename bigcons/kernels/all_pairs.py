@@ -28,8 +28,10 @@ rows are weighed once, in advance, and are read in whatever order is fastest.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import jit, leaf, uncounted
 from bigcons.kernels.cluster_tables import (
     add_rows,
     add_to_rows,
@@ -110,8 +112,8 @@ def sweep(
     s_flat, t_flat = S.ravel(), T.ravel()
     s_out, t_out = S_out.ravel(), T_out.ravel()
     for i in range(n_rows):
-        m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at)
-        weight = weigh(labels, i, m, weights, w_at)
+        m = find_rows(labels, i, 0, M, offsets, s_width, s_at, t_width, t_at)
+        weight = weigh(labels, i, 0, M, m, weights, w_at)
         if weight == 0.0:
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
@@ -157,117 +159,110 @@ def sweep(
                 add_to_rows(t_flat, t_at, m, t_change, triangle(K))
 
 
-@jit
+@uncounted
 def sweep_at_once(
-    labels, offsets, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals, theta
+    labels, offsets, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals, theta,
+    scratch
 ):  # fmt: skip
     """Update every object of a block by the same tables; add the changes to ``S_out, T_out``, ``totals``.
 
     Arguments as in `sweep`, but S and T are those of `weigh_rows`: sums of ``theta y`` by their weights.
-    S_out is as wide as S, T_out as T, and both are others. If the tables exceed the cache, objects visit a
-    slice of the partitions after the other, which changes no bit of the sums.
+    S_out is as wide as S, T_out as T, and both are others; ``scratch`` is of `scratch_at_once`. If the tables
+    exceed the cache, objects visit a slice of the partitions after the other, which changes no bit of the
+    sums.
     """
+    s_at, t_at, w_at, s_sums, t_sums, d, t_change, y, z, b, n_read, A, z_change, support, work = scratch
     n_rows, M = labels.shape
-    K = y_new.shape[1]
-    s_width, t_width = S.shape[1], T.shape[1]
-    n_together = rows_together(n_rows, offsets, s_width, t_width)
-    s_at, t_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
-    s_sums, t_sums = np.empty((n_together, s_width)), np.empty((n_together, t_width))
-    d, t_change = np.zeros((n_together, s_width)), np.zeros((n_together, t_width))
-    y, z, b = np.empty((n_together, K)), np.empty((n_together, K)), np.empty((n_together, K))
-    n_read = np.empty(n_together, np.int64)
-    A = np.empty((K, K))
-    z_change = np.zeros(s_width)
-    support, work = np.empty(K, np.int64), np.empty((K, K + 2))
+    K = theta.shape[0]
+    n_together, s_width = s_sums.shape
+    t_width = t_sums.shape[1]
     s_flat, t_flat = S.ravel(), T.ravel()
     s_out, t_out = S_out.ravel(), T_out.ravel()
+    relists = n_together > 1  # else the rows of an object stay listed
     for start in range(0, n_rows, n_together):
         n_here = min(n_together, n_rows - start)
-        update_together(
-            labels, start, n_here, offsets, s_flat, t_flat, s_out, t_out, order, y_old, y_new, threshold,
-            relaxation, fresh, totals, theta, s_at, t_at, s_sums, t_sums, d, t_change, y, z, b, n_read, A,
-            z_change, support, work
-        )  # fmt: skip
-
-
-@leaf
-def update_together(
-    labels, start, n_here, offsets, s_flat, t_flat, s_out, t_out, order, y_old, y_new, threshold, relaxation,
-    fresh, totals, theta, s_at, t_at, s_sums, t_sums, d, t_change, y, z, b, n_read, A, z_change, support, work
-):  # fmt: skip
-    """Take the part of `sweep_at_once` of ``n_here`` objects from ``start`` on, given working space."""
-    M, K = labels.shape[1], theta.shape[0]
-    s_width, t_width = s_sums.shape[1], t_sums.shape[1]
-    relists = len(s_sums) > 1  # else the rows of an object stay listed
-    m = 0
-    for r in range(n_here):
-        for k in range(s_width):
-            s_sums[r, k] = 0.0
-    first = 0
-    while first < M:
-        last = end_of_slice(offsets, first, s_width) if relists else M
+        m = 0
         for r in range(n_here):
-            m = find_rows(labels, start + r, offsets, s_width, s_at, t_width, t_at, first, last)
-            add_rows(s_flat, s_at, m, s_sums[r], s_width)
-        first = last
-    for r in range(n_here):
-        i = start + r
-        pull = s_sums[r, K]
-        for k in range(K):
-            y[r, k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
-        times(theta, y[r], z[r])
-        for k in range(K):
-            b[r, k] = s_sums[r, k] - pull * z[r, k]
-        n_read[r] = n_likely(y[r], b[r])
-        for q in range(padded(triangle(n_read[r]))):
-            t_sums[r, q] = 0.0
-    first = 0
-    while first < M:
-        last = end_of_slice(offsets, first, 0, t_width) if relists else M
+            for k in range(s_width):
+                s_sums[r, k] = 0.0
+        first = 0
+        while first < M:
+            last = end_of_slice(offsets, first, s_width, 0) if relists else M
+            for r in range(n_here):
+                m = find_rows(labels, start + r, first, last, offsets, s_width, s_at, t_width, t_at)
+                add_rows(s_flat, s_at, m, s_sums[r], s_width)
+            first = last
         for r in range(n_here):
-            if relists:
-                m = find_rows(labels, start + r, offsets, s_width, s_at, t_width, t_at, first, last)
-            add_rows(t_flat, t_at, m, t_sums[r], triangle(n_read[r]))
-        first = last
-    for r in range(n_here):
-        i, n = start + r, n_read[r]
-        pull, weight = s_sums[r, K], s_sums[r, K + 1]
-        n_read[r] = 0
-        if weight == 0.0:
+            i = start + r
+            pull = s_sums[r, K]
             for k in range(K):
-                y_new[i, k] = np.float32(1.0 / K)
-            continue
-        if relists and n < K:  # it may read more
-            m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at)
-        fill_quadratic(t_sums[r], weight, z[r], 0, n, A)
-        if is_residue(A, n, weight):
-            clear(A, b[r], n)
-        n = solve_row(
-            t_flat, t_at, None, m, weight, z[r], y[r], b[r], n, t_sums[r], A, support, work, fresh,
-            threshold, totals
-        )  # fmt: skip
-        if n == 0:
+                y[r, k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
+            times(theta, y[r], z[r])
             for k in range(K):
-                y_new[i, k] = y_old[i, k]
-            continue
-        if relaxation > 1.0:
-            overshoot(order, y_old, i, relaxation, y[r])
-        if record_move(
-            order, y_old, y_new, i, y[r], fresh, weight, pull, d[r], totals, theta, z[r], z_change
-        ):
-            fill_change(y[r], d[r], n, t_change[r])
-            n_read[r] = n
-    first = 0
-    while first < M:
-        last = end_of_slice(offsets, first, s_width, t_width) if relists else M
+                b[r, k] = s_sums[r, k] - pull * z[r, k]
+            n_read[r] = n_likely(y[r], b[r])
+            for q in range(padded(triangle(n_read[r]))):
+                t_sums[r, q] = 0.0
+        first = 0
+        while first < M:
+            last = end_of_slice(offsets, first, 0, t_width) if relists else M
+            for r in range(n_here):
+                if relists:
+                    m = find_rows(labels, start + r, first, last, offsets, s_width, s_at, t_width, t_at)
+                add_rows(t_flat, t_at, m, t_sums[r], triangle(n_read[r]))
+            first = last
         for r in range(n_here):
-            if n_read[r] == 0:
+            i, n = start + r, n_read[r]
+            pull, weight = s_sums[r, K], s_sums[r, K + 1]
+            n_read[r] = 0
+            if weight == 0.0:
+                for k in range(K):
+                    y_new[i, k] = np.float32(1.0 / K)
                 continue
-            if relists:
-                m = find_rows(labels, start + r, offsets, s_width, s_at, t_width, t_at, first, last)
-            add_to_rows(s_out, s_at, m, d[r], s_width)
-            add_to_rows(t_out, t_at, m, t_change[r], triangle(n_read[r]))
-        first = last
+            if relists and n < K:  # it may read more
+                m = find_rows(labels, i, 0, M, offsets, s_width, s_at, t_width, t_at)
+            fill_quadratic(t_sums[r], weight, z[r], 0, n, A)
+            if is_residue(A, n, weight):
+                clear(A, b[r], n)
+            n = solve_row(
+                t_flat, t_at, w_at, m, weight, z[r], y[r], b[r], n, t_sums[r], A, support, work, fresh,
+                threshold, totals
+            )  # fmt: skip
+            if n == 0:
+                for k in range(K):
+                    y_new[i, k] = y_old[i, k]
+                continue
+            if relaxation > 1.0:
+                overshoot(order, y_old, i, relaxation, y[r])
+            if record_move(
+                order, y_old, y_new, i, y[r], fresh, weight, pull, d[r], totals, theta, z[r], z_change
+            ):
+                fill_change(y[r], d[r], n, t_change[r])
+                n_read[r] = n
+        first = 0
+        while first < M:
+            last = end_of_slice(offsets, first, s_width, t_width) if relists else M
+            for r in range(n_here):
+                if n_read[r] == 0:
+                    continue
+                if relists:
+                    m = find_rows(labels, start + r, first, last, offsets, s_width, s_at, t_width, t_at)
+                add_to_rows(s_out, s_at, m, d[r], s_width)
+                add_to_rows(t_out, t_at, m, t_change[r], triangle(n_read[r]))
+            first = last
+
+
+def scratch_at_once(n_rows, offsets, n_clusters, s_width, t_width):
+    """Return what `sweep_at_once` of ``n_rows`` objects needs to work with, for tables of these widths."""
+    n_together, M, K = rows_together(n_rows, offsets, s_width, t_width), offsets.size - 1, n_clusters
+    return (
+        *(np.empty(M, np.uint64), np.empty(M, np.uint64), np.ones(M)),
+        *(np.empty((n_together, s_width)), np.empty((n_together, t_width))),
+        *(np.zeros((n_together, s_width)), np.zeros((n_together, t_width))),
+        *(np.empty((n_together, K)), np.empty((n_together, K)), np.empty((n_together, K))),
+        *(np.empty(n_together, np.int64), np.empty((K, K)), np.zeros(s_width)),
+        *(np.empty(K, np.int64), np.empty((K, K + 2))),
+    )
 
 
 @jit
@@ -347,9 +342,8 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
     c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone. With ``theta``,
     products of vectors are by it.
     """
-    K = y_new.shape[1]
-    s_at = np.empty(labels.shape[1], np.uint64)
-    t_at = np.empty(labels.shape[1], np.uint64)
+    K, M = y_new.shape[1], labels.shape[1]
+    s_at, t_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
     w_at = listed(weights)
     d = np.empty(K)
     y = np.empty(K)
@@ -357,7 +351,7 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
     outer = np.zeros(T_step.shape[1])
     table = T_step.ravel()
     for i in range(labels.shape[0]):
-        m = find_rows(labels, i, offsets, 0, s_at, T_step.shape[1], t_at)
+        m = find_rows(labels, i, 0, M, offsets, 0, s_at, T_step.shape[1], t_at)
         if m == 0:
             continue
         a = b = c = 0.0
@@ -382,32 +376,36 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
                 a += y[k] * z_change[k]
         fill_outer(d, K, outer)
         add_to_rows(table, t_at, m, outer, triangle(K))
-        weight = weigh(labels, i, m, weights, w_at)
-        pull = weight if gains is None else sum_of_gains(labels, i, offsets, gains)
+        weight = weigh(labels, i, 0, M, m, weights, w_at)
+        pull = weight if gains is None else sum_of_gains(labels, i, 0, M, offsets, gains)
         sums[0] += pull * b
         sums[1] += pull * c
         for slot, term in enumerate((a * b, a * c + 2.0 * b * b, b * c, c * c)):
             sums[slot + 2] += weight * term
 
 
-@jit
 def listed(weights):
     """Return a buffer for the weights of one object's labels, None without weights."""
-    if weights is None:
-        return None
-    return np.empty(weights.shape[0])
+    return None if weights is None else np.empty(weights.shape[0])
+
+
+@overload(listed)
+def _listed(weights):
+    """Give each case a type of its own, where numba would give both one that may be None."""
+    if isinstance(weights, types.Array):
+        return lambda weights: np.empty(weights.shape[0])
+    return lambda weights: None  # noqa: ARG005 - of the same arguments as what it stands for
 
 
 @leaf
-def weigh(labels, i, m, weights, w_at, first=0, last=None):
-    """List the weights of the ``m`` labels of object ``i``; return their sum, ``m`` without weights.
-
-    Of the partitions from ``first`` to before ``last``, by default all.
+def weigh(labels, i, first, last, m, weights, w_at):
+    """List the weights of the ``m`` labels of object ``i`` in the partitions from ``first`` to before
+    ``last``; return their sum, ``m`` without weights.
     """
     if weights is None:
         return np.float64(m)
     e = 0
-    for u in range(first, labels.shape[1] if last is None else last):
+    for u in range(first, last):
         w_at[e] = weights[u]  # overwritten by the next if the label is missing
         e += labels[i, u] >= 0
     total = 0.0
@@ -438,14 +436,13 @@ def find_gains(labels, i, offsets, gains, width, m, s_at, g_at):
 
 
 @leaf
-def sum_of_gains(labels, i, offsets, gains, first=0, last=None):
-    """Return the summed gains of the base clusters of object ``i`` and of their partitions.
-
-    Of the partitions from ``first`` to before ``last``, by default all.
+def sum_of_gains(labels, i, first, last, offsets, gains):
+    """Return the summed gains of the base clusters of object ``i`` and of their partitions, those from
+    ``first`` to before ``last``.
     """
     M = labels.shape[1]
     total = 0.0
-    for u in range(first, M if last is None else last):
+    for u in range(first, last):
         if labels[i, u] >= 0:
             total += gains[offsets[u] + labels[i, u]] + gains[offsets[M] + u]
     return total
@@ -647,10 +644,10 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None, theta=None):
             last = end_of_slice(offsets, first, s_width, t_width) if n_together > 1 else M
             for r in range(n_here):
                 i = start + r
-                m = find_rows(labels, i, offsets, s_width, s_at, t_width, t_at, first, last)
-                weight[r] += weigh(labels, i, m, weights, w_at, first, last)
+                m = find_rows(labels, i, first, last, offsets, s_width, s_at, t_width, t_at)
+                weight[r] += weigh(labels, i, first, last, m, weights, w_at)
                 if gains is not None:
-                    pull[r] += sum_of_gains(labels, i, offsets, gains, first, last)
+                    pull[r] += sum_of_gains(labels, i, first, last, offsets, gains)
                 add_to_rows(s_flat, s_at, m, d[r], s_width)
                 add_to_rows(t_flat, t_at, m, outer[r], t_width)
             first = last

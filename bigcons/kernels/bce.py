@@ -147,7 +147,7 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     bound = 0.0
     n_labeled = 0
     for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
+        m = find_rows(labels, i, 0, M, offsets, width, at)
         for k in range(K):
             gamma[k] = gamma_old[i, k]
         if m > 0:

@@ -60,15 +60,14 @@ def summed_rows(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> t
 
 
 @leaf
-def find_rows(labels, i, offsets, width, at, partition_width=0, partition_at=None, first=0, last=None):
+def find_rows(labels, i, first, last, offsets, width, at, partition_width=0, partition_at=None):
     """List in ``at`` where the rows of object ``i``'s base clusters begin, in entries; return their number.
 
-    Of the partitions from ``first`` to before ``last``, by default all. With ``partition_at``, also list
-    where the rows of its partitions begin in a table of ``partition_width``, so that labels are read once
-    for both.
+    Of the partitions from ``first`` to before ``last``. With ``partition_at``, also list where the rows of
+    its partitions begin in a table of ``partition_width``, so that labels are read once for both.
     """
     m = 0
-    for u in range(first, labels.shape[1] if last is None else last):
+    for u in range(first, last):
         label = labels[i, u]
         at[m] = np.uint64((offsets[u] + label) * width)  # overwritten by the next if the label is missing
         if partition_at is not None:
@@ -136,7 +135,7 @@ def _has_entries(values, k):
 
 
 @leaf
-def end_of_slice(offsets, first, width, partition_width=0):
+def end_of_slice(offsets, first, width, partition_width):
     """Return the partition before which the table rows of those from ``first`` on fill the cache.
 
     These are rows of ``width`` for base clusters and of ``partition_width`` for partitions.
@@ -152,7 +151,7 @@ def end_of_slice(offsets, first, width, partition_width=0):
 
 
 @leaf
-def rows_together(n_rows, offsets, width, partition_width=0):
+def rows_together(n_rows, offsets, width, partition_width):
     """Return how many objects visit a slice of the partitions before the next; 1 if all are one slice.
 
     It is also 1 where too few objects visit the same rows for it to pay. Arguments as in `end_of_slice`.
@@ -172,20 +171,20 @@ def gather(labels, start, n, offsets, table, width, at, sums, n_labels, by_slice
     Also ``n_labels[:n]`` to their numbers of labels. The objects visit a slice of the partitions after the
     other; a single object may visit all at once, and ``at`` (M,) then lists its rows. The sums are the same.
     """
+    M = labels.shape[1]
     if not by_slices:
-        n_labels[0] = find_rows(labels, start, offsets, width, at)
+        n_labels[0] = find_rows(labels, start, 0, M, offsets, width, at)
         sum_rows(table, at, n_labels[0], sums[0])
         return
-    M = labels.shape[1]
     for r in range(n):
         n_labels[r] = 0
         for k in range(width):
             sums[r, k] = 0.0
     first = 0
     while first < M:
-        last = end_of_slice(offsets, first, width)
+        last = end_of_slice(offsets, first, width, 0)
         for r in range(n):
-            m = find_rows(labels, start + r, offsets, width, at, first=first, last=last)
+            m = find_rows(labels, start + r, first, last, offsets, width, at)
             add_rows(table, at, m, sums[r], width)
             n_labels[r] += m
         first = last
@@ -197,9 +196,9 @@ def scatter(labels, start, n, offsets, table, width, at, shares):
     M = labels.shape[1]
     first = 0
     while first < M:
-        last = end_of_slice(offsets, first, width)
+        last = end_of_slice(offsets, first, width, 0)
         for r in range(n):
-            m = find_rows(labels, start + r, offsets, width, at, first=first, last=last)
+            m = find_rows(labels, start + r, first, last, offsets, width, at)
             add_to_rows(table, at, m, shares[r], width)
         first = last
 
@@ -287,7 +286,7 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
     scores = np.empty(width)
     rows, counts = table.ravel(), T.ravel()
     for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
+        m = find_rows(labels, i, 0, M, offsets, width, at)
         if m == 0:
             assigned[i] = -1
             continue
@@ -319,7 +318,7 @@ def respond(labels, offsets, table, bias, T, sizes, totals):
 
     Arguments as in `assign`.
     """
-    together = rows_together(len(labels), offsets, table.shape[1])
+    together = rows_together(len(labels), offsets, table.shape[1], 0)
     at = np.empty(labels.shape[1], np.uint64)
     scores, n_labels = np.zeros((together, table.shape[1])), np.empty(together, np.int64)
     rows, sums = table.ravel(), T.ravel()
@@ -356,7 +355,7 @@ def responsibilities(labels, offsets, table, bias, out):
     """Set ``out`` (rows, K) float32 to the responsibilities; without labels they come from bias alone."""
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
-    together = rows_together(n_rows, offsets, width)
+    together = rows_together(n_rows, offsets, width, 0)
     at = np.empty(M, np.uint64)
     scores, n_labels = np.zeros((together, width)), np.empty(together, np.int64)
     for start in range(0, n_rows, together):

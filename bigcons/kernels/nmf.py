@@ -28,7 +28,7 @@ def multiply_rows(labels, offsets, table, A, before, after, T, P, totals):
     g, q, below = np.zeros(width), np.zeros(width), np.zeros(width)
     rows, sums = table.ravel(), T.ravel()
     for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
+        m = find_rows(labels, i, 0, M, offsets, width, at)
         if m == 0:
             after[i] = 0.0
             continue
@@ -71,7 +71,7 @@ def place_rows(labels, offsets, table, A, n_steps, out):
     g, q, below = np.zeros(width), np.zeros(width), np.zeros(width)
     rows = table.ravel()
     for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
+        m = find_rows(labels, i, 0, M, offsets, width, at)
         if m == 0:
             out[i] = 0.0
             continue

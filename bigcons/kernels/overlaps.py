@@ -196,7 +196,7 @@ def add_products(labels, offsets, weights, table, product):
     total = np.empty(width)
     rows, products = table.ravel(), product.ravel()
     for i in range(n_rows):
-        m = find_rows(labels, i, offsets, width, at)
+        m = find_rows(labels, i, 0, M, offsets, width, at)
         sum_rows(rows, at, m, total)
         for k in range(width):
             total[k] *= weights[i]

@@ -118,7 +118,7 @@ def accumulate(labels, offsets, tables, memberships):
     s = scratch_for(tables, labels.shape[1])
     width = tables.count.shape[1]
     for i in range(labels.shape[0]):
-        m = find_rows(labels, i, offsets, width, s.count_at, width, s.seen_at)
+        m = find_rows(labels, i, 0, labels.shape[1], offsets, width, s.count_at, width, s.seen_at)
         if m > 0:
             read_row(memberships, i, s.cost.y)
             add_object(tables, nearest(tables.centers, s.cost.y), m, 1.0, s)
@@ -214,7 +214,7 @@ def nearest(centers, y):
 def gather_object(labels, i, offsets, tables, s):
     """Sum the rows of ``count`` and ``seen`` that object ``i`` indexes; return its number of labels."""
     width = tables.count.shape[1]
-    m = find_rows(labels, i, offsets, width, s.count_at, width, s.seen_at)
+    m = find_rows(labels, i, 0, labels.shape[1], offsets, width, s.count_at, width, s.seen_at)
     if m > 0:
         sum_rows(tables.count.ravel(), s.count_at, m, s.agree)
         sum_rows(tables.seen.ravel(), s.seen_at, m, s.together)

@@ -41,11 +41,11 @@ def weigh_labels(
     rates, without = rates.ravel(), without.ravel()
     first = 0
     while first < M:  # a slice of the partitions after the other, whose rates stay in the cache
-        last = end_of_slice(offsets, first, 2 * width)
+        last = end_of_slice(offsets, first, 2 * width, 0)
         for i in range(n_rows):
             if clusters[i] < 0:
                 continue
-            m = find_rows(labels, i, offsets, width, at, first=first, last=last)
+            m = find_rows(labels, i, first, last, offsets, width, at)
             n_labels[i] += m
             add_evidence(rates, without, at, m, clusters[i], total[i], width)
             for s in range(n_splits):

@@ -28,6 +28,7 @@ from bigcons.methods.pcc.updates import (
 )
 from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex
+from tests.support.kernels import compiled
 from tests.support.strategies import label_matrices
 
 EXACT = {"rel": 1e-9, "abs": 1e-9}
@@ -140,6 +141,9 @@ def test_state__scaled_is_the_state_of_copies(problem):
     assert_same_state(agreement_sums(labels, offsets, Y).scaled(3.0), copies, **EXACT)
 
 
+read_quadratic, n_below = compiled(kernel.read_quadratic), compiled(kernel.n_below)
+
+
 def read_objects(labels, offsets, Y, known):
     """Yield each object's number, membership, and (A, b) as the kernel reads them in two portions."""
     state, K = agreement_sums(labels, offsets, Y), Y.shape[1]
@@ -149,8 +153,8 @@ def read_objects(labels, offsets, Y, known):
         b = state.S[offsets[observed] + labels[j, observed]].sum(axis=0)[:K] - observed.size * y
         at = (observed * state.T.shape[1]).astype(np.uint64)
         m = observed.size
-        kernel.read_quadratic(state.T.ravel(), at, None, m, float(m), y, 0, known, t_sum, A)
-        kernel.read_quadratic(state.T.ravel(), at, None, m, float(m), y, known, K, t_sum, A)
+        read_quadratic(state.T.ravel(), at, None, m, float(m), y, 0, known, t_sum, A)
+        read_quadratic(state.T.ravel(), at, None, m, float(m), y, known, K, t_sum, A)
         yield j, y, A, b
 
 
@@ -170,7 +174,7 @@ def test_read_quadratic__equals_naive_for_each_object(problem, known):
 def test_n_below__leaves_out_only_clusters_whose_gradient_reaches_the_level(problem, level, n):
     labels, offsets, Y = problem
     for _, y, A, b in read_objects(labels, offsets, Y, 0):
-        enough = kernel.n_below(level, b, min(n, y.size))
+        enough = n_below(level, b, min(n, y.size))
         assert min(n, y.size) <= enough <= y.size
         assert ((A @ y - b)[enough:] >= level - 1e-9).all()
 

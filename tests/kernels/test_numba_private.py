@@ -15,7 +15,7 @@ from numba import njit
 from numba.core.options import DefaultOptions
 
 from bigcons.kernels import _cache, _jit, _llvm, _plain
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 
 ADVICE = (
     "numba or llvmlite changed. Kernels fall back to plain ones and stay right; to regain the speed, adapt "
@@ -43,13 +43,28 @@ def test_numba_llvm__has_the_instructions_of_our_vectors() -> None:
     assert not broken, ADVICE + "; ".join(broken)
 
 
-def test_numba_options__can_leave_reference_counts_out() -> None:
-    assert hasattr(DefaultOptions, "_nrt"), ADVICE + "numba's options have no _nrt (kernels._jit.leaf)"
+@pytest.mark.parametrize("name", ["_nrt", "no_cpython_wrapper"])
+def test_numba_options__can_leave_reference_counts_and_entries_for_python_out(name) -> None:
+    assert hasattr(DefaultOptions, name), f"{ADVICE}numba's options have no {name} (kernels._jit.leaf)"
+
+
+def test_leaf__is_compiled_once_for_constants_and_numbers_and_runs_as_written_in_python() -> None:
+    @leaf
+    def add(a, b):
+        return a + b
+
+    @jit
+    def sums(n):
+        return add(n, 1), add(2, n), add(n, n)
+
+    assert sums(5) == (6, 7, 10)
+    assert len(add.signatures) == 1
+    assert add("a", "b") == "ab"
 
 
 def test_jit__rests_on_the_private_parts_where_they_are_whole() -> None:
     assert _jit.LLVM is _llvm
-    assert _jit._UNCOUNTED == {"_nrt": False}
+    assert _jit._OF_LEAVES == {"_nrt": False, "no_cpython_wrapper": True}
 
 
 def use_vectors(vectors):
@@ -151,6 +166,11 @@ LOSSES = {
     "reference counts": (
         "from numba.core.options import DefaultOptions; del DefaultOptions._nrt",
         "_nrt",
+        {"disk": True, "vectors": True},
+    ),
+    "entries": (
+        "from numba.core.options import DefaultOptions; del DefaultOptions.no_cpython_wrapper",
+        "no_cpython_wrapper",
         {"disk": True, "vectors": True},
     ),
 }

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bigcons.kernels.simplex import RIDGE, minimize_on_simplex
 from tests.naive import simplex as naive
+from tests.support.kernels import compiled
 
 
 @st.composite
@@ -32,9 +33,12 @@ def solve(A, b, start):
     return y
 
 
+minimize_compiled = compiled(minimize_on_simplex)
+
+
 def minimize(A, b, y, n):
     """Minimize ``y[:n]`` in place; return the level of the gradient."""
-    return minimize_on_simplex(A, b, y, n, np.empty(len(b), np.int64), np.empty((len(b), len(b) + 2)))
+    return minimize_compiled(A, b, y, n, np.empty(len(b), np.int64), np.empty((len(b), len(b) + 2)))
 
 
 def size_of(A, b):

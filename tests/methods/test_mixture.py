@@ -125,7 +125,7 @@ def test_respond__by_slices_of_the_partitions_is_that_of_each_object_alone():
     rng, K = np.random.default_rng(0), 5
     table, bias = np.zeros((int(offsets[-1]), 8)), np.log(rng.dirichlet(np.ones(K)))
     table[:, :K] = 0.01 * rng.normal(size=(len(table), K))
-    assert rows_together(40, offsets, 8) > 1 == rows_together(1, offsets, 8)
+    assert rows_together(40, offsets, 8, 0) > 1 == rows_together(1, offsets, 8, 0)
     found = [np.zeros_like(table), np.zeros(K), np.zeros(N_TOTALS)]
     alone = [np.zeros_like(table), np.zeros(K), np.zeros(N_TOTALS)]
     shares, shares_alone = np.empty((2, 40, K), np.float32)

@@ -80,7 +80,7 @@ def test_tables__larger_than_the_cache_are_visited_in_slices_with_the_same_bits(
     rng = np.random.default_rng(0)
     labels = rng.integers(-1, 10, (9, 700)).astype(np.int8)
     offsets, votes, n_labels = 10 * np.arange(701), np.empty((9, 8)), np.empty(9, np.int64)
-    assert end_of_slice(offsets, 0, 8) < 700
+    assert end_of_slice(offsets, 0, 8, 0) < 700
     table, shares = rng.normal(size=(7000, 8)), rng.dirichlet(np.ones(8), 9)
     counts, expected_counts, expected = np.zeros((7000, 8)), np.zeros((7000, 8)), np.zeros((9, 8))
     for i, u in zip(*np.nonzero(labels >= 0), strict=True):

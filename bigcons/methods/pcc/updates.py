@@ -167,7 +167,10 @@ def sweep_at_once(
     T = aligned_copy(triangles_times(triangles_in_order(sums.T, order), theta))
     T *= rates.partitions[:, None]
     T_out = aligned_zeros(*T.shape)
-    kernel.sweep_at_once(labels, offsets, S, T, S_out, T_out, order, memberships, updated, *how, theta)
+    scratch = kernel.scratch_at_once(len(labels), offsets, K, S.shape[1], T.shape[1])
+    kernel.sweep_at_once(
+        *(labels, offsets, S, T, S_out, T_out, order, memberships, updated, *how, theta, scratch)
+    )
     del S, T  # they are as large as what follows
     change, columns = np.zeros((B + M, padded(K))), np.argsort(order)
     change[:B, :K] = S_out[:, columns]
