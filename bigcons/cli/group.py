@@ -82,10 +82,10 @@ class LazyGroup(click.Group):
                 emit_error(ctx, reason)
                 raise click.ClickException(reason) from error
             except Terminated:
-                click.echo("Terminated; the output was not written.", err=True)
+                click.echo("Terminated before the output was complete.", err=True)
                 ctx.exit(TERMINATED)
             except KeyboardInterrupt:
-                click.echo("Interrupted; the output was not written.", err=True)
+                click.echo("Interrupted before the output was complete.", err=True)
                 ctx.exit(INTERRUPTED)
 
 

@@ -80,7 +80,7 @@ def uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel that allocates no memory, without reference counts for its arrays.
 
     The caller holds the arrays. Counting takes two atomic instructions per array and call, more than a kernel
-    of a few small loops costs.
+    of a few small loops costs. Rows and slices are views; methods such as ``ravel`` do not compile.
     """
     return _compiled(function, **_UNCOUNTED)
 

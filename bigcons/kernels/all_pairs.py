@@ -161,23 +161,21 @@ def sweep(
 
 @uncounted
 def sweep_at_once(
-    labels, offsets, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals, theta,
-    scratch
+    labels, offsets, s_flat, t_flat, s_out, t_out, order, y_old, y_new, threshold, relaxation, fresh, totals,
+    theta, scratch
 ):  # fmt: skip
-    """Update every object of a block by the same tables; add the changes to ``S_out, T_out``, ``totals``.
+    """Update every object of a block by the same tables; add the changes to ``s_out, t_out``, ``totals``.
 
-    Arguments as in `sweep`, but S and T are those of `weigh_rows`: sums of ``theta y`` by their weights.
-    S_out is as wide as S, T_out as T, and both are others; ``scratch`` is of `scratch_at_once`. If the tables
-    exceed the cache, objects visit a slice of the partitions after the other, which changes no bit of the
-    sums.
+    Arguments as in `sweep`, but tables are flat, and S and T are those of `weigh_rows`: sums of ``theta y``
+    by their weights. Those of changes are as large, and others; ``scratch`` is of ``updates.scratch_for``. If
+    the tables exceed the cache, objects visit a slice of the partitions after the other, which changes no bit
+    of the sums.
     """
     s_at, t_at, w_at, s_sums, t_sums, d, t_change, y, z, b, n_read, A, z_change, support, work = scratch
     n_rows, M = labels.shape
     K = theta.shape[0]
     n_together, s_width = s_sums.shape
     t_width = t_sums.shape[1]
-    s_flat, t_flat = S.ravel(), T.ravel()
-    s_out, t_out = S_out.ravel(), T_out.ravel()
     relists = n_together > 1  # else the rows of an object stay listed
     for start in range(0, n_rows, n_together):
         n_here = min(n_together, n_rows - start)
@@ -250,19 +248,6 @@ def sweep_at_once(
                 add_to_rows(s_out, s_at, m, d[r], s_width)
                 add_to_rows(t_out, t_at, m, t_change[r], triangle(n_read[r]))
             first = last
-
-
-def scratch_at_once(n_rows, offsets, n_clusters, s_width, t_width):
-    """Return what `sweep_at_once` of ``n_rows`` objects needs to work with, for tables of these widths."""
-    n_together, M, K = rows_together(n_rows, offsets, s_width, t_width), offsets.size - 1, n_clusters
-    return (
-        *(np.empty(M, np.uint64), np.empty(M, np.uint64), np.ones(M)),
-        *(np.empty((n_together, s_width)), np.empty((n_together, t_width))),
-        *(np.zeros((n_together, s_width)), np.zeros((n_together, t_width))),
-        *(np.empty((n_together, K)), np.empty((n_together, K)), np.empty((n_together, K))),
-        *(np.empty(n_together, np.int64), np.empty((K, K)), np.zeros(s_width)),
-        *(np.empty(K, np.int64), np.empty((K, K + 2))),
-    )
 
 
 @jit
@@ -384,7 +369,7 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
             sums[slot + 2] += weight * term
 
 
-def listed(weights):
+def listed(weights: np.ndarray | None) -> np.ndarray | None:
     """Return a buffer for the weights of one object's labels, None without weights."""
     return None if weights is None else np.empty(weights.shape[0])
 

@@ -47,23 +47,14 @@ DEATHS = """
 import json, os, signal, sys
 from pathlib import Path
 from bigcons import PCC
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
-
-def dying_at(kind, name, at):
-    original, calls = getattr(kind, name), [0]
-    def dying(*arguments):
-        original(*arguments)
-        calls[0] += 1
-        if calls[0] == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-    setattr(kind, name, dying)
+from tests.support.deaths import die_after
 
 options = json.loads(sys.argv[1])
 PCC(**options["parameters"], client="serial").fit(options["ensemble"])
-for name, (what, at) in options["moments"].items():
+for name, moment in options["moments"].items():
     pid = os.fork()
     if not pid:
-        dying_at(*{"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}[what], at)
+        die_after(*moment)
         out = Path(options["folder"]) / name / "consensus.zarr"
         out.parent.mkdir()
         PCC(**options["parameters"], client="serial").fit(options["ensemble"], out=out)

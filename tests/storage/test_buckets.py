@@ -43,20 +43,13 @@ from tests.support.stores import values_of
 FOLDER = r"data-[0-9a-f]{32}"
 SOLVE = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
 
-# A solve that kills itself at a moment given by its arguments.
+# A solve that is killed at a moment given by its arguments.
 DYING_SOLVE = """
-import os, signal, sys
+import sys
 from bigcons import PCC
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
-what, at, ensemble, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
-kind, name = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}[what]
-original, calls = getattr(kind, name), [0]
-def dying(*arguments):
-    original(*arguments)
-    calls[0] += 1
-    if calls[0] == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-setattr(kind, name, dying)
+from tests.support.deaths import die_after
+what, n_writes, ensemble, out = sys.argv[1:]
+die_after(what, int(n_writes))
 PCC(n_clusters=5, random_state=3, tol=1e-5).fit(ensemble, out=out)
 """
 

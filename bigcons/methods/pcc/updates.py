@@ -28,7 +28,7 @@ from bigcons.coassociation.factorized import (
     triangles_times,
 )
 from bigcons.kernels import all_pairs as kernel
-from bigcons.kernels.cluster_tables import padded
+from bigcons.kernels.cluster_tables import padded, rows_together
 from bigcons.methods.pcc.block_model import MOST_PARTITIONS
 
 # A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
@@ -167,15 +167,29 @@ def sweep_at_once(
     T = aligned_copy(triangles_times(triangles_in_order(sums.T, order), theta))
     T *= rates.partitions[:, None]
     T_out = aligned_zeros(*T.shape)
-    scratch = kernel.scratch_at_once(len(labels), offsets, K, S.shape[1], T.shape[1])
-    kernel.sweep_at_once(
-        *(labels, offsets, S, T, S_out, T_out, order, memberships, updated, *how, theta, scratch)
-    )
+    scratch = scratch_for(len(labels), offsets, K, S.shape[1], T.shape[1])
+    flat = (table.ravel() for table in (S, T, S_out, T_out))  # views
+    kernel.sweep_at_once(labels, offsets, *flat, order, memberships, updated, *how, theta, scratch)
     del S, T  # they are as large as what follows
     change, columns = np.zeros((B + M, padded(K))), np.argsort(order)
     change[:B, :K] = S_out[:, columns]
     add_partitions(change, offsets)
     return change, triangles_in_order(T_out, columns)
+
+
+def scratch_for(
+    n_rows: int, offsets: np.ndarray, n_clusters: int, s_width: int, t_width: int
+) -> tuple[np.ndarray, ...]:
+    """Return what ``kernels.all_pairs.sweep_at_once`` needs to work with, for tables of these widths."""
+    n_together, M, K = rows_together(n_rows, offsets, s_width, t_width), offsets.size - 1, n_clusters
+    return (
+        *(np.empty(M, np.uint64), np.empty(M, np.uint64), np.ones(M)),
+        *(np.empty((n_together, s_width)), np.empty((n_together, t_width))),
+        *(np.zeros((n_together, s_width)), np.zeros((n_together, t_width))),
+        *(np.empty((n_together, K)), np.empty((n_together, K)), np.empty((n_together, K))),
+        *(np.empty(n_together, np.int64), np.empty((K, K)), np.zeros(s_width)),
+        *(np.empty(K, np.int64), np.empty((K, K + 2))),
+    )
 
 
 def remove_block(
