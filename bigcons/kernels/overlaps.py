@@ -28,6 +28,9 @@ ROWS_COMPARED = 32
 # Entries of a sparse matrix that rows visit together, which stay in a second-level cache.
 ENTRIES = 1 << 16
 
+# Counts that are looked through in the time that it takes to count a label.
+LOOKED_THROUGH = 4
+
 # Rows that are added together, one partition after another, so that the table rows of one stay in the cache.
 FEWEST_ROWS = 2048
 ROWS_PER_BASE_CLUSTER = 8
@@ -108,6 +111,24 @@ def multiply_rows(starts, columns, values, column_starts, table):
 
 
 @jit
+def move_rows(starts, columns, values, first, before, after, sums):
+    """Move rows of a sparse matrix from ``sums[before]`` to ``sums[after]``, (groups, columns).
+
+    Row ``first + e`` moves from group ``before[e]`` to ``after[e]``, -1 for none. The matrix as in
+    `multiply_rows`.
+    """
+    for e in range(before.shape[0]):
+        old, new = before[e], after[e]
+        if old == new:
+            continue
+        for q in range(starts[first + e], starts[first + e + 1]):
+            if old >= 0:
+                sums[old, columns[q]] -= values[q]
+            if new >= 0:
+                sums[new, columns[q]] += values[q]
+
+
+@jit
 def mirror(table):
     """Copy the upper triangle of ``table`` (B, B) to the lower one, tile by tile."""
     B = len(table)
@@ -156,32 +177,64 @@ def list_codes(labels, i, offsets, codes):
 
 
 @jit
-def list_overlaps(labels, offsets, u, members, ends, position, row_ends, columns, values):
+def list_overlaps(labels, offsets, u, members, ends, row_ends, columns, values):
     """List the overlaps of the base clusters of partition ``u`` with themselves and those of later ones.
 
     labels (rows, M), negative where missing; members (rows,) int64 are the rows by their label in ``u``,
-    those of label ``c`` from ``ends[c]`` to ``ends[c + 1]``; position (B,) int64, all -1. Entries of the row
-    of label ``c`` go from ``row_ends[c]`` to ``row_ends[c + 1]`` of columns int32 and values float64, in no
-    order.
+    those of label ``c`` from ``ends[c]`` to ``ends[c + 1]``. Entries of the row of label ``c`` go from
+    ``row_ends[c]`` to ``row_ends[c + 1]`` of columns int32 and values float64: in order if labels are so many
+    that all base clusters are looked through, else as they are met.
     """
     M = labels.shape[1]
+    B = offsets[M]
+    counts, position = np.zeros(B, np.int32), np.full(B, -1)
     n = 0
     for c in range(offsets[u + 1] - offsets[u]):
         begin = n
-        for p in range(ends[c], ends[c + 1]):
-            i = members[p]
-            for v in range(u, M):
-                if labels[i, v] < 0:
-                    continue
-                b = offsets[v] + labels[i, v]
-                if position[b] < begin:
-                    position[b] = n
+        if (ends[c + 1] - ends[c]) * (M - u) * LOOKED_THROUGH >= B - offsets[u]:
+            for p in range(ends[c], ends[c + 1]):
+                i = members[p]
+                for v in range(u, M):
+                    if labels[i, v] >= 0:
+                        counts[offsets[v] + labels[i, v]] += 1
+            for b in range(offsets[u], B):
+                if counts[b] > 0:
                     columns[n] = b
-                    values[n] = 1.0
+                    values[n] = counts[b]
+                    counts[b] = 0
                     n += 1
-                else:
-                    values[position[b]] += 1.0
+        else:
+            for p in range(ends[c], ends[c + 1]):
+                i = members[p]
+                for v in range(u, M):
+                    if labels[i, v] < 0:
+                        continue
+                    b = offsets[v] + labels[i, v]
+                    if position[b] < begin:
+                        position[b] = n
+                        columns[n] = b
+                        values[n] = 1.0
+                        n += 1
+                    else:
+                        values[position[b]] += 1.0
         row_ends[c + 1] = n
+
+
+@jit
+def mirror_rows(starts, columns, values, all_starts, all_columns, all_values):
+    """Fill a symmetric sparse matrix from its upper triangle, columns of a row ascending in both.
+
+    Rows begin at ``starts`` (B+1,) and at ``all_starts``.
+    """
+    ends = all_starts[:-1].copy()
+    for i in range(starts.shape[0] - 1):  # whose entries below the diagonal are all there by now
+        for q in range(starts[i], starts[i + 1]):
+            j = columns[q]
+            all_columns[ends[i]], all_values[ends[i]] = j, values[q]
+            ends[i] += 1
+            if j != i:
+                all_columns[ends[j]], all_values[ends[j]] = i, values[q]
+                ends[j] += 1
 
 
 @jit

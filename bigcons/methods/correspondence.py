@@ -33,7 +33,7 @@ from bigcons.overlaps.incidence import (
     shares,
     votes_of,
 )
-from bigcons.overlaps.products import Columns, Products, Strips, overlaps_by_products, takes_products
+from bigcons.overlaps.products import ByLabels, ByMatrix, Products, overlaps_by_products, takes_products
 from bigcons.overlaps.sparse import sparse_cosines, sparse_overlaps, takes_sparse
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -202,12 +202,11 @@ class Alternating(Correspondence):
     ) -> tuple[Grouping, list[float]]:
         is_table = isinstance(overlaps, np.ndarray)
         sizes = cluster_sizes(overlaps, offsets) if is_table else overlaps.diagonal()
-        by = Columns if isinstance(similarity, Products) else Strips
-        strips = by(similarity, offsets)
+        by = ByLabels if isinstance(similarity, Products) else ByMatrix
+        sums = by(similarity, offsets, times)
         found = (
             alternate(
-                strips,
-                similarity,
+                sums,
                 offsets,
                 first_groups(similarity, offsets, sizes, u, self.n_clusters),
                 self.n_clusters,
@@ -263,10 +262,10 @@ class CCC(Alternating):
     A reconstruction from the paper's abstract. Partitions are matched in turn by the Hungarian method, each
     against the latest groups of the others. A missing label is in no base cluster and casts no vote. Of soft
     clusterings, the vectors of base clusters and the votes are memberships. Three passes; O(n M^2 + n M K)
-    time and O(B^2 K) a sweep for B base clusters, O(B^2) memory. Of more than 5,000 base clusters only the
-    pairs that overlap are kept, which changes no similarity: a sweep and the memory are then linear in their
-    number. Where these are more than 28 million, as of very many partitions, none is kept: a sweep takes
-    O(n M K) time, with the labels in memory.
+    time, O(B K) a sweep and O(B) for each base cluster that moves, of B; O(B^2) memory. Of more than 5,000
+    base clusters only the pairs that overlap are kept: all moves of a sweep and the memory are then linear in
+    their number. Where these are more than 28 million, as of very many partitions, none is kept: a sweep
+    takes O(n M K) time, with the labels in memory.
 
     References
     ----------
@@ -437,7 +436,8 @@ class CCSVD(Correspondence):
             groups = np.abs(rows).argmax(axis=1)
         else:
             groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed, times)
-        objective = mean_similarity(similarity, offsets, groups, self.n_clusters, times)
+        summed = similarity @ one_hot(groups, self.n_clusters, times)
+        objective = mean_similarity(summed, offsets, groups, times)
         return Grouping(groups, objective), objectives
 
 
@@ -488,8 +488,7 @@ def first_groups(
 
 
 def alternate(
-    strips: Strips | Columns,
-    similarity: Any,
+    sums: ByLabels | ByMatrix,
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
@@ -502,61 +501,50 @@ def alternate(
 
     If none of ``max_iter`` sweeps settles (a sweep need not raise the objective), the best one is kept.
     """
+    from scipy.optimize import linear_sum_assignment
+
+    def objective(groups: np.ndarray) -> float:
+        summed = np.concatenate([sums.of(u, groups) for u in range(offsets.size - 1)])
+        return mean_similarity(summed, offsets, groups, times)
+
+    sums.begin(groups, n_groups)
+    sizes = one_hot(groups, n_groups, times).sum(axis=0)
     sweeps = [groups]
     for _ in range(max_iter):
         groups = groups.copy()
-        _sweep(strips, offsets, groups, n_groups, times, one_to_one=one_to_one)
+        for u, (first, last) in enumerate(pairwise(offsets)):
+            before, weights = groups[first:last].copy(), times[first:last]
+            sizes -= one_hot(before, n_groups, weights).sum(axis=0)
+            resemblance = sums.of(u, groups) / over_zero(sizes)
+            if one_to_one:
+                cluster, group = linear_sum_assignment(resemblance, maximize=True)
+                groups[first:last] = -1
+                groups[first + cluster] = group
+            else:
+                groups[first:last] = resemblance.argmax(axis=1)
+            sums.move(u, before, groups[first:last])
+            sizes += one_hot(groups[first:last], n_groups, weights).sum(axis=0)
         if (groups == sweeps[-1]).all():
-            return Grouping(groups, mean_similarity(similarity, offsets, groups, n_groups, times))
+            return Grouping(groups, objective(groups))
         sweeps.append(groups)
-    objectives = [mean_similarity(similarity, offsets, groups, n_groups, times) for groups in sweeps[1:]]
+    objectives = []
+    for groups in sweeps[1:]:
+        sums.begin(groups, n_groups)
+        objectives.append(objective(groups))
     best = int(np.argmax(objectives))
     return Grouping(sweeps[1 + best], objectives[best], is_settled=False)
 
 
-def _sweep(
-    strips: Strips | Columns,
-    offsets: np.ndarray,
-    groups: np.ndarray,
-    n_groups: int,
-    times: np.ndarray,
-    *,
-    one_to_one: bool,
-) -> None:
-    """Regroup the base clusters of one partition after another, ``groups`` in place."""
-    from scipy.optimize import linear_sum_assignment
-
-    table = one_hot(groups, n_groups, times)
-    sizes = table.sum(axis=0)  # updated with the groups, which is cheaper than recomputing both
-    strips.begin(table)
-    for u, (first, last) in enumerate(pairwise(offsets)):
-        own = slice(first, last)
-        before = table[own].copy()
-        sizes -= before.sum(axis=0)
-        table[own] = 0.0
-        resemblance = strips.similarity(u, before) / over_zero(sizes)
-        if one_to_one:
-            cluster, group = linear_sum_assignment(resemblance, maximize=True)
-            groups[own] = -1
-            groups[first + cluster] = group
-        else:
-            groups[own] = resemblance.argmax(axis=1)
-        table[own] = one_hot(groups[own], n_groups, times[own])
-        strips.add(u, table[own] - before)
-        sizes += table[own].sum(axis=0)
-
-
 def mean_similarity(
-    similarity: Any,
-    offsets: np.ndarray,
-    groups: np.ndarray,
-    n_groups: int,
-    times: np.ndarray | None = None,
+    summed: np.ndarray, offsets: np.ndarray, groups: np.ndarray, times: np.ndarray | None = None
 ) -> float:
-    """Return the summed mean similarity of base clusters to those of other partitions in their group."""
-    table = one_hot(groups, n_groups, times)
+    """Return the summed mean similarity of base clusters to those of other partitions in their group.
+
+    ``summed`` (B, n_groups): their similarities to the members of each group, times their weights.
+    """
+    table = one_hot(groups, summed.shape[1], times)
     own = np.add.reduceat(table, offsets[:-1], axis=0)[partition_of_clusters(offsets)]
-    means = similarity @ table / over_zero(table.sum(axis=0) - own)  # own partitions are not similar
+    means = summed / over_zero(table.sum(axis=0) - own)  # own partitions are not similar
     inside = np.flatnonzero(groups >= 0)
     counts = 1.0 if times is None else times[inside]
     return float((counts * means[inside, groups[inside]]).sum())

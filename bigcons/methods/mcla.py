@@ -309,23 +309,17 @@ def cut_by_spectrum(weights: Any, n_groups: int, seed: int, times: np.ndarray | 
 
     Eigenvectors, then k-means.
     """
-    import scipy.sparse
-
     n_rows, weights = weights.shape[0], repeated(weights, times)
-    if isinstance(weights, Products | RepeatedProducts):
-        degrees = np.sqrt(np.maximum(weights @ np.ones((n_rows, 1)), SMALLEST_DEGREE))
-        found = leading_by_products(
-            lambda table: weights @ (table / degrees) / degrees + table, len(degrees), n_groups
-        )
-        return group_rows(found.vectors, n_groups, KMEANS_STARTS, seed, times)[0]
-    degrees = np.sqrt(np.maximum(weights.sum(axis=1), SMALLEST_DEGREE))
-    if scipy.sparse.issparse(weights):
-        scale = scipy.sparse.diags_array(1.0 / degrees)
-        lifted = (scale @ weights @ scale + scipy.sparse.eye_array(len(degrees))).tocsr()
-        vectors = leading_by_products(lambda table: lifted @ table, len(degrees), n_groups).vectors
+    is_table = isinstance(weights, np.ndarray)
+    sums = weights.sum(axis=1, keepdims=True) if is_table else weights @ np.ones((n_rows, 1))
+    degrees = np.sqrt(np.maximum(sums, SMALLEST_DEGREE))
+    if not is_table:
+        vectors = leading_by_products(
+            lambda table: weights @ (table / degrees) / degrees + table, n_rows, n_groups
+        ).vectors
         return group_rows(vectors, n_groups, KMEANS_STARTS, seed, times)[0]
     normalized = weights / degrees
-    normalized /= degrees[:, None]
+    normalized /= degrees.T
     normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
     _, vectors = leading_eigenvectors(normalized, n_groups)
     return group_rows(vectors, n_groups, KMEANS_STARTS, seed, times)[0]

@@ -12,8 +12,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from bigcons.execution.engine import Engine
+from bigcons.kernels.overlaps import move_rows
 from bigcons.overlaps.eigenvectors import (
     LABELS_PER_BASE_CLUSTER,
     check_passes_plan,
@@ -22,14 +24,23 @@ from bigcons.overlaps.eigenvectors import (
     logger,
     multiply,
 )
-from bigcons.overlaps.incidence import fold_sizes, over_zero
-from bigcons.overlaps.sparse import MARGIN, MOST_BYTES, PAIR_BYTES, estimated_pairs, takes_sparse
+from bigcons.overlaps.incidence import fold_sizes, one_hot, over_zero
+from bigcons.overlaps.sparse import (
+    MARGIN,
+    MOST_BYTES,
+    PAIR_BYTES,
+    estimated_pairs,
+    rows_of_entries,
+    takes_sparse,
+)
 from bigcons.solving.memory_plan import label_bytes
 from bigcons.stores.ensemble import Ensemble
 
 # Pairs of base clusters above which they are not listed.
 MOST_PAIRS = int(MOST_BYTES / (PAIR_BYTES * MARGIN))
 
+# Bits that sums of rounded similarities take; a double has 53.
+EXACT_BITS = 51
 
 # Operations of a pair of labels of an object whose overlap is listed, in units of `costs`.
 LISTED = 4
@@ -122,18 +133,21 @@ def _ones(labels: np.ndarray) -> np.ndarray:
     return np.ones(len(labels))
 
 
-class Columns:
-    """How similar the base clusters of one partition after another are to groups, by the labels in memory.
+# How similar base clusters are to groups of others, which members join and leave
 
-    Each object has the sum of the rows of a table that its base clusters select, which follows the table.
+
+class ByLabels:
+    """The summed similarities of the base clusters of a partition to the members of each group.
+
+    By the labels in memory: each object has the sum of the weights of its base clusters in each group.
     """
 
-    def __init__(self, cosines: Products, offsets: np.ndarray) -> None:
+    def __init__(self, cosines: Products, offsets: np.ndarray, times: np.ndarray) -> None:
         ensemble, kept = cosines.ensemble, cosines.kept
         labels, before = ensemble.read(0, ensemble.n_objects), ensemble.offsets
         numbers = np.full(cosines.sizes.size, -1)
         numbers[kept] = np.arange(kept.size)
-        self.offsets = offsets
+        self.offsets, self.times = offsets, times
         self.scale: np.ndarray = 1.0 / np.sqrt(over_zero(cosines.diagonal()))[:, None]
         self.rows: list[np.ndarray] = []
         """Of each partition: the number (n,) of an object's base cluster in it, from 1; 0 for none."""
@@ -144,43 +158,69 @@ class Columns:
             self.rows.append(rows.astype(np.min_scalar_type(int(rows.max())))[labels[:, u]])
         self.sums: np.ndarray = np.empty((0, 0))
 
-    def begin(self, table: np.ndarray) -> None:
-        """Sum the rows of a table (b, K)."""
-        self.sums = np.zeros((len(self.rows[0]), table.shape[1]))
+    def begin(self, groups: np.ndarray, n_groups: int) -> None:
+        """Take the groups (b,) of all base clusters, -1 for none."""
+        self.sums = np.zeros((len(self.rows[0]), n_groups))
         for u, (first, last) in enumerate(pairwise(self.offsets)):
-            self.add(u, table[first:last])
+            self.move(u, np.full(last - first, -1), groups[first:last])
 
-    def add(self, u: int, change: np.ndarray) -> None:
-        """Add a change of the rows of partition ``u``."""
-        if change.any():
-            first, last = self.offsets[u], self.offsets[u + 1]
-            self.sums += np.vstack([np.zeros(change.shape[1]), change * self.scale[first:last]])[self.rows[u]]
+    def move(self, u: int, before: np.ndarray, after: np.ndarray) -> None:
+        """Move the base clusters (k,) of partition ``u`` to other groups."""
+        if (before != after).any():
+            own, K = slice(self.offsets[u], self.offsets[u + 1]), self.sums.shape[1]
+            change = one_hot(after, K, self.times[own]) - one_hot(before, K, self.times[own])
+            self.sums += np.vstack([np.zeros(K), change * self.scale[own]])[self.rows[u]]
 
-    def similarity(self, u: int, own: np.ndarray) -> np.ndarray:
-        """Return the similarity (k, K) of the base clusters of partition ``u`` to the others by their rows.
-
-        ``own`` (k, K) are the rows of that partition.
-        """
-        (k, K), rows = own.shape, self.rows[u]
+    def of(self, u: int, groups: np.ndarray) -> np.ndarray:
+        """Return the sums (k, K) of partition ``u``, given the groups (b,) as they are."""
+        own, rows, K = slice(self.offsets[u], self.offsets[u + 1]), self.rows[u], self.sums.shape[1]
+        k = int(self.offsets[u + 1] - self.offsets[u])
         cells = rows.astype(np.int64)[:, None] * K + np.arange(K)
         sums = np.bincount(cells.ravel(), self.sums.ravel(), (k + 1) * K).reshape(k + 1, K)[1:]
-        return sums * self.scale[self.offsets[u] : self.offsets[u + 1]] - own
+        return sums * self.scale[own] - one_hot(
+            groups[own], K, self.times[own]
+        )  # less the cosine with itself
 
 
-class Strips:
-    """The same by a matrix (B, B) of similarities, dense or sparse."""
+class ByMatrix:
+    """The same by a symmetric matrix (B, B) of similarities, dense or sparse.
 
-    def __init__(self, similarity: Any, offsets: np.ndarray) -> None:
-        self.strips: list[Any] = [similarity[first:last] for first, last in pairwise(offsets)]
-        self.table: np.ndarray = np.empty((0, 0))
+    Whoever joins or leaves a group adds or takes a row. Similarities are rounded to multiples of a power of
+    two of which sums are exact: base clusters that leave a group leave no rounding errors behind.
+    """
 
-    def begin(self, table: np.ndarray) -> None:
-        """Take a table (B, K), which the caller changes."""
-        self.table = table
+    def __init__(self, similarity: Any, offsets: np.ndarray, times: np.ndarray) -> None:
+        self.offsets = offsets
+        self.rows: Any = similarity.copy()
+        is_sparse = issparse(similarity)
+        entries = self.rows.data if is_sparse else self.rows
+        if (times != 1.0).any():
+            entries *= times[rows_of_entries(self.rows)] if is_sparse else times[:, None]
+        unit = 2.0 ** (np.ceil(np.log2(max(self.rows.sum(axis=0).max(), 1.0))) - EXACT_BITS)
+        entries /= unit
+        np.rint(entries, out=entries)
+        entries *= unit
+        self.sums: np.ndarray = np.empty((0, 0))
 
-    def add(self, u: int, change: np.ndarray) -> None:
-        """Do nothing: the table has changed."""
+    def begin(self, groups: np.ndarray, n_groups: int) -> None:
+        """See `ByLabels`."""
+        self.sums = np.zeros((n_groups, groups.size))
+        self._move(0, np.full(groups.size, -1), groups)
 
-    def similarity(self, u: int, own: np.ndarray) -> np.ndarray:  # noqa: ARG002 - see `Columns`
-        """Return the similarity (k, K) of the base clusters of partition ``u``."""
-        return np.asarray(self.strips[u] @ self.table)
+    def move(self, u: int, before: np.ndarray, after: np.ndarray) -> None:
+        """See `ByLabels`."""
+        self._move(int(self.offsets[u]), before, after)
+
+    def _move(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
+        if issparse(self.rows):
+            move_rows(*(self.rows.indptr, self.rows.indices, self.rows.data), first, before, after, self.sums)
+            return
+        for e in np.flatnonzero(before != after):
+            if before[e] >= 0:
+                self.sums[before[e]] -= self.rows[first + e]
+            if after[e] >= 0:
+                self.sums[after[e]] += self.rows[first + e]
+
+    def of(self, u: int, groups: np.ndarray) -> np.ndarray:  # noqa: ARG002 - see `ByLabels`
+        """See `ByLabels`."""
+        return self.sums[:, self.offsets[u] : self.offsets[u + 1]].T

@@ -18,7 +18,7 @@ import numpy as np
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, enough_for, format_size
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, over_zero, partition_of_clusters
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, partition_of_clusters
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.estimator import logger
@@ -62,15 +62,21 @@ def sparse_overlaps(
     planned = int(MARGIN * n_pairs) + ensemble.n_base_clusters
     _check_plan(name, ensemble, engine, memory, planned, columns, in_memory=in_memory)
     upper = fold_sparse(ensemble, engine, name, planned)
-    logger.info(
-        "%d base clusters overlap in %d pairs; %d were expected", len(upper.indptr) - 1, upper.nnz, n_pairs
-    )
-    below = upper.T.tocsr()
-    below.setdiag(0.0)
-    below.eliminate_zeros()
-    overlaps = (upper + below).tocsr()
-    overlaps.sort_indices()
-    return overlaps
+    logger.info("%d base clusters overlap in %d pairs; %d were expected", upper.shape[0], upper.nnz, n_pairs)
+    return both_triangles(upper)
+
+
+def both_triangles(upper: Any) -> Any:
+    """Return the symmetric csr_array of an upper triangle whose columns ascend."""
+    import scipy.sparse
+
+    from bigcons.kernels.overlaps import mirror_rows
+
+    below = np.bincount(upper.indices, minlength=upper.shape[0]) - (upper.diagonal() > 0)
+    starts = np.concatenate([[0], np.cumsum(np.diff(upper.indptr) + below)])
+    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
+    mirror_rows(upper.indptr, upper.indices, upper.data, starts, columns, values)
+    return scipy.sparse.csr_array((values, columns, starts), upper.shape)
 
 
 def estimated_pairs(ensemble: Ensemble, engine: Engine) -> int:
@@ -204,7 +210,6 @@ def list_strip(
     from bigcons.kernels.overlaps import list_overlaps
 
     lengths, columns, values = [], [], []
-    position = np.full(int(offsets[-1]), -1)
     for u in range(first, last):
         k = int(offsets[u + 1] - offsets[u])
         members = np.argsort(labels[:, u], kind="stable")
@@ -212,8 +217,7 @@ def list_strip(
         n_most = min(len(labels) * (len(offsets) - 1 - u), k * int(offsets[-1] - offsets[u]))
         of_column, of_value = np.empty(n_most, np.int32), np.empty(n_most)
         row_ends = np.zeros(k + 1, np.int64)
-        position[:] = -1
-        list_overlaps(labels, offsets, u, members, ends, position, row_ends, of_column, of_value)
+        list_overlaps(labels, offsets, u, members, ends, row_ends, of_column, of_value)
         lengths.append(np.diff(row_ends))
         columns.append(of_column[: row_ends[-1]].copy())
         values.append(of_value[: row_ends[-1]].copy())
@@ -224,24 +228,23 @@ def list_strip(
 
 
 def between_partitions(overlaps: Any, entries: np.ndarray) -> Any:
-    """Return sparse overlaps with other ``entries``, without those of base clusters with themselves."""
+    """Return a csr_array of ``entries`` in the place of overlaps, zero for base clusters with themselves."""
     import scipy.sparse
 
-    changed = scipy.sparse.csr_array((entries, overlaps.indices, overlaps.indptr), overlaps.shape, copy=True)
-    changed.setdiag(0.0)
-    changed.eliminate_zeros()
-    return changed
+    entries[overlaps.indices == rows_of_entries(overlaps)] = 0.0
+    return scipy.sparse.csr_array((entries, overlaps.indices, overlaps.indptr), overlaps.shape)
 
 
 def rows_of_entries(matrix: Any) -> np.ndarray:
     """Return the row (nnz,) of each entry of a csr_array."""
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
 
 
 def sparse_cosines(overlaps: Any) -> Any:
     """Return ``|a and b| / sqrt(|a| |b|)`` of base clusters of different partitions, sparse."""
     lengths = np.sqrt(overlaps.diagonal())
-    entries = overlaps.data / lengths[overlaps.indices] / lengths[rows_of_entries(overlaps)]
+    entries = overlaps.data / lengths[overlaps.indices]
+    entries /= np.repeat(lengths, np.diff(overlaps.indptr))
     return between_partitions(overlaps, entries)
 
 
@@ -250,12 +253,15 @@ def sparse_jaccard(overlaps: Any, offsets: np.ndarray, *, observed: bool) -> Any
 
     If ``observed``, the union is of the objects that both partitions label.
     """
-    rows, columns, sizes = rows_of_entries(overlaps), overlaps.indices, overlaps.diagonal()
-    union = sizes[rows] + sizes[columns]
+    columns, sizes = overlaps.indices, overlaps.diagonal()
     if observed:
-        partition = partition_of_clusters(offsets)
+        rows, partition = rows_of_entries(overlaps), partition_of_clusters(offsets)
         indicator = np.zeros((len(sizes), len(offsets) - 1))
         indicator[np.arange(len(sizes)), partition] = 1.0
         seen = overlaps @ indicator
         union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
-    return between_partitions(overlaps, overlaps.data / over_zero(union - overlaps.data))
+    else:
+        union = np.repeat(sizes, np.diff(overlaps.indptr))
+        union += sizes[columns]
+    union -= overlaps.data
+    return between_partitions(overlaps, np.divide(overlaps.data, union, out=union))

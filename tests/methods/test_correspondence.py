@@ -22,7 +22,7 @@ from bigcons.methods.correspondence import (
     starting_partitions,
 )
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps.incidence import fold_overlaps
+from bigcons.overlaps.incidence import fold_overlaps, one_hot
 from tests.naive import correspondence as naive
 from tests.naive import overlaps as counted
 from tests.naive.hypergraph import noisy_copies
@@ -50,7 +50,8 @@ def test_objective__is_the_summed_mean_cosine(labels, data):
     ensemble, labels = dense_codes(labels)
     size = ensemble.n_base_clusters
     groups = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=size, max_size=size)))
-    found = mean_similarity(similarity_of(ensemble), ensemble.offsets, groups, 3)
+    summed = similarity_of(ensemble) @ one_hot(groups, 3)
+    found = mean_similarity(summed, ensemble.offsets, groups)
     assert found == pytest.approx(naive.objective(labels, groups, 3), abs=1e-12)
 
 

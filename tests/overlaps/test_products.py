@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
@@ -15,7 +17,8 @@ from bigcons.methods import CCC, CCSVD, CCU, MCLA, correspondence, mcla
 from bigcons.methods.correspondence import cosines
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import products, sparse
-from bigcons.overlaps.products import Columns, Strips, overlaps_by_products, takes_products
+from bigcons.overlaps.incidence import one_hot
+from bigcons.overlaps.products import ByLabels, ByMatrix, overlaps_by_products, takes_products
 from tests.naive import overlaps as naive
 from tests.support.strategies import label_matrices
 
@@ -40,14 +43,41 @@ def test_products__are_those_with_the_counted_overlaps(labels):
     similarity, by_products = cosines(expected[np.ix_(kept, kept)], offsets), found.of(kept).cosines()
     np.testing.assert_allclose(by_products @ table[kept], similarity @ table[kept], atol=1e-12)
     np.testing.assert_allclose(by_products.columns([0]), similarity[:, [0]], atol=1e-12)
-    columns, strips, table = Columns(by_products, offsets), Strips(similarity, offsets), table[kept]
-    columns.begin(table)
-    strips.begin(table)
-    for u, (first, last) in enumerate(pairwise(offsets)):
-        own = table[first:last].copy()
-        np.testing.assert_allclose(columns.similarity(u, own), strips.similarity(u, own), atol=1e-12)
-        table[first:last] = rng.normal(size=own.shape)  # later partitions see it
-        columns.add(u, table[first:last] - own)
+
+
+@given(label_matrices(max_objects=9), st.sampled_from([None, 0.3]), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_sums__follow_members_that_join_and_leave(labels, weight, random):
+    ensemble = Ensemble.from_labels(labels)
+    overlaps, K = naive.overlaps(ensemble.read(0, ensemble.n_objects)), 3
+    kept = np.flatnonzero(np.diag(overlaps) > 0)[::2]
+    offsets = np.unique(np.append(np.searchsorted(kept, ensemble.offsets), 0))
+    similarity = cosines(overlaps[np.ix_(kept, kept)], offsets)
+    times = np.ones(kept.size) if weight is None else 1.0 + weight * np.arange(kept.size)
+
+    def drawn(n):
+        return np.array([random.randrange(-1, K) for _ in range(n)])
+
+    ways = [
+        ByLabels(overlaps_of(ensemble).of(kept).cosines(), offsets, times),
+        ByMatrix(similarity, offsets, times),
+        ByMatrix(csr_array(similarity), offsets, times),
+    ]
+    groups = drawn(kept.size)
+    for sums in ways:
+        sums.begin(groups, K)
+    for _ in range(2):
+        for u, (first, last) in enumerate(pairwise(offsets)):
+            expected = similarity[first:last] @ one_hot(groups, K, times)
+            for sums in ways:
+                np.testing.assert_allclose(sums.of(u, groups), expected, atol=1e-12)
+            before, groups[first:last] = groups[first:last].copy(), drawn(last - first)
+            for sums in ways:
+                sums.move(u, before, groups[first:last])
+    for sums in ways[1:]:  # which are exact: nothing is left of those that have moved
+        found = sums.sums.copy()
+        sums.begin(groups, K)
+        np.testing.assert_array_equal(sums.sums, found)
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(12) % 3], ids=["alike", "weighed"])
@@ -95,8 +125,8 @@ def test_where_eigenvectors_take_less_by_products():
     assert not takes_products(fine, SERIAL, 12)
 
 
-def test_columns__number_as_many_base_clusters_as_the_type_of_the_labels_holds():
+def test_by_labels__numbers_as_many_base_clusters_as_the_type_of_the_labels_holds():
     ensemble = Ensemble.from_labels(np.stack([np.arange(128), np.arange(128) % 2], axis=1))
     assert ensemble.dtype == np.int8
-    columns = Columns(overlaps_of(ensemble).cosines(), ensemble.offsets)
-    np.testing.assert_array_equal(columns.rows[0], np.arange(1, 129))
+    sums = ByLabels(overlaps_of(ensemble).cosines(), ensemble.offsets, np.ones(130))
+    np.testing.assert_array_equal(sums.rows[0], np.arange(1, 129))

@@ -30,8 +30,8 @@ def overlaps_of(ensemble, engine=SERIAL):
     return sparse_overlaps("MCLA", ensemble, engine, None, columns=3, in_memory=True)
 
 
-@given(label_matrices(max_objects=9))
-@settings(max_examples=30)
+@given(label_matrices(max_objects=20))
+@settings(max_examples=60)
 def test_overlaps__are_those_that_plain_counting_finds(labels):
     ensemble = Ensemble.from_labels(labels)
     codes = ensemble.read(0, ensemble.n_objects)
