@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import PCC, Ensemble
-from bigcons.coassociation.factorized import Rates, add_sums, agreement_sums
+from bigcons.coassociation.factorized import AgreementSums, Rates, add_sums, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UndersegmentationWarning
 from bigcons.kernels.cluster_tables import rows_together
 from bigcons.methods.pcc import block_model
-from bigcons.methods.pcc.all_pairs import CHANGE_PER_TOL, AllPairs, Passes, remaining_change
+from bigcons.methods.pcc.all_pairs import CHANGE_PER_TOL, MOST_PAST, AllPairs, Passes, remaining_change
 from bigcons.methods.pcc.block_model import (
     EQUAL,
     HALF_WEIGHT,
@@ -567,19 +567,47 @@ def test_fit__ends_soon_where_long_passes_lead():
 def test_remaining_change__is_that_of_a_geometric_series(changes, remaining):
     records = [{"change": change, "step_length": 1.0} for change in changes]
     assert remaining_change(records) == pytest.approx(remaining)
-    assert remaining_change([*records[:-1], {"change": 0.0, "step_length": 0.5}]) == np.inf
+    undone, shortened = {"change": 0.0, "step_length": 0.0}, {**records[-1], "step_length": 0.5}
+    shortened["change"] *= 0.5
+    assert remaining_change([*records[:-1], undone, shortened]) == pytest.approx(remaining)
+
+
+def test_passes__lead_to_the_fixed_point_of_a_linear_map():
+    draw = np.random.default_rng(0)
+    basis, solution = np.linalg.qr(draw.normal(size=(6, 6)))[0], draw.normal(size=(6, 2))
+    factors = basis @ np.diag([-0.9, 0.9, 0.9, -0.9, -0.9, 0.9]) @ basis.T
+    T = np.zeros((2, 3))
+
+    def sums(S):
+        return AgreementSums(n_clusters=2, S=S, T=T + S[:1, :1], squares=0.0, quartics=0.0, weights=None)
+
+    at = Passes(sums(np.zeros((6, 2))))
+    for _ in range(MOST_PAST):
+        given = at.sums if at.ahead is None else at.ahead
+        found = sums(solution + factors @ (given.S - solution))
+        at = at.after(found, found, extrapolates=True)
+    np.testing.assert_allclose(at.ahead.S, solution, atol=1e-6)
+    np.testing.assert_allclose(at.ahead.T, T + solution[0, 0], atol=1e-6)
+    assert len(at.past) == MOST_PAST
+    assert at.after(found, found, extrapolates=False).ahead is None
+
+
+def test_passes__that_change_nothing_lead_nowhere():
+    still = AgreementSums(2, np.ones((6, 2)), np.ones((2, 3)), 0.0, 0.0, None)
+    at = Passes(still).after(still, still, extrapolates=True).after(still, still, extrapolates=True)
+    assert at.ahead is None
 
 
 def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(coarse, monkeypatch):
     ensemble, _ = coarse
     after = Passes.after
 
-    def too_far(self, reached, *, ends, is_full):
-        found = after(self, reached, ends=ends, is_full=is_full)
-        if found.ahead is None:
-            return found
-        wrong = found.ahead._replace(S=np.ascontiguousarray(found.ahead.S[:, ::-1]))
-        return found._replace(ahead=wrong)
+    def too_far(self, reached, found, *, extrapolates):
+        state = after(self, reached, found, extrapolates=extrapolates)
+        if state.ahead is None:
+            return state
+        wrong = state.ahead._replace(S=np.ascontiguousarray(state.ahead.S[:, ::-1]))
+        return state._replace(ahead=wrong)
 
     monkeypatch.setattr(Passes, "after", too_far)
     model = PCC(4, random_state=0, init="dirichlet").fit(ensemble)

@@ -7,6 +7,7 @@ pairs.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,9 +52,11 @@ from bigcons.stores.ensemble import Ensemble
 MANY_BLOCKS = 8
 
 # Passes over calibrated models end when the memberships are estimated to change by at most this many times
-# `tol` in all further ones: changes fall by the mean factor of the last passes, LEAST_FACTOR at least. The
-# sums are extrapolated by at most FARTHEST times the change of the last pass.
-FEWEST_PASSES, CHANGE_PER_TOL, LEAST_FACTOR, FARTHEST = 3, 30.0, 0.25, 10.0
+# `tol` in all further ones: changes fall by the mean factor of the last passes, LEAST_FACTOR at least.
+FEWEST_PASSES, CHANGE_PER_TOL, LEAST_FACTOR = 3, 30.0, 0.25
+
+# Passes by which the next one is extrapolated, at most, and what keeps their equations solvable.
+MOST_PAST, RIDGE = 4, 1e-10
 
 # Passes over calibrated models that are expected before two have been made.
 USUAL_CALIBRATED = 4
@@ -144,7 +147,8 @@ class AllPairs:
         A step by extrapolated sums is taken if the objective decreases, else none, and passes go on without.
         """
         sums, change, length, n_generations = at.state.sums, total, 1.0, 1
-        reached, is_ahead = apply_change(sums, change), at.state.ahead is not None
+        reached = found = apply_change(sums, change)
+        is_ahead = at.state.ahead is not None
         if is_ahead and objective_change(sums, change) > 0.0:
             run.arrays.drop(at.generation + 1)
             reached, length, n_generations = sums, 0.0, 0
@@ -172,7 +176,7 @@ class AllPairs:
             return Step(Passes(reached), record, is_settled, n_generations)
         is_near = remaining_change([*at.records, record]) < CHANGE_PER_TOL * run.tol
         is_near |= change.n_moved == 0
-        state = at.state.after(reached, ends=is_near, is_full=length == 1.0)
+        state = at.state.after(reached, found, extrapolates=length == 1.0 and not is_near)
         is_settled |= is_near and not is_ahead and len(at.records) >= FEWEST_PASSES - 1
         return Step(state, record, is_settled, n_generations)
 
@@ -201,19 +205,23 @@ class AllPairs:
             arrays |= {name: part for name, part in sums.weights._asdict().items() if part is not None}
         if ahead is not None:
             arrays |= {"ahead_S": ahead.S, "ahead_T": ahead.T}
-        if state.error is not None:
-            arrays["error"] = state.error
+        for p, past in enumerate(state.past):
+            arrays |= {f"past_{p}.{name}": array for name, array in past._asdict().items()}
         facts = {"n_clusters": sums.n_clusters, "squares": sums.squares, "quartics": sums.quartics}
         return arrays, facts
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Passes:
         """Return the sums of a snapshot."""
-        S, T, error = arrays.pop("S"), arrays.pop("T"), arrays.pop("error", None)
+        S, T = arrays.pop("S"), arrays.pop("T")
+        n_past = sum(name.endswith(".error") for name in arrays)
+        past = [
+            Past(**{name: arrays.pop(f"past_{p}.{name}") for name in Past._fields}) for p in range(n_past)
+        ]
         ahead_S, ahead_T = arrays.pop("ahead_S", None), arrays.pop("ahead_T", None)
         kind = Rates if "omega" in arrays else Weights
         sums = AgreementSums(S=S, T=T, **facts, weights=kind(**arrays) if arrays else None)
         ahead = None if ahead_S is None or ahead_T is None else sums._replace(S=ahead_S, T=ahead_T)
-        return Passes(sums, ahead, error)
+        return Passes(sums, ahead, tuple(past))
 
     def _threshold(self, run: Run, at: Iterate[Passes]) -> float:
         """Return the relative gap up to which objects do not move in the next pass."""
@@ -232,46 +240,57 @@ class AllPairs:
 class Passes(NamedTuple):
     """The sums between two passes, and those by which objects are placed in the next.
 
-    A pass places the objects by sums ``e`` and finds theirs, ``F(e)``; the solution is where they agree.
-    Where every pass makes the same part of the way that is left, the errors ``F(e) - e`` of two passes tell
-    where it leads: there ``e`` is next, the extrapolation of Anderson with one past pass.
+    A pass places the objects by sums ``e`` and finds theirs, ``F(e)``; the solution is where they agree. The
+    errors ``F(e) - e`` of the last passes tell where they lead: the affine combination of these passes whose
+    error is least is where ``e`` is next, by Anderson's extrapolation.
     """
 
     sums: AgreementSums
     """Of the memberships."""
     ahead: AgreementSums | None = None
     """The sums extrapolated, by which the next pass places objects; None for those of the memberships."""
-    error: np.ndarray | None = None
-    """``F(e) - e`` of the last pass, of S; None if the next pass is not to be extrapolated."""
+    past: tuple[Past, ...] = ()
+    """The last passes by which the next ones are extrapolated, the latest last."""
 
-    def after(self, reached: AgreementSums, *, ends: bool, is_full: bool) -> Passes:
-        """Return the state after a pass that reached these sums, by its full step or not.
+    def after(self, reached: AgreementSums, found: AgreementSums, *, extrapolates: bool) -> Passes:
+        """Return the state after a pass that found these sums, and reached those of its step.
 
-        ``ends``: the next pass is to be by the sums of the memberships, because it may be the last.
+        ``extrapolates``: the next pass is to be by extrapolated sums, if any are known.
         """
-        if not is_full:
-            return Passes(reached)
-        given, last = self.sums if self.ahead is None else self.ahead, self.error
-        error = reached.S - given.S
-        if ends or last is None:
-            return Passes(reached, None, error)
-        turn = error - last
-        size = float(np.einsum("bk,bk->", turn, turn))
-        part = -float(np.einsum("bk,bk->", error, turn)) / size if size > 0.0 else 0.0
-        part = min(max(part, -0.5), FARTHEST)
-        ahead = reached._replace(
-            S=reached.S + part * (reached.S - self.sums.S), T=reached.T + part * (reached.T - self.sums.T)
-        )
-        return Passes(reached, ahead, error)
+        given = self.sums if self.ahead is None else self.ahead
+        past = (*self.past, Past(found.S - given.S, found.S, found.T))[-MOST_PAST:]
+        if not extrapolates or len(past) < 2:
+            return Passes(reached, None, past)
+        turns = [later.error - sooner.error for sooner, later in itertools.pairwise(past)]
+        products = np.array([[np.einsum("bk,bk->", a, b) for b in turns] for a in turns])
+        products += RIDGE * np.trace(products) * np.eye(len(turns))
+        last, S, T = past[-1], found.S.copy(), found.T.copy()
+        if not products.any():
+            return Passes(reached, None, past)
+        parts = np.linalg.solve(products, [np.einsum("bk,bk->", turn, last.error) for turn in turns])
+        for part, (sooner, later) in zip(parts, itertools.pairwise(past), strict=True):
+            S -= part * (later.S - sooner.S)
+            T -= part * (later.T - sooner.T)
+        return Passes(reached, reached._replace(S=S, T=T), past)
+
+
+class Past(NamedTuple):
+    """A pass that has been made."""
+
+    error: np.ndarray
+    """``F(e) - e``, of S."""
+    S: np.ndarray
+    """Of ``F(e)``, as T."""
+    T: np.ndarray
 
 
 def remaining_change(records: list[Record]) -> float:
     """Return the estimated largest change of a membership that further passes would make in all.
 
-    Their changes fall geometrically, by `mean_factor`; infinite if that cannot be told.
+    The changes of full steps fall geometrically, by `mean_factor`; infinite if that cannot be told.
     """
     factor = mean_factor(records)
-    return records[-1]["change"] * factor / (1.0 - factor) if factor < 1.0 else math.inf
+    return full_changes(records)[-1] * factor / (1.0 - factor) if factor < 1.0 else math.inf
 
 
 def mean_factor(records: list[Record]) -> float:
@@ -279,15 +298,18 @@ def mean_factor(records: list[Record]) -> float:
 
     1 if they do not fall, or that cannot be told. Those of extrapolated passes fall unevenly.
     """
-    latest = records[-4:]
-    if len(latest) == 4 and latest[0]["step_length"] < 1.0:
-        latest = latest[1:]
-    if len(latest) < 2 or any(record["step_length"] < 1.0 for record in latest):
+    changes = full_changes(records)[-4:]
+    if len(changes) < 2:
         return 1.0
-    first, last = latest[0]["change"], latest[-1]["change"]
+    first, last = changes[0], changes[-1]
     if last == 0.0:
         return LEAST_FACTOR
-    return max((last / first) ** (1.0 / (len(latest) - 1)), LEAST_FACTOR) if last < first else 1.0
+    return max((last / first) ** (1.0 / (len(changes) - 1)), LEAST_FACTOR) if last < first else 1.0
+
+
+def full_changes(records: list[Record]) -> list[float]:
+    """Return the largest change of each pass, had it taken its full step; without the passes undone."""
+    return [record["change"] / record["step_length"] for record in records if record["step_length"] > 0.0]
 
 
 @dataclass(frozen=True)

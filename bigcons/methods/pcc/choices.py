@@ -24,6 +24,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine
 from bigcons.memory import enough_for, format_size, parse_size
+from bigcons.methods.pcc.all_pairs import MOST_PAST
 from bigcons.methods.pcc.block_model import spaced_partitions, start_bytes
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
 from bigcons.methods.pcc.many import MOST_COLUMNS_OF_TABLES, MOST_IN_TABLES, plans_of_many
@@ -446,7 +447,8 @@ def plan_memory(
         held += max(start_bytes(*sample), bytes_to_tell_apart(*sample) if merges else 0)
         held += 8 * sample[0] * max(starts_to_merge(sample[0], K), default=0) if merges else 0  # a spectrum
         statistics += 8 * M * (K + 8)
-        held += 4 * statistics  # the last two passes, and sums extrapolated from them
+        held += 4 * statistics  # of the last two passes, and sums extrapolated from these and further ones
+        held += 8 * MOST_PAST * (2 * (B + M) * (K + 8) + M * (K * (K + 1) // 2 + 8)) if solver == ALL else 0
     return MemoryPlan(
         held=held,
         # including the memberships before and after, and their change
