@@ -21,7 +21,6 @@ from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
 from bigcons.generate.scaling import Scaling
 from bigcons.kernels.nearest import label_nearest, pack_centers
 from bigcons.memory import Block, row_blocks
-from bigcons.schema import MISSING
 from bigcons.seeding import generator
 from bigcons.tables.encode import label_dtype
 
@@ -114,8 +113,8 @@ class TrainTask:
         centers = np.zeros((n_clusters, n_features + 1))
         centers[:, columns] = found if view.weights is None else found * view.weights
         centers[:, -1] = np.einsum("ij,ij->i", found, found) / 2
-        labels = np.zeros((len(points), 1), np.int32)
-        label_nearest(points, pack_centers(centers), np.array([0, n_clusters]), labels)
+        labels, is_seen = np.empty((len(points), 1), np.int32), np.ones((1, len(points)), bool)
+        label_nearest(points, pack_centers(centers), np.array([0, n_clusters]), is_seen, labels)
         return centers[np.unique(labels)]
 
     def _train(self, points: np.ndarray, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
@@ -136,9 +135,7 @@ class TrainTask:
         is_seen = np.zeros(len(rows), bool)
         for segment in row_blocks(self.seen.n_objects, self.seen.segment_rows):
             first, last = np.searchsorted(rows, (segment.start, segment.stop))
-            flags = np.zeros(segment.n_rows, bool)
-            flags[subset.segment(segment.index) - segment.start] = True
-            is_seen[first:last] = flags[rows[first:last] - segment.start]
+            is_seen[first:last] = subset.mask(segment.start, segment.stop)[rows[first:last] - segment.start]
         return is_seen
 
 
@@ -169,8 +166,9 @@ class LabelTask:
         block, values = item
         points = self.scaling.apply(values)
         n_partitions = len(self.offsets) - 1
-        labels = np.full((block.n_rows, n_partitions), MISSING, self.dtype)
+        is_seen = np.empty((n_partitions, block.n_rows), bool)
         for u in range(n_partitions):
-            labels[self.seen.subset(u).rows(block.start, block.stop) - block.start, u] = 0
-        label_nearest(points, self.centers, self.offsets, labels)
+            is_seen[u] = self.seen.subset(u).mask(block.start, block.stop)
+        labels = np.empty((block.n_rows, n_partitions), self.dtype)
+        label_nearest(points, self.centers, self.offsets, is_seen, labels)
         return labels

@@ -161,7 +161,7 @@ def make_sampling_plan(
 
     label_bytes = n_partitions * settings.label_dtype.itemsize
     stored_bytes = label_bytes + (0 if data.ids is None else math.ceil(data.ids.row_bytes))
-    row_bytes = (value_bytes + 4 * _BLOCK_COPIES) * width + _LABEL_COPIES * label_bytes
+    row_bytes = (value_bytes + 4 * _BLOCK_COPIES) * width + _LABEL_COPIES * label_bytes + n_partitions
     row_bytes *= engine.in_flight + 1
     fixed = data.held_bytes + 24 * read_values + (2 * centers + _KERNEL_BYTES) * engine.n_workers
     labeling = fixed + segment_rows * row_bytes + _STORE_COPIES * MIN_CHUNK_ROWS * stored_bytes

@@ -62,21 +62,30 @@ class Subset:
     stream: str
     index: int
 
-    def segment(self, segment: int) -> np.ndarray:
-        """Return the sampled rows of one segment, ascending."""
-        start = segment * self.segment_rows
-        stop = min(start + self.segment_rows, self.n_objects)
-        count = self.size(stop) - self.size(start)
-        if count == stop - start:
-            return np.arange(start, stop)
-        rng = generator(self.seed, self.stream, self.index, segment)
-        return start + np.sort(rng.choice(stop - start, size=count, replace=False, shuffle=False))
+    def mask(self, start: int, stop: int) -> np.ndarray:
+        """Return which of the rows from ``start`` to ``stop`` are sampled."""
+        first = start // self.segment_rows * self.segment_rows
+        last = min(-(-stop // self.segment_rows) * self.segment_rows, self.n_objects)
+        is_sampled = np.zeros(last - first, bool)
+        for low in range(first, last, self.segment_rows):
+            high = min(low + self.segment_rows, last)
+            n_rows, count, segment = high - low, self.size(high) - self.size(low), low // self.segment_rows
+            if count == n_rows:
+                is_sampled[low - first : high - first] = True
+            else:
+                rng = generator(self.seed, self.stream, self.index, segment)
+                chosen = rng.choice(n_rows, size=count, replace=False, shuffle=False)
+                is_sampled[low - first : high - first][chosen] = True
+        return is_sampled[start - first : stop - first]
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the sampled rows from ``start`` to ``stop``, ascending."""
-        segments = range(start // self.segment_rows, -(-stop // self.segment_rows))
-        chosen = np.concatenate([self.segment(segment) for segment in segments])
-        return chosen[slice(*np.searchsorted(chosen, (start, stop)))]
+        return start + np.flatnonzero(self.mask(start, stop))
+
+    def segment(self, segment: int) -> np.ndarray:
+        """Return the sampled rows of one segment, ascending."""
+        start = segment * self.segment_rows
+        return self.rows(start, min(start + self.segment_rows, self.n_objects))
 
     def size(self, stop: int) -> int:
         """Return how many of the first ``stop`` objects are sampled."""
@@ -108,11 +117,17 @@ class DealtSubset:
         start = segment * self.segment_rows
         return self.rows(start, min(start + self.segment_rows, self.n_objects))
 
+    def mask(self, start: int, stop: int) -> np.ndarray:
+        """Return which of the rows from ``start`` to ``stop`` are sampled."""
+        is_sampled = np.zeros(stop - start, bool)
+        for stratum in range(self._stratum(start), self._stratum(stop - 1) + 1):
+            chosen = self._chosen(stratum) - start
+            is_sampled[chosen[(chosen >= 0) & (chosen < stop - start)]] = True
+        return is_sampled
+
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the sampled rows from ``start`` to ``stop``, ascending."""
-        strata = range(self._stratum(start), self._stratum(stop - 1) + 1)
-        chosen = np.concatenate([self._chosen(stratum) for stratum in strata])
-        return chosen[slice(*np.searchsorted(chosen, (start, stop)))]
+        return start + np.flatnonzero(self.mask(start, stop))
 
     @property
     def _stratum_rows(self) -> int:
@@ -134,7 +149,7 @@ class DealtSubset:
         n_more = self.size(stop) - self.size(start) - len(dealt)
         rng = generator(self.seed, f"{self.stream}.rest", self.index, stratum)
         rest = rng.choice(others, size=n_more, replace=False, shuffle=False) if n_more else others[:0]
-        return np.sort(np.concatenate([dealt, rest]))
+        return np.concatenate([dealt, rest])
 
     def size(self, stop: int) -> int:
         """Return how many of the first ``stop`` objects are sampled."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import WIDTH, add_times8, choose8, fill8, load8, store8, zero8
+from bigcons.schema import MISSING
 
 TILE = 2 * WIDTH
 """Points that are compared with a center at a time."""
@@ -32,12 +33,13 @@ def pack_centers(centers: np.ndarray) -> np.ndarray:
 
 
 @jit
-def label_nearest(points, centers, offsets, labels):
-    """Set every label that is not negative to the nearest center of its partition.
+def label_nearest(points, centers, offsets, is_seen, labels):
+    """Label each point that a partition sees with the nearest of its centers, and others as missing.
 
     points (rows, n_features) float32; centers, packed, of partition ``u`` from ``offsets[u]`` to
-    ``offsets[u + 1]`` (M + 1,) int64; labels (rows, M). Of centers equally near, the first. A partition that
-    sees less than a quarter of the points multiplies only those. O(rows B n_features).
+    ``offsets[u + 1]`` (M + 1,) int64; is_seen (M, rows) bool; labels (rows, M), written. Of centers equally
+    near, the first. A partition that sees less than a quarter of the points multiplies only those.
+    O(rows B n_features).
     """
     n_rows, width = points.shape[0], points.shape[1] + 1
     n_tiles = max(1, min(_PANEL_TILES, _PANEL_VALUES // (TILE * width)))
@@ -51,16 +53,21 @@ def label_nearest(points, centers, offsets, labels):
             fill_tile(points, rows, t, n_here, panel, t * width)
         for u in range(labels.shape[1]):
             n_seen = 0
-            for r in range(n_here):
-                rows[n_seen] = start + r  # overwritten by the next if this one is not seen
-                n_seen += labels[start + r, u] >= 0
+            for r in range(start, start + n_here):
+                n_seen += is_seen[u, r]
             if 4 * n_seen >= n_here:
                 for t in range(0, n_here, TILE):
                     find_nearest(panel, t * width, width, centers, offsets[u], offsets[u + 1], nearest)
                     for lane in range(min(TILE, n_here - t)):
-                        if labels[start + t + lane, u] >= 0:
-                            labels[start + t + lane, u] = nearest[lane]
+                        r = start + t + lane
+                        found = np.int64(nearest[lane]) - MISSING  # no branch: it would be hard to predict
+                        labels[r, u] = MISSING + found * np.int64(is_seen[u, r])
             else:
+                n_seen = 0
+                for r in range(start, start + n_here):
+                    labels[r, u] = MISSING
+                    rows[n_seen] = r  # overwritten by the next if this one is not seen
+                    n_seen += is_seen[u, r]
                 for t in range(0, n_seen, TILE):
                     fill_tile(points, rows, t, n_seen, tile, 0)
                     find_nearest(tile, 0, width, centers, offsets[u], offsets[u + 1], nearest)

@@ -26,8 +26,8 @@ def problems(draw):
 
 def labeled(points, centers, offsets, labels):
     halves = (centers**2).sum(axis=1, keepdims=True) / 2
-    found = labels.copy()
-    label_nearest(points, pack_centers(np.hstack([centers, halves])), offsets, found)
+    found, is_seen = np.full_like(labels, 99), np.ascontiguousarray(labels.T >= 0)
+    label_nearest(points, pack_centers(np.hstack([centers, halves])), offsets, is_seen, found)
     return found
 
 
