@@ -186,17 +186,19 @@ def _generate(
 ) -> float:
     """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken."""
     from bigcons import generate
-    from bigcons.generate.kmeans import drawn_clusters
+    from bigcons.generate.kmeans import drawn_clusters, drawn_range
     from bigcons.methods import METHODS
     from bigcons.solving.memory_plan import PlannedEnsemble
     from bigcons.storage.commit import is_store, provenance_at
     from bigcons.stores.features import open_features
 
     began = time.perf_counter()
-    out, asked = making["out"], making["n_clusters"]
+    out = making["out"]
+    data = open_features(table.pop("features"), **table)
     made = None if making["overwrite"] else provenance_at(out, "ensemble")
-    if made is not None and made.get("generator") == "kmeans" and asked != "split":
-        (low, high), (asked_low, asked_high) = made["n_clusters"], asked
+    if made is not None and made.get("generator") == "kmeans":
+        low, high = made["n_clusters"]
+        asked_low, asked_high = drawn_range(data.n_objects, making["n_clusters"], making["sample"])
         if (low, high) != (asked_low, asked_high):
             raise StoreExistsError(
                 f"{out} was made with --base-clusters {low}:{high}, not {asked_low}:{asked_high} (by default "
@@ -204,7 +206,6 @@ def _generate(
                 "folder, or pass --overwrite.",
                 path=out,
             )
-    data = open_features(table.pop("features"), **table)
     if truth[0] is not None:
         read_classes(truth[0], truth[1], data.n_objects, data.ids)
     method, parameters, consensus = solving

@@ -169,12 +169,16 @@ def drawn_clusters(
     It depends on the seed alone, so a solve can be planned before there are labels. Partitions have fewer
     clusters where some get no object.
     """
-    if n_clusters == SPLIT:
-        limits = split_range(RandomShare(sample).least(n_objects))
-    else:
-        limits = check_range(n_clusters)
+    limits = drawn_range(n_objects, n_clusters, sample)
     drawn = (draw_n_clusters(generator(seed, "generate.kmeans", u), limits) for u in range(n_partitions))
     return np.fromiter(drawn, np.int64, n_partitions)
+
+
+def drawn_range(n_objects: int, n_clusters: ClusterCount, sample: float) -> tuple[int, int]:
+    """Return from how many to how many clusters `kmeans` draws for a partition."""
+    if n_clusters == SPLIT:
+        return split_range(RandomShare(sample).least(n_objects))
+    return check_range(n_clusters)
 
 
 def weighted_kmeans(

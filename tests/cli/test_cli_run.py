@@ -63,6 +63,7 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert by_k.exit_code == 1
     assert "made with --base-clusters 4:4, not 2:14 (by default 2 to twice -k)" in by_k.stderr
     assert "`bigcons solve out/ensemble.zarr -k K -o OTHER`" in by_k.stderr
+    assert "made with --base-clusters 4:4, not " in run("--random-state 1 --base-clusters split").stderr
 
 
 def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_is(run, tmp_path):
