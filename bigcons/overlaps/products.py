@@ -147,7 +147,8 @@ class ByLabels:
         labels, before = ensemble.read(0, ensemble.n_objects), ensemble.offsets
         numbers = np.full(cosines.sizes.size, -1)
         numbers[kept] = np.arange(kept.size)
-        self.offsets, self.times = offsets, times
+        self.offsets: np.ndarray = offsets
+        self.times: np.ndarray = times
         self.scale: np.ndarray = 1.0 / np.sqrt(over_zero(cosines.diagonal()))[:, None]
         self.rows: list[np.ndarray] = []
         """Of each partition: the number (n,) of an object's base cluster in it, from 1; 0 for none."""
@@ -190,7 +191,7 @@ class ByMatrix:
     """
 
     def __init__(self, similarity: Any, offsets: np.ndarray, times: np.ndarray) -> None:
-        self.offsets = offsets
+        self.offsets: np.ndarray = offsets
         self.rows: Any = similarity.copy()
         is_sparse = issparse(similarity)
         entries = self.rows.data if is_sparse else self.rows
