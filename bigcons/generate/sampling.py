@@ -47,8 +47,47 @@ class Scheme(NamedTuple):
 # Objects
 
 
+class Drawn:
+    """Base of the objects that a partition sees, drawn piece by piece, so that any part is read alone."""
+
+    n_objects: int
+    segment_rows: int
+
+    def mask(self, start: int, stop: int) -> np.ndarray:
+        """Return which of the rows from ``start`` to ``stop`` are sampled."""
+        pieces = range(self._piece(start), self._piece(stop - 1) + 1)
+        first, last = self._bounds(pieces[0])[0], self._bounds(pieces[-1])[1]
+        is_sampled = np.zeros(last - first, bool)
+        for piece in pieces:
+            is_sampled[self._chosen(piece) - first] = True
+        return is_sampled[start - first : stop - first]
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Return the sampled rows from ``start`` to ``stop``, ascending; memory for these alone."""
+        pieces = range(self._piece(start), self._piece(stop - 1) + 1)
+        chosen = np.concatenate([np.sort(self._chosen(piece)) for piece in pieces])
+        return chosen[slice(*np.searchsorted(chosen, (start, stop)))]
+
+    def segment(self, segment: int) -> np.ndarray:
+        """Return the sampled rows of one segment, ascending."""
+        start = segment * self.segment_rows
+        return self.rows(start, min(start + self.segment_rows, self.n_objects))
+
+    def _piece(self, row: int) -> int:
+        """Return in which piece a row is."""
+        raise NotImplementedError
+
+    def _bounds(self, piece: int) -> tuple[int, int]:
+        """Return the first row of a piece and the one after its last."""
+        raise NotImplementedError
+
+    def _chosen(self, piece: int) -> np.ndarray:
+        """Return the sampled rows of a piece, in any order."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Subset:
+class Subset(Drawn):
     """A random share of ``n_objects`` objects, independent of how it is read.
 
     Each segment of ``segment_rows`` objects contributes a fixed number of its rows, drawn without
@@ -62,30 +101,20 @@ class Subset:
     stream: str
     index: int
 
-    def mask(self, start: int, stop: int) -> np.ndarray:
-        """Return which of the rows from ``start`` to ``stop`` are sampled."""
-        first = start // self.segment_rows * self.segment_rows
-        last = min(-(-stop // self.segment_rows) * self.segment_rows, self.n_objects)
-        is_sampled = np.zeros(last - first, bool)
-        for low in range(first, last, self.segment_rows):
-            high = min(low + self.segment_rows, last)
-            n_rows, count, segment = high - low, self.size(high) - self.size(low), low // self.segment_rows
-            if count == n_rows:
-                is_sampled[low - first : high - first] = True
-            else:
-                rng = generator(self.seed, self.stream, self.index, segment)
-                chosen = rng.choice(n_rows, size=count, replace=False, shuffle=False)
-                is_sampled[low - first : high - first][chosen] = True
-        return is_sampled[start - first : stop - first]
+    def _piece(self, row: int) -> int:
+        return row // self.segment_rows
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return the sampled rows from ``start`` to ``stop``, ascending."""
-        return start + np.flatnonzero(self.mask(start, stop))
+    def _bounds(self, piece: int) -> tuple[int, int]:
+        start = piece * self.segment_rows
+        return start, min(start + self.segment_rows, self.n_objects)
 
-    def segment(self, segment: int) -> np.ndarray:
-        """Return the sampled rows of one segment, ascending."""
-        start = segment * self.segment_rows
-        return self.rows(start, min(start + self.segment_rows, self.n_objects))
+    def _chosen(self, piece: int) -> np.ndarray:
+        start, stop = self._bounds(piece)
+        count = self.size(stop) - self.size(start)
+        if count == stop - start:
+            return np.arange(start, stop)
+        rng = generator(self.seed, self.stream, self.index, piece)
+        return start + rng.choice(stop - start, size=count, replace=False, shuffle=False)
 
     def size(self, stop: int) -> int:
         """Return how many of the first ``stop`` objects are sampled."""
@@ -93,7 +122,7 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class DealtSubset:
+class DealtSubset(Drawn):
     """The objects of partition ``index`` if all objects are dealt to ``n_partitions`` partitions.
 
     The coordinated sampling of Strehl and Ghosh 2002 (object-distributed clustering): shuffled objects are
@@ -112,23 +141,6 @@ class DealtSubset:
     stream: str
     index: int
 
-    def segment(self, segment: int) -> np.ndarray:
-        """Return the sampled rows of one segment, ascending."""
-        start = segment * self.segment_rows
-        return self.rows(start, min(start + self.segment_rows, self.n_objects))
-
-    def mask(self, start: int, stop: int) -> np.ndarray:
-        """Return which of the rows from ``start`` to ``stop`` are sampled."""
-        is_sampled = np.zeros(stop - start, bool)
-        for stratum in range(self._stratum(start), self._stratum(stop - 1) + 1):
-            chosen = self._chosen(stratum) - start
-            is_sampled[chosen[(chosen >= 0) & (chosen < stop - start)]] = True
-        return is_sampled
-
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return the sampled rows from ``start`` to ``stop``, ascending."""
-        return start + np.flatnonzero(self.mask(start, stop))
-
     @property
     def _stratum_rows(self) -> int:
         return max(STRATUM_ROWS, 2 * self.n_partitions)  # large enough for every deal
@@ -137,17 +149,20 @@ class DealtSubset:
     def _n_strata(self) -> int:
         return max(1, self.n_objects // self._stratum_rows)
 
-    def _stratum(self, row: int) -> int:
+    def _piece(self, row: int) -> int:
         return min(row // self._stratum_rows, self._n_strata - 1)
 
-    def _chosen(self, stratum: int) -> np.ndarray:
-        start = stratum * self._stratum_rows
-        stop = self.n_objects if stratum == self._n_strata - 1 else start + self._stratum_rows
-        order = start + generator(self.seed, f"{self.stream}.deal", stratum).permutation(stop - start)
+    def _bounds(self, piece: int) -> tuple[int, int]:
+        start = piece * self._stratum_rows
+        return start, self.n_objects if piece == self._n_strata - 1 else start + self._stratum_rows
+
+    def _chosen(self, piece: int) -> np.ndarray:
+        start, stop = self._bounds(piece)
+        order = start + generator(self.seed, f"{self.stream}.deal", piece).permutation(stop - start)
         is_dealt = np.arange(start, stop) % self.n_partitions == self.index
         dealt, others = order[is_dealt], order[~is_dealt]
         n_more = self.size(stop) - self.size(start) - len(dealt)
-        rng = generator(self.seed, f"{self.stream}.rest", self.index, stratum)
+        rng = generator(self.seed, f"{self.stream}.rest", self.index, piece)
         rest = rng.choice(others, size=n_more, replace=False, shuffle=False) if n_more else others[:0]
         return np.concatenate([dealt, rest])
 

@@ -136,6 +136,9 @@ def test_subset__has_its_size_and_reads_the_same_in_parts(n, share, segment_rows
     middle = min(cut, n)
     parts = [subset.rows(start, stop) for start, stop in ((0, middle), (middle, n)) if start < stop]
     np.testing.assert_array_equal(np.concatenate(parts), rows)
+    np.testing.assert_array_equal(np.flatnonzero(subset.mask(0, n)), rows)
+    masks = [subset.mask(start, stop) for start, stop in ((0, middle), (middle, n)) if start < stop]
+    np.testing.assert_array_equal(np.concatenate(masks), subset.mask(0, n))
 
 
 def test_subset__takes_every_row_equally_often():

@@ -264,10 +264,10 @@ class Passes(NamedTuple):
         turns = [later.error - sooner.error for sooner, later in itertools.pairwise(past)]
         products = np.array([[np.einsum("bk,bk->", a, b) for b in turns] for a in turns])
         products += RIDGE * np.trace(products) * np.eye(len(turns))
-        last, S, T = past[-1], found.S.copy(), found.T.copy()
         if not products.any():
             return Passes(reached, None, past)
-        parts = np.linalg.solve(products, [np.einsum("bk,bk->", turn, last.error) for turn in turns])
+        parts = np.linalg.solve(products, [np.einsum("bk,bk->", turn, past[-1].error) for turn in turns])
+        S, T = found.S.copy(), found.T.copy()
         for part, (sooner, later) in zip(parts, itertools.pairwise(past), strict=True):
             S -= part * (later.S - sooner.S)
             T -= part * (later.T - sooner.T)
