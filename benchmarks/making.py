@@ -2,8 +2,8 @@
 
 (a) Planted features x 16 in a .npy file, 100 partitions of random halves into 2 to 20 clusters, by k-means on
 all objects of each half (``train="all"``), on samples (``train="auto"``), and by FAISS on 256 points per
-cluster, each in a process of its own: seconds, those of the processor (for busy machines), and the inertia of
-the partitions on the objects they saw, relative to that of ``train="all"``.
+cluster, each in a process of its own, a seed for each repeat: seconds, those of the processor (for busy
+machines), and the inertia of the partitions on the objects they saw, relative to that of ``train="all"``.
 (b) A larger file in Parquet: seconds to make the ensemble within 1 GB, peak memory of the process.
 (c) ``bigcons run`` on that file: seconds from features to consensus labels, peak memory, accuracy.
 
@@ -39,21 +39,21 @@ import json, sys, time
 import faiss
 import numpy as np
 
-path, n_partitions, low, high = sys.argv[1], *map(int, sys.argv[2:5])
+path, n_partitions, low, high, seed = sys.argv[1], *map(int, sys.argv[2:6])
 X = np.load(path)
 began, used = time.perf_counter(), time.process_time()
 X = (X - X.mean(axis=0)) / X.std(axis=0)
-rng = np.random.default_rng(0)
+rng = np.random.default_rng(seed)
 labels = np.full((n_partitions, len(X)), -1, np.int8)
 for u in range(n_partitions):
     rows = np.sort(rng.choice(len(X), len(X) // 2, replace=False))
     points = X[rows]
     k = int(rng.integers(low, high + 1))
-    model = faiss.Kmeans(X.shape[1], k, niter=25, seed=u, max_points_per_centroid=256)
+    model = faiss.Kmeans(X.shape[1], k, niter=25, seed=1000 * seed + u, max_points_per_centroid=256)
     model.train(points)
     labels[u, rows] = model.index.search(points, 1)[1][:, 0]
 seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - used
-np.save(sys.argv[5], labels.T)
+np.save(sys.argv[6], labels.T)
 print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds}))
 """
 
@@ -80,7 +80,7 @@ def generate(path: str, out: str, options: str) -> dict:
 
     kmeans(np.eye(9), n_partitions=2, n_clusters=2)  # imports scikit-learn
     began, used = time.perf_counter(), time.process_time()
-    kmeans(path, out=out, n_clusters=N_CLUSTERS, random_state=0, **json.loads(options))
+    kmeans(path, out=out, n_clusters=N_CLUSTERS, **json.loads(options))
     return {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
 
 
@@ -111,28 +111,31 @@ def compare(n_objects: int, n_partitions: int, folder: Path, faiss: str | None, 
     seconds: dict[str, list[float]] = {"all": [], "auto": []} | ({"faiss": []} if faiss else {})
     cpu_seconds: dict[str, list[float]] = {train: [] for train in seconds}
     peaks: dict[str, int] = {}
+    found: dict[str, list[np.ndarray]] = {train: [] for train in seconds}
     for repeat in range(repeats + 1):  # the first compiles kernels and is not counted
         for train in seconds:
             if repeat == 0 and train != "auto":
                 continue
             if train == "faiss":
-                values = map(str, (n_partitions, *N_CLUSTERS, folder / "faiss.npy"))
+                values = map(str, (n_partitions, *N_CLUSTERS, repeat, folder / "faiss.npy"))
                 command = [str(faiss), "-c", FAISS, str(path), *values]
                 result = json.loads(
                     subprocess.run(command, capture_output=True, text=True, check=True).stdout
                 )
+                labels = np.load(folder / "faiss.npy")
             else:
                 out = folder / f"{train}.zarr"
                 shutil.rmtree(out, ignore_errors=True)
-                options = json.dumps({"n_partitions": n_partitions, "train": train})
+                options = json.dumps({"n_partitions": n_partitions, "train": train, "random_state": repeat})
                 result = measured_child(["--child", str(path), str(out), options], __file__)
+                labels = Ensemble.open(out).read(0, n_objects)
                 peaks[train] = result["peak_memory"]
             if repeat:
                 seconds[train].append(result["seconds"])
                 cpu_seconds[train].append(result["cpu_seconds"])
-    labels = {train: Ensemble.open(folder / f"{train}.zarr").read(0, n_objects) for train in ("all", "auto")}
-    of_all = inertias(path, labels["all"])
-    ratios = inertias(path, labels["auto"]) / of_all
+                found[train].append(inertias(path, labels))
+    inertia = {train: np.concatenate(each) for train, each in found.items()}
+    ratios = inertia["auto"] / inertia["all"]
     row = {
         "n_objects": n_objects,
         "n_partitions": n_partitions,
@@ -142,15 +145,10 @@ def compare(n_objects: int, n_partitions: int, folder: Path, faiss: str | None, 
         "speedup": median(a / b for a, b in zip(seconds["all"], seconds["auto"], strict=True)),
         "inertia": float(ratios.mean()),
         "inertia_standard_error": float(ratios.std() / np.sqrt(len(ratios))),
+        "mean_inertia": {train: float(each.mean()) for train, each in inertia.items()},
     }
-    if faiss:
+    if faiss:  # with other numbers of clusters
         row["faiss_over_auto"] = median(a / b for a, b in zip(seconds["faiss"], seconds["auto"], strict=True))
-        of_faiss = inertias(path, np.load(folder / "faiss.npy"))  # with other numbers of clusters
-        row["mean_inertia"] = {
-            "all": of_all.mean(),
-            "auto": (ratios * of_all).mean(),
-            "faiss": of_faiss.mean(),
-        }
     print(json.dumps(row), flush=True)
     return row
 
@@ -160,7 +158,7 @@ def from_parquet(n_objects: int, n_partitions: int, folder: Path, memory: str) -
     path, truth = folder / "features.parquet", folder / "truth.npy"
     if not path.exists():
         write_parquet(n_objects, path, truth)
-    options = json.dumps({"n_partitions": n_partitions, "memory": memory})
+    options = json.dumps({"n_partitions": n_partitions, "memory": memory, "random_state": 0})
     made = measured_child(["--child", str(path), str(folder / "made.zarr"), options], __file__)
     shutil.rmtree(folder / "made.zarr")
     row = {"n_objects": n_objects, "n_partitions": n_partitions, "memory": memory, "generate": made}

@@ -85,8 +85,8 @@ def kmeans(
         Scale every column to mean 0 and variance 1 over all objects. Constant columns are always dropped.
     train
         "auto": k-means runs on a sample of the objects that a partition sees, if they are more than a sample,
-        and one pass over the features labels the objects in all partitions. A sample has 80,000 objects,
-        fewer if there are more than 52 features, and at least 256 per cluster. k-means runs on an eighth of
+        and one pass over the features labels the objects in all partitions. A sample has 40,000 objects,
+        fewer if there are more than 104 features, and at least 256 per cluster. k-means runs on a quarter of
         it, and from there up to 20 iterations on all of it. Centers estimated from m objects per cluster add
         about 1/m to the inertia, more if distances have heavy tails. "all": on all objects it sees.
     algorithm

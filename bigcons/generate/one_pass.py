@@ -1,8 +1,8 @@
 """k-means trained on samples, and one pass over the features that labels all objects in all partitions.
 
 The mean of m objects of a cluster is as good a center for the others as the mean of them all, up to 1/m of
-their squared distances to it. So a partition is trained on thousands of the objects that it sees: on an
-eighth of its sample from a random start, and from there on the whole sample, which takes few iterations more.
+their squared distances to it. So a partition is trained on thousands of the objects that it sees: on a
+quarter of its sample from a random start, and from there on all of it, which takes few iterations more.
 However many partitions there are, all objects are read twice: to measure the features and draw the pool from
 which all samples come, and to label.
 """
@@ -17,20 +17,20 @@ import numpy as np
 
 from bigcons.execution.blas import one_thread
 from bigcons.generate.partition import Settings, draw_n_clusters, untrained
-from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
+from bigcons.generate.sampling import PIECES_AT_ONCE, DealtSubset, Scheme, Subset, View
 from bigcons.generate.scaling import Scaling
 from bigcons.kernels.nearest import label_nearest, pack_centers
 from bigcons.memory import Block, row_blocks
 from bigcons.seeding import generator
 from bigcons.tables.encode import label_dtype
 
-SAMPLE_ROWS = 80_000
-"""Objects that train a partition, if it has at most 312 clusters and 52 features."""
+SAMPLE_ROWS = 40_000
+"""Objects that train a partition, if it has at most 156 clusters and 104 features."""
 
 LEAST_PER_CLUSTER = 256
 """Objects of a sample per cluster, so that estimating the centers costs about 0.4 % of the inertia."""
 
-_START_SHARE = 8
+_START_SHARE = 4
 _MOST_ITERATIONS = 20
 """On the whole sample."""
 
@@ -133,9 +133,9 @@ class TrainTask:
         """Return which rows of the pool partition ``u`` sees."""
         subset, rows = self.seen.subset(u), self.pool.rows
         is_seen = np.zeros(len(rows), bool)
-        for segment in row_blocks(self.seen.n_objects, self.seen.segment_rows):
-            first, last = np.searchsorted(rows, (segment.start, segment.stop))
-            is_seen[first:last] = subset.mask(segment.start, segment.stop)[rows[first:last] - segment.start]
+        for block in row_blocks(self.seen.n_objects, PIECES_AT_ONCE * self.seen.segment_rows):
+            first, last = np.searchsorted(rows, (block.start, block.stop))
+            is_seen[first:last] = subset.mask(block.start, block.stop)[rows[first:last] - block.start]
         return is_seen
 
 

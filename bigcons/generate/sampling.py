@@ -5,16 +5,21 @@ Subsets are drawn segment by segment, so memory does not grow with the data.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.kernels.draws import mark_drawn
 from bigcons.seeding import generator
 
 STRATUM_ROWS = 4096
 """Rows that are dealt to the partitions together."""
+
+PIECES_AT_ONCE = 64
+"""Pieces of a subset that are drawn at a time where only some of their rows are needed."""
 
 
 class View(NamedTuple):
@@ -55,17 +60,17 @@ class Drawn:
 
     def mask(self, start: int, stop: int) -> np.ndarray:
         """Return which of the rows from ``start`` to ``stop`` are sampled."""
-        pieces = range(self._piece(start), self._piece(stop - 1) + 1)
-        first, last = self._bounds(pieces[0])[0], self._bounds(pieces[-1])[1]
-        is_sampled = np.zeros(last - first, bool)
-        for piece in pieces:
-            is_sampled[self._chosen(piece) - first] = True
-        return is_sampled[start - first : stop - first]
+        first, last = self._piece(start), self._piece(stop - 1)
+        begin, marks = self._marks(first, last + 1)
+        return marks[start - begin : stop - begin]
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the sampled rows from ``start`` to ``stop``, ascending; memory for these alone."""
-        pieces = range(self._piece(start), self._piece(stop - 1) + 1)
-        chosen = np.concatenate([np.sort(self._chosen(piece)) for piece in pieces])
+        first, end, found = self._piece(start), self._piece(stop - 1) + 1, []
+        for piece in range(first, end, PIECES_AT_ONCE):
+            begin, marks = self._marks(piece, min(piece + PIECES_AT_ONCE, end))
+            found.append(begin + np.flatnonzero(marks))
+        chosen = np.concatenate(found)
         return chosen[slice(*np.searchsorted(chosen, (start, stop)))]
 
     def segment(self, segment: int) -> np.ndarray:
@@ -73,16 +78,27 @@ class Drawn:
         start = segment * self.segment_rows
         return self.rows(start, min(start + self.segment_rows, self.n_objects))
 
+    def _marks(self, first: int, end: int) -> tuple[int, np.ndarray]:
+        """Return the first row of the pieces ``first`` to ``end``, and which of their rows are sampled."""
+        bounds = [self._start_of(piece) for piece in range(first, end + 1)]
+        marks = np.zeros(bounds[-1] - bounds[0], bool)
+        self._mark(first, np.array(bounds) - bounds[0], np.diff([self.size(row) for row in bounds]), marks)
+        return bounds[0], marks
+
     def _piece(self, row: int) -> int:
         """Return in which piece a row is."""
         raise NotImplementedError
 
-    def _bounds(self, piece: int) -> tuple[int, int]:
-        """Return the first row of a piece and the one after its last."""
+    def _start_of(self, piece: int) -> int:
+        """Return the first row of a piece; of the piece after the last one, the number of objects."""
         raise NotImplementedError
 
-    def _chosen(self, piece: int) -> np.ndarray:
-        """Return the sampled rows of a piece, in any order."""
+    def size(self, stop: int) -> int:
+        """Return how many of the first ``stop`` objects are sampled, if these are whole pieces."""
+        raise NotImplementedError
+
+    def _mark(self, first: int, bounds: np.ndarray, counts: np.ndarray, marks: np.ndarray) -> None:
+        """Mark the sampled rows of the pieces from ``first`` on, whose rows ``bounds`` separate."""
         raise NotImplementedError
 
 
@@ -91,7 +107,7 @@ class Subset(Drawn):
     """A random share of ``n_objects`` objects, independent of how it is read.
 
     Each segment of ``segment_rows`` objects contributes a fixed number of its rows, drawn without
-    replacement by its own generator; these numbers differ by at most one and add up to the share.
+    replacement; these numbers differ by at most one and add up to the share.
     """
 
     n_objects: int
@@ -101,24 +117,19 @@ class Subset(Drawn):
     stream: str
     index: int
 
-    def _piece(self, row: int) -> int:
-        return row // self.segment_rows
-
-    def _bounds(self, piece: int) -> tuple[int, int]:
-        start = piece * self.segment_rows
-        return start, min(start + self.segment_rows, self.n_objects)
-
-    def _chosen(self, piece: int) -> np.ndarray:
-        start, stop = self._bounds(piece)
-        count = self.size(stop) - self.size(start)
-        if count == stop - start:
-            return np.arange(start, stop)
-        rng = generator(self.seed, self.stream, self.index, piece)
-        return start + rng.choice(stop - start, size=count, replace=False, shuffle=False)
-
     def size(self, stop: int) -> int:
         """Return how many of the first ``stop`` objects are sampled."""
         return subset_size(stop, self.share)
+
+    def _piece(self, row: int) -> int:
+        return row // self.segment_rows
+
+    def _start_of(self, piece: int) -> int:
+        return min(piece * self.segment_rows, self.n_objects)
+
+    def _mark(self, first: int, bounds: np.ndarray, counts: np.ndarray, marks: np.ndarray) -> None:
+        key = generator(self.seed, self.stream, self.index).integers(1 << 64, dtype=np.uint64)
+        mark_drawn(key, first, bounds, counts, marks)
 
 
 @dataclass(frozen=True)
@@ -149,26 +160,27 @@ class DealtSubset(Drawn):
     def _n_strata(self) -> int:
         return max(1, self.n_objects // self._stratum_rows)
 
-    def _piece(self, row: int) -> int:
-        return min(row // self._stratum_rows, self._n_strata - 1)
-
-    def _bounds(self, piece: int) -> tuple[int, int]:
-        start = piece * self._stratum_rows
-        return start, self.n_objects if piece == self._n_strata - 1 else start + self._stratum_rows
-
-    def _chosen(self, piece: int) -> np.ndarray:
-        start, stop = self._bounds(piece)
-        order = start + generator(self.seed, f"{self.stream}.deal", piece).permutation(stop - start)
-        is_dealt = np.arange(start, stop) % self.n_partitions == self.index
-        dealt, others = order[is_dealt], order[~is_dealt]
-        n_more = self.size(stop) - self.size(start) - len(dealt)
-        rng = generator(self.seed, f"{self.stream}.rest", self.index, piece)
-        rest = rng.choice(others, size=n_more, replace=False, shuffle=False) if n_more else others[:0]
-        return np.concatenate([dealt, rest])
-
     def size(self, stop: int) -> int:
         """Return how many of the first ``stop`` objects are sampled."""
         return (self.repetition * stop + self.n_partitions - 1 - self.index) // self.n_partitions
+
+    def _piece(self, row: int) -> int:
+        return min(row // self._stratum_rows, self._n_strata - 1)
+
+    def _start_of(self, piece: int) -> int:
+        return self.n_objects if piece == self._n_strata else piece * self._stratum_rows
+
+    def _mark(self, first: int, bounds: np.ndarray, counts: np.ndarray, marks: np.ndarray) -> None:
+        for piece, start, stop, count in zip(
+            itertools.count(first), bounds[:-1], bounds[1:], counts, strict=False
+        ):
+            order = start + generator(self.seed, f"{self.stream}.deal", piece).permutation(stop - start)
+            is_dealt = (self._start_of(piece) + np.arange(stop - start)) % self.n_partitions == self.index
+            dealt, others = order[is_dealt], order[~is_dealt]
+            marks[dealt] = True
+            if n_more := count - len(dealt):
+                rng = generator(self.seed, f"{self.stream}.rest", self.index, piece)
+                marks[rng.choice(others, size=n_more, replace=False, shuffle=False)] = True
 
 
 def subset_size(n_objects: int, share: float) -> int:

@@ -26,6 +26,25 @@ def uniform(random):
     return np.float64((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * _TO_UNIT
 
 
+@jit
+def mark_drawn(key, first, bounds, counts, marks):
+    """Mark ``counts[p]`` of the rows ``bounds[p]`` to ``bounds[p + 1]``, all such sets equally likely.
+
+    ``marks`` (rows,) bool. The draws of piece p depend on ``key``, a random uint64, and ``first + p`` alone.
+    Selection sampling (Fan, Muller, Rezucha 1962; algorithm S of Knuth, *TAOCP* 2, 3.4.2): a row is taken
+    with the share that the rows still needed have of those still to come.
+    """
+    random, start = np.empty(1, np.uint64), np.empty(1, np.uint64)
+    for p in range(counts.size):
+        start[0] = key + np.uint64(first + p) * _GOLDEN
+        random[0] = np.uint64(uniform(start) * 2.0**53) * _SECOND  # pieces start far from each other
+        needed = counts[p]
+        for row in range(bounds[p], bounds[p + 1]):
+            is_taken = uniform(random) * (bounds[p + 1] - row) < needed
+            marks[row] = is_taken
+            needed -= is_taken
+
+
 def draw_labels(memberships: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Return labels ``(n_objects, n_partitions)``, each drawn from its object's memberships.
 

@@ -56,7 +56,7 @@ def make(features, generator="kmeans", **kwargs):
 
 def test_choose_sample_rows__few_features_and_clusters_and_many(monkeypatch):
     monkeypatch.undo()
-    assert choose_sample_rows(10, 16) == 80_000
+    assert choose_sample_rows(10, 16) == 40_000
     assert choose_sample_rows(1000, 16) == 256_000
     assert choose_sample_rows(10, 1000) == 4194
     assert choose_sample_rows(10, 100_000) == 2560
