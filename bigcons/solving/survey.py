@@ -25,6 +25,8 @@ class Survey(NamedTuple):
     """Indices of the objects without any label."""
     sample: np.ndarray
     """(sample_size, M) labels, or memberships, of objects drawn uniformly without replacement, in order."""
+    larger: np.ndarray
+    """(n_larger, M) those of a larger sample, drawn independently."""
 
     @property
     def mean_weight(self) -> float:
@@ -183,27 +185,34 @@ def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
 
 
 def take_survey(
-    ensemble: Ensemble, engine: Engine, seed: int, sample_size: int, weights: np.ndarray | None = None
+    ensemble: Ensemble,
+    engine: Engine,
+    seed: int,
+    sample_size: int,
+    weights: np.ndarray | None = None,
+    n_larger: int = 0,
 ) -> Survey:
-    """Read every block once, in O(n M) time; warn of objects without labels in partitions of weight > 0."""
-    n = ensemble.n_objects
-    draw = generator(seed, "survey.sample")
-    chosen = np.arange(n)
-    if sample_size < n:
-        chosen = np.sort(draw.choice(n, sample_size, replace=False, shuffle=False))
+    """Read every block once, in O(n M) time; warn of objects without labels in partitions of weight > 0.
 
-    def survey_block(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    ``n_larger``: the size of a larger sample to draw, too.
+    """
+    n = ensemble.n_objects
+    chosen = _drawn(n, sample_size, seed, "survey.sample")
+    larger = _drawn(n, n_larger, seed, "survey.larger")
+
+    def survey_block(block: Block) -> tuple[np.ndarray, *tuple[list[np.ndarray], ...]]:
         labels = ensemble.read(block.start, block.stop)
         seen = observed(labels, ensemble.offsets)
-        first, last = np.searchsorted(chosen, (block.start, block.stop))
         unlabeled = np.flatnonzero(~labeled_objects(seen, weights)) + block.start
-        return seen.sum(axis=0), [unlabeled], [labels[chosen[first:last] - block.start]]
+        here = (rows[slice(*np.searchsorted(rows, (block.start, block.stop)))] for rows in (chosen, larger))
+        return seen.sum(axis=0), [unlabeled], *([labels[rows - block.start]] for rows in here)
 
     with progress("survey", n) as listener:
-        n_seen, unlabeled, sample = fold(
+        n_seen, unlabeled, *samples = fold(
             engine, ensemble.blocks(), survey_block, _add_parts, progress=listener
         )
-    survey = Survey(n, n_seen, np.concatenate(unlabeled), np.ascontiguousarray(np.concatenate(sample)))
+    drawn = (np.ascontiguousarray(np.concatenate(rows)) for rows in samples)
+    survey = Survey(n, n_seen, np.concatenate(unlabeled), *drawn)
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."
@@ -215,6 +224,12 @@ def take_survey(
             UnlabeledObjectsWarning,
         )
     return survey
+
+
+def _drawn(n_objects: int, n_rows: int, seed: int, stream: str) -> np.ndarray:
+    if n_rows >= n_objects:
+        return np.arange(n_objects)
+    return np.sort(generator(seed, stream).choice(n_objects, n_rows, replace=False, shuffle=False))
 
 
 def _add_parts(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

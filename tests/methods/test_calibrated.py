@@ -585,25 +585,51 @@ def test_passes__lead_to_the_fixed_point_of_a_linear_map():
     for _ in range(MOST_PAST):
         given = at.sums if at.ahead is None else at.ahead
         found = sums(solution + factors @ (given.S - solution))
-        at = at.after(found, found, extrapolates=True)
+        at = at.after(found, found, leads=True)
     np.testing.assert_allclose(at.ahead.S, solution, atol=1e-6)
     np.testing.assert_allclose(at.ahead.T, T + solution[0, 0], atol=1e-6)
     assert len(at.past) == MOST_PAST
-    assert at.after(found, found, extrapolates=False).ahead is None
+    assert at.after(found, found, leads=False).ahead is None
+
+
+def test_passes__go_halfway_after_a_single_one():
+    given = AgreementSums(2, np.ones((6, 2)), np.ones((2, 3)), 0.0, 0.0, None)
+    found = given._replace(S=given.S + 1.0, T=given.T - 1.0, squares=1.0)
+    at = Passes(given).after(found, found, leads=True)
+    assert at.sums is found
+    np.testing.assert_array_equal(at.ahead.S, given.S + 0.5)
+    np.testing.assert_array_equal(at.ahead.T, given.T - 0.5)
 
 
 def test_passes__that_change_nothing_lead_nowhere():
     still = AgreementSums(2, np.ones((6, 2)), np.ones((2, 3)), 0.0, 0.0, None)
-    at = Passes(still).after(still, still, extrapolates=True).after(still, still, extrapolates=True)
+    at = Passes(still).after(still, still, leads=True).after(still, still, leads=True)
     assert at.ahead is None
+
+
+def test_fit__goes_on_with_a_larger_sample_first(monkeypatch, tmp_path):
+    ensemble, _ = planted_ensemble(
+        24_000, 30, shares=(0.125,) * 8, n_clusters=(4, 12), noise=(0.0, 0.3), missing=0.5, random_state=3
+    )
+    asked = {"n_clusters": 8, "random_state": 0, "tol": 1e-6, "max_iter": 200}
+    without = PCC(**asked).fit(ensemble)
+    monkeypatch.setattr("bigcons.methods.pcc.choices.FEWEST_LARGER", 100)
+    monkeypatch.setattr("bigcons.methods.pcc.choices.LARGER_SHARE", 2)
+    found = PCC(**asked).fit(ensemble)
+    assert found.history_["change"][0] < 0.5 * without.history_["change"][0]
+    assert np.abs(found.memberships_ - without.memberships_).max() < 1e-3
+    for other in ({"client": "serial"}, {"out": tmp_path / "c.zarr"}):
+        again = PCC(**asked, **other).fit(ensemble)
+        np.testing.assert_array_equal(np.asarray(again.memberships_), found.memberships_)
+        assert again.history_["objective"] == found.history_["objective"]
 
 
 def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(coarse, monkeypatch):
     ensemble, _ = coarse
     after = Passes.after
 
-    def too_far(self, reached, found, *, extrapolates):
-        state = after(self, reached, found, extrapolates=extrapolates)
+    def too_far(self, reached, found, *, leads):
+        state = after(self, reached, found, leads=leads)
         if state.ahead is None:
             return state
         wrong = state.ahead._replace(S=np.ascontiguousarray(state.ahead.S[:, ::-1]))

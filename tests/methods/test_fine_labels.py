@@ -47,7 +47,8 @@ def words_of(model, x):
 
 
 def survey_of(labels):
-    return Survey(len(labels), (labels >= 0).sum(axis=0), np.flatnonzero((labels < 0).all(axis=1)), labels)
+    unlabeled = np.flatnonzero((labels < 0).all(axis=1))
+    return Survey(len(labels), (labels >= 0).sum(axis=0), unlabeled, labels, labels[:0])
 
 
 @given(label_matrices(), st.data())

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.factorized import AgreementSums, Rates, Weights, add_sums, agreement_sums
-from bigcons.memory import Block
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.memory import Block, row_blocks
 from bigcons.methods.pcc.memberships import MOVE_ALL, Init, checked_start, start_of_block, threshold_after
 from bigcons.methods.pcc.subsample import (
     ENTROPY,
@@ -42,10 +43,11 @@ from bigcons.methods.pcc.updates import (
     update_block,
 )
 from bigcons.progress import progress
-from bigcons.solving.passes import Iterate, Record, Run, Step, Visit, sizes_of, until
+from bigcons.solving.passes import Iterate, Record, Run, Step, Visit, run_passes, sizes_of, until
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
 
 # With this many blocks or more, the objects of a block may as well move at once as the blocks do. The tables
 # of calibrated models, which are expensive to keep current, are then computed once for each block.
@@ -57,6 +59,9 @@ FEWEST_PASSES, CHANGE_PER_TOL, LEAST_FACTOR = 3, 30.0, 0.25
 
 # Passes by which the next one is extrapolated, at most, and what keeps their equations solvable.
 MOST_PAST, RIDGE = 4, 1e-10
+
+# The tolerance of passes over the larger sample, in those of passes over all, and its blocks.
+LARGER_TOL, LARGER_BLOCKS = 3.0, 16
 
 # Passes over calibrated models that are expected before two have been made.
 USUAL_CALIBRATED = 4
@@ -94,11 +99,13 @@ class AllPairs:
         ensemble, K, init, estimate, objectives = run.data, self.n_clusters, run.init, None, []
         place, weights, solved = None, None, None
         with progress("start from a sample", 0):
-            if callable(init):
+            if isinstance(init, AgreementSums):
+                estimate, weights = init, init.weights
+            elif callable(init):
                 place, weights = init(run)
-            if weights is None:
+            if estimate is None and weights is None:
                 weights, solved = self._counted(run)
-        if place is None and not isinstance(init, str):
+        if estimate is None and place is None and not isinstance(init, str):
             init = checked_start(init, ensemble.n_objects, K)
         elif place is None and init == "subsample":
             if solved is None:
@@ -108,7 +115,7 @@ class AllPairs:
             if run.sample.shape[0] == ensemble.n_objects:
                 init = solved.memberships
             else:
-                estimate = solved.sums.scaled(ensemble.n_objects / run.sample.shape[0])
+                estimate = self._estimate(run, solved)
         first = FirstBlock(ensemble, run.arrays, K, run.seed, init, estimate, weights, place)
         with progress("start of PCC", ensemble.n_objects) as listener:
             return Passes(run.fold(first, add_sums, listener)), objectives
@@ -125,6 +132,23 @@ class AllPairs:
             return entropy_weights(run.sample, offsets), None
         plain = solve_subsample(run.sample, offsets, K, run.n_init, run.seed, run.engine)
         return information_weights(plain.sums, offsets), None
+
+    def _estimate(self, run: Run, solved: Subsample) -> AgreementSums:
+        """Return the sums over all objects that the samples tell: the subsample, then the larger one.
+
+        The memberships of a few thousand objects miss those of all by several percent, which passes over a
+        small part of all correct for the most part.
+        """
+        n, estimate, n_sampled = run.data.n_objects, solved.sums, run.sample.shape[0]
+        if n_larger := len(run.larger):
+            engine = run.engine if run.engine.shares_memory else ThreadsEngine()
+            data = SampledRows(run.larger, run.data.offsets)
+            init = estimate.scaled(n_larger / n_sampled)
+            larger = Run(data, engine, run.seed, run.max_passes, LARGER_TOL * run.tol, init=init)
+            n_seen = np.count_nonzero(observed(run.larger, run.data.offsets), axis=0)
+            at = run_passes(larger, LargerSample(self.n_clusters, n_seen, None, self.solve_sample))
+            estimate, n_sampled = at.state.sums, n_larger
+        return estimate.scaled(n / n_sampled)
 
     def visit(self, run: Run, at: Iterate[Passes]) -> Visit:
         """Return the task that updates every object of a block given all others."""
@@ -144,20 +168,21 @@ class AllPairs:
     def step(self, run: Run, at: Iterate[Passes], total: Change) -> Step[Passes]:
         """Take the full step if the objective decreases enough, else the best shorter one.
 
-        A step by extrapolated sums is taken if the objective decreases, else none, and passes go on without.
+        A step by sums ahead is taken if the objective decreases, else none. Where the next pass can be by
+        sums ahead, a step that decreases it too little is not taken either, which costs no further pass.
         """
         sums, change, length, n_generations = at.state.sums, total, 1.0, 1
         reached = found = apply_change(sums, change)
-        is_ahead = at.state.ahead is not None
-        if is_ahead and objective_change(sums, change) > 0.0:
+        is_ahead, leads = at.state.ahead is not None, self._leads(at)
+        if is_ahead:
+            overshoots = objective_change(sums, change) > 0.0
+        else:
+            moves_at_once = len(run.blocks) > 1 or is_wide(sums)
+            overshoots = moves_at_once and change.n_moved > 0 and not decreases_enough(sums, change)
+        if overshoots and (is_ahead or leads):
             run.arrays.drop(at.generation + 1)
             reached, length, n_generations = sums, 0.0, 0
-        elif (
-            not is_ahead
-            and (len(run.blocks) > 1 or is_wide(sums))
-            and change.n_moved
-            and not decreases_enough(sums, change)
-        ):
+        elif overshoots:
             reads = [at.generation, at.generation + 1]
             along = run.fold(run.visit(measure_block, sums, run.data.offsets, reads=reads), add_step_sums)
             length, _ = line_search(sums, change, along)
@@ -174,11 +199,16 @@ class AllPairs:
         is_settled = not is_ahead and change.n_moved == 0
         if self.solve_sample is None:
             return Step(Passes(reached), record, is_settled, n_generations)
-        is_near = remaining_change([*at.records, record]) < CHANGE_PER_TOL * run.tol
-        is_near |= change.n_moved == 0
-        state = at.state.after(reached, found, extrapolates=length == 1.0 and not is_near)
+        stays = overshoots and not is_ahead and length == 0.0
+        remaining = change.largest if stays else remaining_change([*at.records, record])
+        is_near = remaining < CHANGE_PER_TOL * run.tol or change.n_moved == 0
+        state = at.state.after(reached, found, leads=not is_near and (stays or length == 1.0))
         is_settled |= is_near and not is_ahead and len(at.records) >= FEWEST_PASSES - 1
         return Step(state, record, is_settled, n_generations)
+
+    def _leads(self, at: Iterate[Passes]) -> bool:
+        """Return whether passes over a calibrated model go on by sums ahead if this one takes no step."""
+        return self.solve_sample is not None and all(r["step_length"] > 0.0 for r in at.records[-1:])
 
     def passes_left(self, run: Run, records: list[Record]) -> int | None:
         """Return about how many more passes there are: over a calibrated model, by the changes that remain.
@@ -229,7 +259,7 @@ class AllPairs:
             return threshold_after(at.records[-1]["gap"], run.tol)
         if isinstance(run.init, str):
             return 0.0 if run.init == "subsample" else MOVE_ALL
-        if callable(run.init):
+        if callable(run.init) or isinstance(run.init, AgreementSums):
             return 0.0
         return run.tol  # given memberships that meet the tolerance are kept
 
@@ -242,25 +272,29 @@ class Passes(NamedTuple):
 
     A pass places the objects by sums ``e`` and finds theirs, ``F(e)``; the solution is where they agree. The
     errors ``F(e) - e`` of the last passes tell where they lead: the affine combination of these passes whose
-    error is least is where ``e`` is next, by Anderson's extrapolation.
+    error is least is where ``e`` is next, by Anderson's extrapolation. After a single pass it is halfway to
+    ``F(e)``, as objects that move at once usually move about twice too far.
     """
 
     sums: AgreementSums
     """Of the memberships."""
     ahead: AgreementSums | None = None
-    """The sums extrapolated, by which the next pass places objects; None for those of the memberships."""
+    """The sums ahead, by which the next pass places objects; None for those of the memberships."""
     past: tuple[Past, ...] = ()
     """The last passes by which the next ones are extrapolated, the latest last."""
 
-    def after(self, reached: AgreementSums, found: AgreementSums, *, extrapolates: bool) -> Passes:
+    def after(self, reached: AgreementSums, found: AgreementSums, *, leads: bool) -> Passes:
         """Return the state after a pass that found these sums, and reached those of its step.
 
-        ``extrapolates``: the next pass is to be by extrapolated sums, if any are known.
+        ``leads``: the next pass is to be by sums ahead.
         """
         given = self.sums if self.ahead is None else self.ahead
         past = (*self.past, Past(found.S - given.S, found.S, found.T))[-MOST_PAST:]
-        if not extrapolates or len(past) < 2:
+        if not leads:
             return Passes(reached, None, past)
+        if len(past) == 1:
+            halfway = reached._replace(S=0.5 * (given.S + found.S), T=0.5 * (given.T + found.T))
+            return Passes(reached, halfway, past)
         turns = [later.error - sooner.error for sooner, later in itertools.pairwise(past)]
         products = np.array([[np.einsum("bk,bk->", a, b) for b in turns] for a in turns])
         products += RIDGE * np.trace(products) * np.eye(len(turns))
@@ -310,6 +344,32 @@ def mean_factor(records: list[Record]) -> float:
 def full_changes(records: list[Record]) -> list[float]:
     """Return the largest change of each pass, had it taken its full step; without the passes undone."""
     return [record["change"] / record["step_length"] for record in records if record["step_length"] > 0.0]
+
+
+class LargerSample(AllPairs):
+    """The passes over a larger sample, from sums that the subsample tells."""
+
+    name = "start from a larger sample"
+
+
+class SampledRows(NamedTuple):
+    """Labels of some objects as the data of a run."""
+
+    labels: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def n_objects(self) -> int:
+        """The number of objects."""
+        return len(self.labels)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return the labels of objects ``start`` to ``stop``."""
+        return self.labels[start:stop]
+
+    def blocks(self) -> list[Block]:
+        """Return so many blocks that their objects move at once."""
+        return row_blocks(self.n_objects, -(-self.n_objects // LARGER_BLOCKS))
 
 
 @dataclass(frozen=True)

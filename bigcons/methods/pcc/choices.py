@@ -398,6 +398,23 @@ DENSE_MEMORY = 4_000_000_000
 FEW_LABELS = 32_000_000
 
 
+# Objects of the larger sample: this share of all, within bounds, and at most these bytes of labels.
+LARGER_SHARE, FEWEST_LARGER, MOST_LARGER, LARGER_BYTES = 16, 4 * SUBSAMPLE, 1 << 18, 1 << 26
+
+
+def n_larger(ensemble: Ensemble, choices: Choices) -> int:
+    """Return how many objects the larger sample has, on which a calibrated solve goes on; 0 for none."""
+    if choices.solver != ALL or choices.calibration is None or not isinstance(choices.init, str):
+        return 0
+    return larger_rows(ensemble) if choices.init == "subsample" else 0
+
+
+def larger_rows(ensemble: Ensemble) -> int:
+    """Return the size of the larger sample of an ensemble, 0 if it would be hardly larger."""
+    n_rows = min(ensemble.n_objects // LARGER_SHARE, MOST_LARGER, LARGER_BYTES // ensemble.row_bytes)
+    return n_rows if n_rows >= FEWEST_LARGER else 0
+
+
 def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
     """Return whether labels are read once and kept: for few objects reading costs more than solving."""
     return engine.shares_memory and label_bytes(ensemble, ensemble.n_objects) <= FEW_LABELS
@@ -448,7 +465,9 @@ def plan_memory(
         held += 8 * sample[0] * max(starts_to_merge(sample[0], K), default=0) if merges else 0  # a spectrum
         statistics += 8 * M * (K + 8)
         held += 4 * statistics  # of the last two passes, and sums extrapolated from these and further ones
-        held += 8 * MOST_PAST * (2 * (B + M) * (K + 8) + M * (K * (K + 1) // 2 + 8)) if solver == ALL else 0
+        if solver == ALL:
+            held += 8 * MOST_PAST * (2 * (B + M) * (K + 8) + M * (K * (K + 1) // 2 + 8))
+            held += larger_rows(ensemble) * (2 * ensemble.row_bytes + 16 * K)  # also while they are gathered
     return MemoryPlan(
         held=held,
         # including the memberships before and after, and their change

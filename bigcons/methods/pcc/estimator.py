@@ -22,7 +22,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, parse_size
-from bigcons.methods.pcc.all_pairs import USUAL_CALIBRATED, AllPairs
+from bigcons.methods.pcc.all_pairs import USUAL_CALIBRATED, AllPairs, LargerSample
 from bigcons.methods.pcc.block_model import some_partitions
 from bigcons.methods.pcc.blocked import solve_blocked
 from bigcons.methods.pcc.calibrated import (
@@ -57,6 +57,7 @@ from bigcons.methods.pcc.choices import (
     choose_solver,
     choose_weights,
     keeps_labels,
+    n_larger,
     resolve_pairs,
     store_rows,
     takes_candidates,
@@ -341,7 +342,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         given = choices.weights.partitions if isinstance(choices.weights, Weights) else None
         is_many = choices.solver == CANDIDATES
         n_rows = max(sample_rows(self.n_clusters), SUBSAMPLE) if is_many else SUBSAMPLE
-        survey = take_survey(labels, engine, seed, n_rows, given)
+        survey = take_survey(labels, engine, seed, n_rows, given, n_larger(ensemble, choices))
         n_clusters, known = self._distinct(ensemble, survey) if choices.merges else (self.n_clusters, None)
         self._expect_steps(ensemble, choices, n_clusters, in_memory=out is None)
         self._is_coarse = False
@@ -355,7 +356,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         with open_workspace(out, engine, width) as workspace:
             passes = DEFAULT_PASSES if self.max_iter in (None, PAPER) else int(self.max_iter)
             run = Run(labels, engine, seed, passes, self.tol, survey.sample)
-            run.n_init, run.init = choices.n_init, choices.init
+            run.larger, run.n_init, run.init = survey.larger, choices.n_init, choices.init
             if self._starts_spectrally(ensemble, survey, choices, n_clusters):
                 check_embedding_plan("PCC", ensemble, engine, self.memory, n_clusters)
                 weights = choices.weights if isinstance(choices.weights, Weights) else None
@@ -407,6 +408,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         expect_steps(
             {
                 "survey": (n, 0.35),
+                LargerSample.name: (USUAL_CALIBRATED * n_larger(ensemble, choices), of_pass),
                 "start of PCC": (n, 1.7 * of_pass),
                 names[choices.solver]: (n_passed, of_pass),
                 "results": (n if in_memory else 2 * n, 0.03 * self.n_clusters),
