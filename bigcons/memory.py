@@ -6,9 +6,12 @@ import math
 import re
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _UNITS = {"B": 1}
 _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
@@ -33,9 +36,14 @@ class Block(NamedTuple):
         """Number of rows in the block."""
         return self.stop - self.start
 
+    def rows_of(self, chosen: np.ndarray) -> np.ndarray:
+        """Return which of the ascending rows ``chosen`` are in the block, counted from its start."""
+        first, last = chosen.searchsorted((self.start, self.stop))
+        return chosen[first:last] - self.start
+
 
 class DataBudget(NamedTuple):
-    """Bytes that data may take, besides those that the processes do."""
+    """Bytes available for data, beyond what the processes take."""
 
     n_bytes: int
     processes: int = 0

@@ -188,7 +188,7 @@ class Report:
         )
 
 
-# ---- what is read
+# What is read
 
 
 class _Source(NamedTuple):
@@ -443,7 +443,7 @@ def _some(what: str, numbers: Sequence[Any]) -> str:
     return f"{what}{'s' if len(numbers) > 1 else ''} {shown}"
 
 
-# ---- pictures
+# Pictures
 
 
 def _pictures(consensus: Any, source: _Source, ensemble: Any) -> list[Drawn]:

@@ -24,6 +24,13 @@ def generator(seed: int, stream: str, *index: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy=seed, spawn_key=key)))
 
 
+def draw_rows(n_objects: int, n_rows: int, seed: int, stream: str) -> np.ndarray:
+    """Return ``n_rows`` of ``n_objects`` rows, drawn without replacement, ascending; at most all."""
+    if n_rows >= n_objects:
+        return np.arange(n_objects)
+    return np.sort(generator(seed, stream).choice(n_objects, n_rows, replace=False, shuffle=False))
+
+
 def resolve_seed(random_state: SeedLike) -> int:
     """Turn a scikit-learn style ``random_state`` into one integer seed.
 

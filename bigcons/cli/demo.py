@@ -51,7 +51,12 @@ COLUMNS = ["", "H", "ARI", "clusters", "seconds", "peak memory", "paper: H", "pa
 )
 @click.option("--size", type=click.IntRange(min=100), default=N_OBJECTS, show_default=True, help="Objects.")
 @click.option(
-    "-k", "--n-clusters", type=click.IntRange(min=2), default=3, show_default=True, help="Clusters, at most."
+    "-k",
+    "--n-clusters",
+    type=click.IntRange(min=2),
+    default=3,
+    show_default=True,
+    help="Maximum number of clusters.",
 )
 @click.option(
     "-o", "--out", default="bigcons-demo", show_default=True, metavar="FOLDER", help="Folder for the results."
@@ -82,7 +87,7 @@ def demo(
     emit({**result, "folder": str(folder)}, _report(result, folder))
 
 
-# ---- the experiment
+# The experiment
 
 
 def _run(
@@ -218,7 +223,7 @@ class Meter:
             self.peak_memory = max(self.peak_memory, self._memory_info().rss)
 
 
-# ---- the report
+# The report
 
 
 def _report(result: dict[str, Any], folder: Path) -> str:

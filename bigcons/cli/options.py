@@ -101,7 +101,7 @@ def table_options(what: str) -> Decorator:
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
             click.option(
-                "--drop", callback=column_names, metavar="NAME,...", help=f"Columns that are no {what}."
+                "--drop", callback=column_names, metavar="NAME,...", help=f"Columns that are not {what}."
             ),
             click.option(
                 "--columns",
@@ -134,7 +134,7 @@ overwrite_option: Decorator = click.option(
 
 
 def memory_size(value: str) -> str:
-    """Return the text of a size as it is; refuse any other."""
+    """Return ``value`` if it is a size; raise BadParameter otherwise."""
     from bigcons.memory import parse_size
 
     try:

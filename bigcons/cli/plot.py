@@ -40,7 +40,7 @@ from bigcons.errors import InvalidInputError, StoreExistsError
 @click.option(
     "--columns", callback=column_names, metavar="NAME,...", help="Columns of the features.  [default: all]"
 )
-@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns that are no features.")
+@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns that are not features.")
 @click.option(
     "--glyph",
     type=click.Choice(["profile", "strokes"]),

@@ -50,10 +50,10 @@ def report(
     client: str | None,
     overwrite: bool,
 ) -> None:
-    """Write a page that tells what to know of CONSENSUS.
+    """Write a one-page summary of CONSENSUS.
 
     One HTML file, without network or scripts: the clusters by size with their confidence, the objects least
-    certain, the partitions, the convergence, how it was made and what to mind. With --features, also what is
+    certain, the partitions, the convergence, how it was made, and warnings. With --features, also what is
     in each cluster: means, and frequent values of text; dates, and text that names objects, are left out.
     """
     from bigcons.report import Report

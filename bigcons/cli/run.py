@@ -45,8 +45,8 @@ SECONDS_TO_END = 5.0
     "--n-clusters",
     type=cluster_count,
     required=True,
-    metavar="K",
-    help="Clusters of the consensus, at most.",
+    metavar="K|LOW:HIGH|auto",
+    help="Maximum number of clusters in the consensus; auto or a range as for `bigcons solve`.",
 )
 @click.option(
     "-m",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--columns", callback=column_names, metavar="NAME,...", help="Columns of the features.  [default: all]"
 )
-@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns that are no features.")
+@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns that are not features.")
 @click.option(
     "--metric",
     type=click.Choice(["euclidean", "sqeuclidean", "cityblock"]),

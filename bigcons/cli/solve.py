@@ -96,8 +96,8 @@ def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> l
     "--n-clusters",
     type=cluster_count,
     metavar="K|LOW:HIGH|auto",
-    help="Clusters, at most; auto lets the method choose the number, pcc and most others by what the labels "
-    "support, eac by lifetime; a range for supra, which tries all.",
+    help="Maximum number of clusters. auto: the method chooses it, pcc and most others from the labels, eac "
+    "by lifetime. A range: supra tries every number in it.",
 )
 @output_option("Store for the consensus (.zarr).")
 @table_options("partitions")

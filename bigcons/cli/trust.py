@@ -19,7 +19,7 @@ from bigcons.cli.output import emit, facts, reporting, table
 @scheduler_option
 @reporting
 def trust(consensus: str, ensemble: str | None, partitions: bool, client: str | None) -> None:
-    """Say which answers of CONSENSUS to trust.
+    """Show how far the labels of CONSENSUS can be trusted.
 
     Prints how sure the labels of the objects are, and a table of the clusters: their mean confidence, their
     stability if half of the partitions are left out, how much more often their objects share a label than

@@ -25,7 +25,7 @@ def empty_tables(centers: np.ndarray, n_base_clusters: int, n_partitions: int) -
 
 
 def tables_of_block(
-    centers: np.ndarray, labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray
+    centers: np.ndarray, offsets: np.ndarray, labels: np.ndarray, memberships: np.ndarray
 ) -> Tables:
     """Return the tables of a block's objects under the given memberships (rows, K) float32."""
     tables = empty_tables(centers, int(offsets[-1]), labels.shape[1])

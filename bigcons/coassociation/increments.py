@@ -202,7 +202,7 @@ def check_matrix(needed: int, budget: DataBudget, n_objects: int) -> None:
     budget.check(needed, what, "give DID sampled pairs and linkage='single'")
 
 
-# ---- the increments of an ensemble, and the similarities they give
+# The increments of an ensemble, and the similarities they give
 
 
 class IncrementModel(NamedTuple):
@@ -408,7 +408,7 @@ def _where(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.broadcast_to(values, mask.shape)[mask]
 
 
-# ---- the law, and the tree of a cluster
+# The law, and the tree of a cluster
 
 
 def increment_density(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:

@@ -84,7 +84,7 @@ def make_lists(rows: np.ndarray) -> Lists:
     return Lists(rows, order, offsets, starts, members)
 
 
-# ---- single link
+# Single link
 
 
 class Neighbors(NamedTuple):
@@ -179,7 +179,7 @@ def single_link(rows: np.ndarray, normalize: str, engine: Engine) -> Merges:
     return Merges(lists.order[merges.first], lists.order[merges.second], merges.heights)
 
 
-# ---- average link
+# Average link
 
 
 class Profiles:

@@ -41,7 +41,7 @@ BYTES_PER_ROW = 400
 """Memory of a row besides its labels and a copy of them: the edges of an order while they are sorted."""
 
 
-# ---- distinct label rows
+# Distinct label rows
 
 
 class UniqueRows(NamedTuple):
@@ -139,7 +139,7 @@ def _distinct_of_block(
     return table.rows, numbers
 
 
-# ---- merges
+# Merges
 
 
 class Merges(NamedTuple):
@@ -293,7 +293,7 @@ def linkage_matrix(merges: Merges, weights: np.ndarray) -> np.ndarray:
     return matrix
 
 
-# ---- single link of likely neighbors
+# Single link of likely neighbors
 
 
 def sparse_merges(rows: np.ndarray, neighbors: int, normalize: str, engine: Engine, seed: int) -> Merges:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-# ---- the memory of a draw
+# The memory of a draw
 
 # Memory of a process that has read a store and counted pairs, besides the pairs. Fixed, not measured: which
 # pairs are drawn must not depend on what else the process holds.
@@ -307,7 +307,7 @@ def _number_of_pairs(
     return min(wanted, total)
 
 
-# ---- in tiles
+# In tiles
 
 
 class TilePlan(NamedTuple):
@@ -499,7 +499,7 @@ def _refuse_too_many_tasks(engine: Engine, memory: int) -> None:
         )
 
 
-# ---- pairs by number: i < j numbered row by row from 0 to n (n - 1) / 2 - 1, exactly
+# Pairs by number: i < j numbered row by row from 0 to n (n - 1) / 2 - 1, exactly
 
 
 def count_all_pairs(n_objects: int) -> int:

@@ -327,7 +327,7 @@ def _span(word: str, first: int, last: int) -> str:
     return f"{word} {first}" if first == last else f"{word}s {first} to {last}"
 
 
-# ---- code that runs on the workers
+# Code that runs on the workers
 
 
 class Done(NamedTuple):

@@ -56,7 +56,7 @@ ClusterCount = int | tuple[int, int] | str
 SPLIT = "split"
 _SPLIT_SPAN = 20
 
-# What k-means of some objects costs, in times they are labeled.
+# Cost of k-means of some objects, in units of labeling them once.
 FITTING = 30.0
 
 _log = logging.getLogger(__name__)

@@ -322,7 +322,7 @@ def noisy_copies(
         return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
 
 
-# ---- labels made segment by segment
+# Labels made segment by segment
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class _Float64x8Model(models.PrimitiveModel):
         super().__init__(dmm, fe_type, _VECTOR)
 
 
-# ---- the instructions; they need only a builder, so they can be tried without compiling a kernel
+# The instructions; they need only a builder, so they can be tried without compiling a kernel
 
 
 def _load(builder, data, offset):
@@ -109,7 +109,7 @@ def broken_assumptions() -> list[str]:
     return broken
 
 
-# ---- as functions for kernels; `_vector` documents them
+# As functions for kernels; `_vector` documents them
 
 
 def _data_of(context, builder, array_type, array):

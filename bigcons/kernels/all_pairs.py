@@ -13,7 +13,7 @@ With partition weights, ``S`` and ``T`` are unchanged: rows are weighted when th
 the summed weight of the labels of object i, and each partition's part of the norms counts by its weight.
 ``weights=None`` is resolved at compile time and costs nothing.
 
-A calibrated model (``coassociation.calibrated``) has gains besides weights: ``S`` has a further row for each
+A calibrated model (``methods.pcc.calibrated``) has gains besides weights: ``S`` has a further row for each
 partition, the summed memberships of the objects it labels, and every row counts by its gain, positive for
 base clusters and negative for partitions, where rows without gains count by the weight of their partition.
 

@@ -29,7 +29,7 @@ Criterion = Callable[[np.ndarray], Any]
 """A number for one table ``(ka, kb)``."""
 
 
-# ---- contingency
+# Contingency
 
 
 def contingency(a: Any, b: Any) -> np.ndarray:
@@ -84,9 +84,8 @@ class LabelColumn:
         """Return the codes of the objects ``rows``, ascending; reads block by block."""
         parts = []
         for block in row_blocks(self.n_objects, BLOCK_ROWS):
-            first, last = np.searchsorted(rows, (block.start, block.stop))
-            if first < last:
-                parts.append(self.codes(block.start, block.stop)[rows[first:last] - block.start])
+            if (of_block := block.rows_of(rows)).size:
+                parts.append(self.codes(block.start, block.stop)[of_block])
         return np.concatenate(parts)
 
     @cached_property
@@ -139,7 +138,7 @@ def check_size(shape: tuple[int, int]) -> None:
         )
 
 
-# ---- objects and pairs of objects on which clusterings agree
+# Objects and pairs of objects on which clusterings agree
 
 
 def matching_accuracy(truth: Any, labels: Any) -> float:
@@ -255,7 +254,7 @@ def van_dongen(a: Any, b: Any) -> float:
     return float(van_dongen_of_table(contingency(a, b)))
 
 
-# ---- information
+# Information
 
 
 def nmi(a: Any, b: Any) -> float:
@@ -310,7 +309,7 @@ def variation_of_information(a: Any, b: Any) -> float:
     return float(variation_of_information_of_table(contingency(a, b)))
 
 
-# ---- of contingency tables
+# Of contingency tables
 
 
 def matching_accuracy_of_table(tables: np.ndarray) -> Any:

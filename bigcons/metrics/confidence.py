@@ -508,7 +508,7 @@ def ratio(a: Any, b: Any, otherwise: float = np.nan) -> Any:
     return np.divide(a, b, out=np.full(a.shape, otherwise), where=b != 0)[()]
 
 
-# ---- against a truth
+# Against a truth
 
 
 class Reliability(NamedTuple):

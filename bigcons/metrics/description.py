@@ -298,7 +298,7 @@ def _other_length(table: Table, n_rows: int, column: LabelColumn) -> InvalidInpu
     )
 
 
-# ---- partitions
+# Partitions
 
 
 def partition_agreement(x: Any) -> pa.Table:

@@ -73,7 +73,7 @@ def _matching_costs(y: Any, z: Any, n_clusters: int, block: Block) -> np.ndarray
     return divergence.sum(axis=0) / (2 * np.log(2))
 
 
-# ---- overlap and centroids of clusters
+# Overlap and centroids of clusters
 
 
 def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object = None) -> np.ndarray:
@@ -212,7 +212,7 @@ class _MembershipRows:
         return rows
 
 
-# ---- the objective of PCC
+# The objective of PCC
 
 
 def pcc_objective(
@@ -317,7 +317,7 @@ def _pair_by_pair(
     return fold(engine, row_blocks(ensemble.n_objects, TILE_ROWS), tile_row, lambda a, b: a + b)
 
 
-# ---- rows of memberships
+# Rows of memberships
 
 
 def matrix(name: str, memberships: Any) -> Any:

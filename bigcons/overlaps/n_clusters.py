@@ -30,7 +30,7 @@ from bigcons.overlaps.incidence import one_hot
 from bigcons.overlaps.merging import LEAST_BLUR as LEAST_MERGED_BLUR
 from bigcons.overlaps.merging import bytes_to_merge, merge
 from bigcons.progress import progress
-from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.seeding import SeedLike, draw_rows, generator, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.stores.ensemble import Ensemble, as_ensemble
@@ -56,8 +56,8 @@ DISTINCTNESS_COUNTS, MORE_CLUSTERS = 2.0, 1.5
 # rule was chosen, of those below less than half.
 CLEAR = 2.5
 
-# Clusters asked for are merged to a smaller number if that scores more than theirs by this, and of no larger
-# number are all clusters as distinct as that; only where at least so many objects of the sample are in each.
+# The clusters asked for are merged to a smaller number if its score exceeds theirs by KEEPS and no larger
+# number has a distinctness of AT_MOST_BEYOND or more; only with LEAST_TO_MERGE sampled objects per cluster.
 KEEPS, AT_MOST_BEYOND, LEAST_TO_MERGE = 0.1, 0.75, 8
 
 # At least so many clusters are merged once, or three times as many as were asked for: a cut into fewer
@@ -236,7 +236,7 @@ def _checked_range(k_range: Any, n_labeled: int) -> tuple[int, int]:
         return min(2, n_labeled), max(min(MOST_CLUSTERS, n_labeled // LEAST_OBJECTS), min(2, n_labeled))
     if isinstance(k_range, str) or not isinstance(k_range, Sequence) or len(k_range) != 2:
         raise InvalidInputError(
-            f"k_range={k_range!r} is no range; give the least and the most clusters, such as (2, 40).",
+            f"k_range={k_range!r} is not a range; give the smallest and the largest number, such as (2, 40).",
             parameter="k_range",
         )
     least = check_int("k_range[0]", k_range[0])
@@ -245,16 +245,13 @@ def _checked_range(k_range: Any, n_labeled: int) -> tuple[int, int]:
 
 def sample_rows(ensemble: Ensemble, engine: Engine, seed: int) -> np.ndarray:
     """Return the labels (rows, M), or memberships, of at most `SAMPLE` random objects, in order; one pass."""
-    n, draw = ensemble.n_objects, generator(seed, "n_clusters.sample")
-    chosen = np.sort(draw.choice(n, SAMPLE, replace=False, shuffle=False)) if n > SAMPLE else np.arange(n)
+    chosen = draw_rows(ensemble.n_objects, SAMPLE, seed, "n_clusters.sample")
 
     def take(block: Block) -> list[np.ndarray]:
-        first, last = np.searchsorted(chosen, (block.start, block.stop))
-        if first == last:
-            return []
-        return [ensemble.read(block.start, block.stop)[chosen[first:last] - block.start]]
+        rows = block.rows_of(chosen)
+        return [ensemble.read(block.start, block.stop)[rows]] if rows.size else []
 
-    with progress("sample to choose n_clusters", n) as listener:
+    with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
         parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
     return np.concatenate(parts)
 

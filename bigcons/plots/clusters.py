@@ -103,7 +103,7 @@ def _sampled_memberships(consensus: Any, n_objects: int, random_state: SeedLike)
         sizes = np.zeros(consensus.n_clusters, np.int64)
         parts, labels = [], []
         for block in consensus.blocks():
-            of_block = rows[slice(*np.searchsorted(rows, (block.start, block.stop)))] - block.start
+            of_block = block.rows_of(rows)
             winners = consensus.read_labels(block.start, block.stop)
             sizes += np.bincount(winners[winners >= 0], minlength=sizes.size)
             labels.append(winners[of_block])

@@ -79,7 +79,7 @@ class Step(NamedTuple, Generic[S]):
 class PassMethod(Protocol[S, T]):
     """The mathematics of a method that runs in passes.
 
-    It may have a method ``passes_left(run, records)`` of its own, if others than the function would be wrong.
+    A method may define ``passes_left(run, records)`` where the function of that name would estimate wrongly.
     """
 
     name: str
@@ -239,7 +239,7 @@ def sizes_of(records: list[Record]) -> list[float]:
 
 
 def until(sizes: Sequence[float], end: float) -> int | None:
-    """Return after how many more passes ``sizes`` fall to ``end``, and one; None where they do not fall.
+    """Return how many more passes ``sizes`` take to fall to ``end``, at least 1; None where they do not fall.
 
     The rate is that of a line through the logarithms of the latter half: they may rise in every other pass.
     """

@@ -71,7 +71,7 @@ class Results:
         return found, soft
 
     def write(self, writer: ConsensusWriter) -> np.ndarray | None:
-        """Write the rows of a consensus; return its labels if they are at hand, because it has no more.
+        """Write the rows of a consensus; return its labels if it has no memberships: they are in memory.
 
         Memberships are read twice, first to count the objects of the clusters, and written in the tasks.
         """
@@ -123,11 +123,7 @@ class Results:
 
         self.extras = []
         blocks = self.ensemble.blocks()
-        ends = [np.searchsorted(self.unlabeled, (block.start, block.stop)) for block in blocks]
-        parts = [
-            (block, self.unlabeled[first:last] - block.start)
-            for block, (first, last) in zip(blocks, ends, strict=True)
-        ]
+        parts = [(block, block.rows_of(self.unlabeled)) for block in blocks]
         with (
             closing(self.engine.map(task, parts)) as done,
             progress("results", self.ensemble.n_objects) as listener,

@@ -10,7 +10,7 @@ from bigcons.errors import DissentWarning, InvalidInputError, UnlabeledObjectsWa
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.progress import progress
-from bigcons.seeding import generator
+from bigcons.seeding import draw_rows
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
@@ -197,15 +197,15 @@ def take_survey(
     ``n_larger``: the size of a larger sample to draw, too.
     """
     n = ensemble.n_objects
-    chosen = _drawn(n, sample_size, seed, "survey.sample")
-    larger = _drawn(n, n_larger, seed, "survey.larger")
+    chosen = draw_rows(n, sample_size, seed, "survey.sample")
+    larger = draw_rows(n, n_larger, seed, "survey.larger")
 
     def survey_block(block: Block) -> tuple[np.ndarray, *tuple[list[np.ndarray], ...]]:
         labels = ensemble.read(block.start, block.stop)
         seen = observed(labels, ensemble.offsets)
         unlabeled = np.flatnonzero(~labeled_objects(seen, weights)) + block.start
-        here = (rows[slice(*np.searchsorted(rows, (block.start, block.stop)))] for rows in (chosen, larger))
-        return seen.sum(axis=0), [unlabeled], *([labels[rows - block.start]] for rows in here)
+        samples = ([labels[block.rows_of(rows)]] for rows in (chosen, larger))
+        return seen.sum(axis=0), [unlabeled], *samples
 
     with progress("survey", n) as listener:
         n_seen, unlabeled, *samples = fold(
@@ -224,12 +224,6 @@ def take_survey(
             UnlabeledObjectsWarning,
         )
     return survey
-
-
-def _drawn(n_objects: int, n_rows: int, seed: int, stream: str) -> np.ndarray:
-    if n_rows >= n_objects:
-        return np.arange(n_objects)
-    return np.sort(generator(seed, stream).choice(n_objects, n_rows, replace=False, shuffle=False))
 
 
 def _add_parts(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -68,7 +68,7 @@ def exactly(memberships):
 def test_tables_of_block__counts_by_group(problem, n_groups):
     labels, offsets, Y = problem
     centers = choose_centers(Y, n_groups)
-    tables = tables_of_block(centers, labels, offsets, Y)
+    tables = tables_of_block(centers, offsets, labels, Y)
     groups = np.array([naive.group_of(centers, y) for y in exactly(Y)])
     labeled = (labels >= 0).any(axis=1)
     for a in range(len(centers)):
@@ -85,7 +85,7 @@ def test_tables_of_block__counts_by_group(problem, n_groups):
 def test_evaluate_block__is_the_grouped_objective(problem, n_groups, name):
     labels, offsets, Y = problem
     centers = choose_centers(Y, n_groups)
-    tables = tables_of_block(centers, labels, offsets, Y)
+    tables = tables_of_block(centers, offsets, labels, Y)
     found = evaluate_block(tables, labels, offsets, Y, NO_ROWS, resolve_divergence(name))
     rows = exactly(Y)
     expected = naive.objective(labels, rows, centers, value_of(name))
@@ -105,7 +105,7 @@ def test_evaluate_block__with_a_prototype_for_every_membership_is_exact(problem,
     centers = np.unique(exactly(Y), axis=0)
     pairs = naive_pcc.all_pairs(labels)
     rows = exactly(Y)
-    tables = tables_of_block(centers, labels, offsets, Y)
+    tables = tables_of_block(centers, offsets, labels, Y)
     found = evaluate_block(tables, labels, offsets, Y, np.arange(len(Y)), resolve_divergence(name))
     expected = naive.exact_objective(pairs, rows, value_of(name))
     np.testing.assert_allclose(found.objective, expected, rtol=1e-10, atol=1e-10)
@@ -127,7 +127,7 @@ def test_evaluate_block__with_a_prototype_for_every_membership_is_exact(problem,
 def test_update_block__leaves_each_object_at_its_optimum(problem, n_groups, name):
     labels, offsets, Y = problem
     centers = choose_centers(Y, n_groups)
-    tables = tables_of_block(centers, labels, offsets, Y)
+    tables = tables_of_block(centers, offsets, labels, Y)
     rows = exactly(Y)
     for j in range(len(Y)):
         _, updated = update_block(
@@ -149,10 +149,10 @@ def test_update_block__leaves_each_object_at_its_optimum(problem, n_groups, name
 def test_update_block__returns_what_it_changed(problem, n_groups):
     labels, offsets, Y = problem
     centers = choose_centers(Y, n_groups)
-    before = tables_of_block(centers, labels, offsets, Y)
+    before = tables_of_block(centers, offsets, labels, Y)
     change, updated = update_block(before, offsets, -1.0, resolve_divergence("kl"), labels, Y)
     after = add_tables(before, change.tables)
-    for found, expected in zip(after, tables_of_block(centers, labels, offsets, updated), strict=True):
+    for found, expected in zip(after, tables_of_block(centers, offsets, labels, updated), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-10)
     labeled = (labels >= 0).any(axis=1)
     assert change.n_moved == (updated != Y)[labeled].any(axis=1).sum()
@@ -161,7 +161,7 @@ def test_update_block__returns_what_it_changed(problem, n_groups):
 @given(problems(), st.integers(1, 4))
 def test_update_block__leaves_alone_what_is_below_the_threshold(problem, n_groups):
     labels, offsets, Y = problem
-    tables = tables_of_block(choose_centers(Y, n_groups), labels, offsets, Y)
+    tables = tables_of_block(choose_centers(Y, n_groups), offsets, labels, Y)
     change, updated = update_block(tables, offsets, 1e300, resolve_divergence("kl"), labels, Y)
     labeled = (labels >= 0).any(axis=1)
     assert change.n_moved == 0
@@ -172,7 +172,7 @@ def test_update_block__leaves_alone_what_is_below_the_threshold(problem, n_group
 @given(problems())
 def test_place_block__is_a_fixed_point_on_its_tables(problem):
     labels, offsets, Y = problem
-    tables = tables_of_block(choose_centers(Y, 3), labels, offsets, Y)
+    tables = tables_of_block(choose_centers(Y, 3), offsets, labels, Y)
     placed = place_block(tables, labels, offsets, resolve_divergence("kl"))
     assert (placed >= 0).all()
     np.testing.assert_allclose(placed.sum(axis=1), 1.0, atol=1e-6)

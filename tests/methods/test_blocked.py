@@ -341,6 +341,14 @@ def test_fit__stored_tiles(divergence, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.fit(labels).memberships_, np.asarray(model.memberships_))
 
 
+def test_fit__takes_memberships_as_lists():
+    table, labels, truth = table_of()
+    init = np.full((40, K), 0.05) + 0.85 * np.eye(K)[truth]
+    asked = {"pairs": table, "solver": "blocked", "random_state": 0, "coassociation": "paper"}
+    by_array, by_lists = (PCC(K, init=given, **asked).fit(labels) for given in (init, init.tolist()))
+    np.testing.assert_array_equal(by_array.memberships_, by_lists.memberships_)
+
+
 def test_fit__places_objects_without_pairs(tmp_path):
     _, labels, truth = table_of(60)
     i, j = np.triu_indices(55, 1)

@@ -225,7 +225,7 @@ def test_auto__merges_what_the_labels_do_not_tell_apart_and_says_so(halves):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         right = bigcons.PCC(6, n_init=2, random_state=0).fit(labels)
-    with pytest.warns(SurplusClustersWarning, match=r"tell 6 of n_clusters=15 clusters apart.*prune=None"):
+    with pytest.warns(SurplusClustersWarning, match="distinguish only 6 of n_clusters=15 clusters"):
         merged = bigcons.PCC(15, n_init=2, random_state=0).fit(labels)
     assert right.n_clusters_ == merged.n_clusters_ == 6
     assert adjusted_rand(truth, merged.labels_) > 0.99
@@ -276,7 +276,7 @@ def test_auto__leaves_out_clusters_that_win_next_to_nothing_and_says_so(pieces):
 def test_auto__leaves_out_clusters_of_all_objects_of_few(pieces):
     """Where the subsample is all objects."""
     labels = pieces[0].read(0, 20_000)[:1_500]
-    with pytest.warns(SurplusClustersWarning, match="win next to no objects"):
+    with pytest.warns(SurplusClustersWarning, match="win almost no objects"):
         model = bigcons.PCC(15, random_state=0).fit(labels)
     assert not model.memberships_[:, model.n_clusters_ :].any()
     assert adjusted_rand(pieces[1][:1_500], model.labels_) > 0.9

@@ -348,7 +348,7 @@ def shares(sums: np.ndarray) -> np.ndarray:
     return np.divide(sums, np.maximum(sums.sum(axis=1, keepdims=True), 1), out=sums)
 
 
-# ---- sweeps in blocks: the chains one after another, each sweep a pass over stored blocks
+# Sweeps in blocks: the chains one after another, each sweep a pass over stored blocks
 
 
 class Chains(NamedTuple):

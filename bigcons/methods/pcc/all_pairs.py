@@ -99,13 +99,11 @@ class AllPairs:
         ensemble, K, init, estimate, objectives = run.data, self.n_clusters, run.init, None, []
         place, weights, solved = None, None, None
         with progress("start from a sample", 0):
-            if isinstance(init, AgreementSums):
-                estimate, weights = init, init.weights
-            elif callable(init):
+            if callable(init):
                 place, weights = init(run)
-            if estimate is None and weights is None:
+            if weights is None:
                 weights, solved = self._counted(run)
-        if estimate is None and place is None and not isinstance(init, str):
+        if place is None and not isinstance(init, str):
             init = checked_start(init, ensemble.n_objects, K)
         elif place is None and init == "subsample":
             if solved is None:
@@ -142,12 +140,12 @@ class AllPairs:
         n, estimate, n_sampled = run.data.n_objects, solved.sums, run.sample.shape[0]
         if n_larger := len(run.larger):
             engine = run.engine if run.engine.shares_memory else ThreadsEngine()
-            data = SampledRows(run.larger, run.data.offsets)
-            init = estimate.scaled(n_larger / n_sampled)
-            larger = Run(data, engine, run.seed, run.max_passes, LARGER_TOL * run.tol, init=init)
+            data = SampleData(run.larger, run.data.offsets)
             n_seen = np.count_nonzero(observed(run.larger, run.data.offsets), axis=0)
-            at = run_passes(larger, LargerSample(self.n_clusters, n_seen, None, self.solve_sample))
-            estimate, n_sampled = at.state.sums, n_larger
+            method = LargerSample(self.n_clusters, n_seen, None, self.solve_sample)
+            method.estimate = estimate.scaled(n_larger / n_sampled)
+            larger = Run(data, engine, run.seed, run.max_passes, LARGER_TOL * run.tol, init=run.init)
+            estimate, n_sampled = run_passes(larger, method).state.sums, n_larger
         return estimate.scaled(n / n_sampled)
 
     def visit(self, run: Run, at: Iterate[Passes]) -> Visit:
@@ -259,7 +257,7 @@ class AllPairs:
             return threshold_after(at.records[-1]["gap"], run.tol)
         if isinstance(run.init, str):
             return 0.0 if run.init == "subsample" else MOVE_ALL
-        if callable(run.init) or isinstance(run.init, AgreementSums):
+        if callable(run.init):
             return 0.0
         return run.tol  # given memberships that meet the tolerance are kept
 
@@ -350,9 +348,16 @@ class LargerSample(AllPairs):
     """The passes over a larger sample, from sums that the subsample tells."""
 
     name = "start from a larger sample"
+    estimate: AgreementSums
+    """Sums over the larger sample."""
+
+    def start(self, run: Run) -> tuple[Passes, list[float]]:
+        """Write the first memberships and return their sums."""
+        how = run.seed, run.init, self.estimate, self.estimate.weights
+        return Passes(run.fold(FirstBlock(run.data, run.arrays, self.n_clusters, *how), add_sums)), []
 
 
-class SampledRows(NamedTuple):
+class SampleData(NamedTuple):
     """Labels of some objects as the data of a run."""
 
     labels: np.ndarray

@@ -47,8 +47,8 @@ LEAST_RATE = 1e-9
 # Estimates of theta in turn with the weights of partitions by residuals, which depend on each other little.
 BLOCK_ROUNDS = 2
 
-# What a partition tells of the clusters, as a share of the most it could, if it counts half: random ones tell
-# less, beyond chance, and no other needs to count less.
+# Share of the possible information about the clusters, beyond chance, at which a partition gets half weight:
+# random partitions have less, and no other needs less weight.
 HALF_WEIGHT = 0.02
 
 # Pairs of objects by which theta is drawn to the identity, so that rates of small clusters are not noise.
@@ -260,7 +260,7 @@ class Clusters(NamedTuple):
     """Squared distances of every start of k-means in the spectral embedding."""
     kind: str = SPECTRAL
     is_kept: bool = False
-    """Whether the solve should change little of it: the linked start, or one that is both."""
+    """Whether the solve should change little of it: the linked start, or a spectral one that agrees."""
 
 
 class Embedded(NamedTuple):
@@ -512,7 +512,9 @@ def start_bytes(n_rows: int, n_partitions: int, n_base_clusters: int, n_clusters
 
 
 def raised(rates: Rates, clusters: np.ndarray, offsets: np.ndarray, power: float) -> Rates:
-    """Return the rates with theta of each cluster smaller than an equal share raised by a power of how much.
+    """Return the rates with theta raised for every cluster with less than an equal share of the objects.
+
+    Its diagonal is multiplied by ``(1 / (K share)) ** power``.
 
     The objects of a large class are joined with few of its others. To one at its edge a cluster of few
     objects, which costs little, would fit better than its own, if not for this.

@@ -73,8 +73,8 @@ MOMENTS_AFTER, MOMENTS_EVERY = 4, 3
 # Weights of partitions are estimated from this pass on, when residuals tell partitions apart.
 WEIGHTS_AFTER = 2
 
-# Clusters of the subsample are surplus if they win fewer objects than this, and are tiny; and up to this many
-# times as many clusters as those that are not.
+# Clusters of the subsample are surplus if they are tiny and win fewer than FEWEST_WON objects. None is left
+# out unless at least one in MOST_SURPLUS of all clusters remains.
 FEWEST_WON, MOST_SURPLUS = 4, 3
 
 # The calibration has settled when fewer than this share of the objects move.
@@ -357,9 +357,9 @@ class EmbeddedStart:
     weights: Weights | None
     calibration: Calibration | None
 
-    def __call__(self, run: Run) -> tuple[Place, Rates | None]:
+    def __call__(self, run: Run) -> tuple[NearestCenter, Rates | None]:
         """Return what gives a block its first memberships, and the rates of a block model by all objects."""
-        place = Place(spectral_centers(run, self.n_clusters, self.weights, N_INIT), self.n_clusters)
+        place = NearestCenter(spectral_centers(run, self.n_clusters, self.weights, N_INIT), self.n_clusters)
         if self.calibration is None or self.calibration.rule != BLOCK_MODEL:
             return place, None
         count = partial(count_clusters, place.centers, self.n_clusters, None)
@@ -370,7 +370,7 @@ class EmbeddedStart:
 
 
 @dataclass(frozen=True)
-class Place:
+class NearestCenter:
     """A task: the first memberships (rows, K) float32 of a block of labels."""
 
     centers: Centers

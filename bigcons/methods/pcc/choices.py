@@ -27,11 +27,12 @@ from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods.pcc.all_pairs import MOST_PAST
 from bigcons.methods.pcc.block_model import spaced_partitions, start_bytes
 from bigcons.methods.pcc.calibrated import BLOCK_MODEL, LEAST_SQUARES, MOMENTS, Calibration
-from bigcons.methods.pcc.many import MOST_COLUMNS_OF_TABLES, MOST_IN_TABLES, plans_of_many
+from bigcons.methods.pcc.many import MOST_COLUMNS_OF_TABLES, MOST_IN_TABLES, can_weigh_many, plans_of_many
 from bigcons.methods.pcc.memberships import Init
 from bigcons.methods.pcc.pairwise import FEW_OBJECTS
 from bigcons.methods.pcc.prototypes import default_prototypes
 from bigcons.methods.pcc.subsample import ENTROPY, INFORMATION, SUBSAMPLE, entropy_weights
+from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import bytes_to_tell_apart, starts_to_merge
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
@@ -218,10 +219,7 @@ def choose_weights(
 ) -> Weights | str | None:
     """Return the weights of the partitions or the rule that finds them; None if all weights are one."""
     if asked is not None and solver != ALL:
-        raise InvalidInputError(
-            f"weights with pairs={pairs!r}, divergence={divergence.label!r}; "
-            "they require pairs='all' and divergence='l2'."
-        )
+        raise _only_squares("weights", pairs, divergence)
     if asked is None or (isinstance(asked, str) and asked in (ENTROPY, INFORMATION)):
         return asked
     if isinstance(asked, str):
@@ -275,10 +273,7 @@ def choose_calibration(
         given = f"rarity={rarity:g}" if rarity else "common_rates=False"
         if coassociation == BLOCK_MODEL:
             given = "coassociation='block-model'"
-        raise InvalidInputError(
-            f"{given} with pairs={pairs!r}, divergence={divergence.label!r}; "
-            "it requires pairs='all' and divergence='l2'."
-        )
+        raise _only_squares(given, pairs, divergence)
     if coassociation == LEAST_SQUARES and divergence.label != "l2":
         raise InvalidInputError(
             f"coassociation='least-squares' with divergence={divergence.label!r}, which is not defined for "
@@ -308,11 +303,16 @@ def choose_prune(
         of_block_model = calibration is not None and calibration.rule == BLOCK_MODEL
         return None, of_block_model and isinstance(init, str)
     if solver != ALL:
-        raise InvalidInputError(
-            f"prune with pairs={pairs!r}, divergence={divergence.label!r}; "
-            "it requires pairs='all' and divergence='l2'."
-        )
+        raise _only_squares("prune", pairs, divergence)
     return check_number("prune", asked, at_least=0.0, at_most=1.0), False
+
+
+def _only_squares(given: str, pairs: Any, divergence: Divergence) -> InvalidInputError:
+    """Return the error for a parameter of solves over all pairs by the squared divergence alone."""
+    return InvalidInputError(
+        f"{given} with pairs={pairs!r}, divergence={divergence.label!r}; "
+        "pairs='all' and divergence='l2' are required."
+    )
 
 
 # Pairs
@@ -398,6 +398,12 @@ DENSE_MEMORY = 4_000_000_000
 FEW_LABELS = 32_000_000
 
 
+def finds_trust(ensemble: Ensemble, solver: str, n_clusters: int) -> bool:
+    """Return whether a solve tells how far its labels can be trusted: where the tables for that are small."""
+    is_small = can_weigh_many if solver == CANDIDATES else can_weigh
+    return not ensemble.is_soft and is_small(ensemble, n_clusters)
+
+
 # Objects of the larger sample: this share of all, within bounds, and at most these bytes of labels.
 LARGER_SHARE, FEWEST_LARGER, MOST_LARGER, LARGER_BYTES = 16, 4 * SUBSAMPLE, 1 << 18, 1 << 26
 
@@ -467,7 +473,7 @@ def plan_memory(
         held += 4 * statistics  # of the last two passes, and sums extrapolated from these and further ones
         if solver == ALL:
             held += 8 * MOST_PAST * (2 * (B + M) * (K + 8) + M * (K * (K + 1) // 2 + 8))
-            held += larger_rows(ensemble) * (2 * ensemble.row_bytes + 16 * K)  # also while they are gathered
+            held += larger_rows(ensemble) * (ensemble.row_bytes + 16 * K)
     return MemoryPlan(
         held=held,
         # including the memberships before and after, and their change

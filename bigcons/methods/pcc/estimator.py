@@ -56,6 +56,7 @@ from bigcons.methods.pcc.choices import (
     choose_prune,
     choose_solver,
     choose_weights,
+    finds_trust,
     keeps_labels,
     n_larger,
     resolve_pairs,
@@ -66,7 +67,7 @@ from bigcons.methods.pcc.choices import (
     warn_of_fine_labels,
 )
 from bigcons.methods.pcc.heap import solve_pairs
-from bigcons.methods.pcc.many import ManyClusters, can_weigh_many, sample_rows
+from bigcons.methods.pcc.many import ManyClusters, sample_rows
 from bigcons.methods.pcc.memberships import (
     MOST_SHARES,
     PERTURBATION,
@@ -91,7 +92,6 @@ from bigcons.methods.pcc.placing import (
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.pruning import PrunedPairs, settled
 from bigcons.methods.pcc.subsample import INFORMATION, SUBSAMPLE, Extension, extend_subsample, extension_of
-from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer, distinct_clusters
 from bigcons.overlaps.spectral_start import check_embedding_plan, is_fine
@@ -159,7 +159,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         Number of starts, of which the one with the lowest objective is kept. "auto": 8 on the subsample,
         else 1.
     init : {"auto", "subsample", "uniform", "dirichlet"} or array, default="auto"
-        First memberships. "subsample": solve 2,048 objects and extend the solution to all. "uniform":
+        First memberships. "subsample": solve 2,048 objects and extend the solution to all; a
+        calibrated model of 131,072 objects or more solves a larger sample in between. "uniform":
         perturbed uniform. "dirichlet": random. For solver="blocked" these two are single starts of the
         subsample. An array: memberships (n_objects, n_clusters); uniform ones, a saddle point, are perturbed,
         and rows that a divergence such as "kl" finds infinite are mixed with a millionth of the uniform
@@ -200,11 +201,12 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         rarity``, ``n_b`` of ``n_u`` labeled objects being in it: 0 counts all joins alike, 1 is the weight of
         correspondence analysis. None: 0.5.
     common_rates : bool or "auto", default="auto"
-        Whether all partitions share the rates of a calibrated model and count alike. Otherwise, in the block
-        model, they share the rates, and one that tells next to nothing of the clusters hardly counts; where
-        small clusters beside a large one are to be kept, and in the other models, each has rates of its own,
-        and counts by the inverse variance of its residuals. "auto": False over all pairs by "l2", True in all
-        other solves, where a pair has one share of agreement, whichever partitions join it.
+        If True, all partitions share one pair of rates and count equally. If False, they still share the
+        rates in the block model, but one that says almost nothing about the clusters gets almost no weight;
+        in the other models, and where small clusters beside a large one are to be kept, each partition has
+        its own rates and counts by the inverse variance of its residuals. "auto": False over all
+        pairs by "l2", True in all other solves, where a pair has one share of agreement, whichever partitions
+        join it.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
@@ -376,12 +378,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             self._merges: bool = choices.merges and width < self.n_clusters
             if choices.merges and width < n_clusters:
                 warn_user(
-                    f"{n_clusters - width} of n_clusters={self.n_clusters} clusters win next to no objects "
-                    "of a sample; these are left out, prune=None keeps all.",
+                    f"{n_clusters - width} of n_clusters={self.n_clusters} clusters win almost no objects "
+                    "of a sample and were left out; prune=None keeps them.",
                     SurplusClustersWarning,
                 )
-            weighs = can_weigh(ensemble, width) and not (is_many and not can_weigh_many(ensemble, width))
-            trust = engine if weighs and not ensemble.is_soft else None
+            trust = engine if finds_trust(ensemble, choices.solver, width) else None
             read: Callable[[Block], np.ndarray] = solution.read
             if self._merges:
                 read, width = Widened(read, self.n_clusters), self.n_clusters
@@ -398,17 +399,18 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         if choices.solver not in names:
             return
         n, K = ensemble.n_objects, n_clusters
-        weighs = can_weigh(ensemble, K) and (choices.solver == ALL or can_weigh_many(ensemble, K))
-        n_trusted = n if weighs and not ensemble.is_soft else 0
+        n_trusted = n if finds_trust(ensemble, choices.solver, K) else 0
         n_passed, of_pass = None, 0.1 * K
         if choices.calibration is None:
             of_pass = 0.8 + 0.06 * K
         elif choices.solver == ALL:
             n_passed, of_pass = USUAL_CALIBRATED * n, max(1.0, 0.2 * K - 0.2)
+        n_sampled = n_larger(ensemble, choices)
+        larger = {LargerSample.name: (USUAL_CALIBRATED * n_sampled, of_pass)} if n_sampled else {}
         expect_steps(
             {
                 "survey": (n, 0.35),
-                LargerSample.name: (USUAL_CALIBRATED * n_larger(ensemble, choices), of_pass),
+                **larger,
                 "start of PCC": (n, 1.7 * of_pass),
                 names[choices.solver]: (n_passed, of_pass),
                 "results": (n if in_memory else 2 * n, 0.03 * self.n_clusters),
@@ -441,12 +443,12 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             return self.n_clusters, known
         is_few = MOST_SURPLUS * found < self.n_clusters
         told = (
-            f"n_clusters={found} or 'auto' may fit better"
+            f"n_clusters={found} or 'auto' may fit better."
             if is_few
-            else "to which the others were merged; prune=None keeps all"
+            else "the others were merged into these. prune=None keeps all."
         )
         warn_user(
-            f"the labels tell {found} of n_clusters={self.n_clusters} clusters apart, {told}.",
+            f"the labels distinguish only {found} of n_clusters={self.n_clusters} clusters; {told}",
             SurplusClustersWarning,
         )
         return self.n_clusters if is_few else found, known
@@ -612,7 +614,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             solver, n_init = CANDIDATES, MANY_STARTS if self.n_init == "auto" else n_init
         if not isinstance(init, str):
             given = checked_start(init, ensemble.n_objects, self.n_clusters)
-            init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else init
+            init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else given
         return Choices(solver, init, n_init, n_prototypes, weights, calibration, *prune)
 
     def _needs_labels(self, ensemble: Ensemble) -> bool:

@@ -382,14 +382,14 @@ class ManyClusters:
         rates = {f"rates.{name}": part for name, part in state.weights._asdict().items() if part is not None}
         return arrays | rates, {}
 
-    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> ManySums:
+    def unpack(self, arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> ManySums:
         """Return the sums of a snapshot."""
         S, rates = (
             {name.removeprefix(of): part for name, part in arrays.items() if name.startswith(of)}
             for of in ("S.", "rates.")
         )
         sums = arrays["X"], arrays["own"], arrays["totals"]
-        return ManySums(SparseRows(**S), *sums, rates=Rates(**rates), **facts)
+        return ManySums(SparseRows(**S), *sums, rates=Rates(**rates))
 
     def solution(self, run: Run, at: Iterate[ManySums]) -> Solution:
         """Return the solution of a finished run."""
@@ -421,7 +421,7 @@ class ByCandidates:
 
 
 def can_weigh_many(ensemble: Ensemble, n_clusters: int) -> bool:
-    """Return whether it takes little, beside a solve, to find which labels to trust."""
+    """Return whether finding which labels to trust costs little compared with the solve."""
     return 8 * n_clusters * ensemble.n_base_clusters <= MOST_TO_WEIGH
 
 

@@ -247,8 +247,7 @@ class SampledRows:
 
     def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Read them in a block."""
-        first, last = np.searchsorted(self.sampled, (block.start, block.stop))
-        rows = self.sampled[first:last] - block.start
+        rows = block.rows_of(self.sampled)
         labels = self.ensemble.read(block.start, block.stop)[rows]
         return labels, self.arrays.read(self.generation, block)[rows]
 

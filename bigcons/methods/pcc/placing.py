@@ -22,7 +22,7 @@ from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
 from bigcons.methods.pcc.pruning import Large
 from bigcons.methods.pcc.updates import place_block
-from bigcons.seeding import generator
+from bigcons.seeding import draw_rows
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
@@ -95,14 +95,9 @@ class Known(NamedTuple):
     solution: Solution
     left_out: np.ndarray
 
-    def rows_left_out(self, block: Block) -> np.ndarray:
-        """Return the rows of a block that are left out."""
-        first, last = np.searchsorted(self.left_out, (block.start, block.stop))
-        return self.left_out[first:last] - block.start
-
     def read(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Return labels and memberships of the known objects of a block."""
-        labels, rows = self.ensemble.read(block.start, block.stop), self.rows_left_out(block)
+        labels, rows = self.ensemble.read(block.start, block.stop), block.rows_of(self.left_out)
         memberships = np.ascontiguousarray(self.solution.read(block))
         if not rows.size:
             return labels, memberships
@@ -153,7 +148,7 @@ class SumKnown:
         labels, memberships = self.known.read(block)
         if self.centers is None:
             return agreement_sums(labels, self.known.ensemble.offsets, memberships, self.rates)
-        return tables_of_block(self.centers, labels, self.known.ensemble.offsets, memberships)
+        return tables_of_block(self.centers, self.known.ensemble.offsets, labels, memberships)
 
 
 @dataclass(frozen=True)
@@ -165,15 +160,12 @@ class ChosenRows:
 
     def __call__(self, block: Block) -> np.ndarray:
         """Read them in a block."""
-        first, last = np.searchsorted(self.chosen, (block.start, block.stop))
-        return np.asarray(self.solution.read(block))[self.chosen[first:last] - block.start]
+        return np.asarray(self.solution.read(block))[block.rows_of(self.chosen)]
 
 
 def _centers_of(known: Known, seed: int, engine: Engine) -> np.ndarray:
     """Return prototypes (G, K) of the memberships of a sample of the known objects."""
-    n = known.ensemble.n_objects
-    draw = generator(seed, "pcc.placing.sample")
-    sampled = np.sort(draw.choice(n, SAMPLE, replace=False, shuffle=False)) if n > SAMPLE else np.arange(n)
+    sampled = draw_rows(known.ensemble.n_objects, SAMPLE, seed, "pcc.placing.sample")
     chosen = np.setdiff1d(sampled, known.left_out, assume_unique=True)
     chosen = chosen if chosen.size else sampled  # centers need not come from the known objects
     rows = engine.map(ChosenRows(known.solution, chosen), known.ensemble.blocks())
@@ -234,7 +226,7 @@ class PlaceIsolated:
 
     def __call__(self, block: Block) -> None:
         """Write a block."""
-        rows, memberships = self.known.rows_left_out(block), np.array(self.known.solution.read(block))
+        rows, memberships = block.rows_of(self.known.left_out), np.array(self.known.solution.read(block))
         if rows.size:
             memberships[rows] = self.placing(self.known.ensemble.read(block.start, block.stop)[rows])
         self.arrays.write(self.generation, block, memberships)

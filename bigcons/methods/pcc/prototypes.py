@@ -192,7 +192,7 @@ class Prototypes:
 
     def _group(self, run: Run, centers: np.ndarray, generation: int) -> Tables:
         """Return the tables of a generation for given centers."""
-        return run.fold(run.visit(group_block, centers, run.data.offsets, reads=[generation]), add_tables)
+        return run.fold(run.visit(tables_of_block, centers, run.data.offsets, reads=[generation]), add_tables)
 
     def _evaluate(self, run: Run, tables: Tables, generation: int, divergence: Divergence) -> Evaluation:
         """Evaluate a generation with its tables."""
@@ -204,9 +204,8 @@ class Prototypes:
         """Return the first memberships of the sampled objects."""
         sampled, rows = _sampled(run), []
         for block in run.blocks:
-            first, last = np.searchsorted(sampled, (block.start, block.stop))
-            if first < last:
-                rows.append(run.arrays.read(0, block)[sampled[first:last] - block.start])
+            if (of_block := block.rows_of(sampled)).size:
+                rows.append(run.arrays.read(0, block)[of_block])
         return np.concatenate(rows)
 
 
@@ -269,10 +268,10 @@ def refined(
     """Return tables and memberships of a subsample after a few passes with renewed centers."""
     for _ in range(REFINING_PASSES):
         centers = choose_centers(memberships, n_prototypes)
-        tables = tables_of_block(centers, labels, offsets, memberships)
+        tables = tables_of_block(centers, offsets, labels, memberships)
         _, memberships = update_block(tables, offsets, 0.0, divergence, labels, memberships)
     centers = choose_centers(memberships, n_prototypes)
-    return tables_of_block(centers, labels, offsets, memberships), memberships
+    return tables_of_block(centers, offsets, labels, memberships), memberships
 
 
 def least_membership(divergence: Divergence, n_clusters: int) -> float:
@@ -393,16 +392,8 @@ class EvaluateBlock:
         """Evaluate a block."""
         labels = self.ensemble.read(block.start, block.stop)
         memberships = self.arrays.read(self.generation, block)
-        first, last = np.searchsorted(self.sampled, (block.start, block.stop))
-        rows = self.sampled[first:last] - block.start
+        rows = block.rows_of(self.sampled)
         return evaluate_block(self.tables, labels, self.ensemble.offsets, memberships, rows, self.divergence)
-
-
-def group_block(
-    centers: np.ndarray, offsets: np.ndarray, labels: np.ndarray, memberships: np.ndarray
-) -> Tables:
-    """Return the tables of a block's objects for given centers."""
-    return tables_of_block(centers, labels, offsets, memberships)
 
 
 def evaluate_block(
@@ -439,7 +430,7 @@ def approximation_error(
     value, _, _, parameter = divergence.compiled
     rows = np.flatnonzero((sample.labels >= 0).any(axis=1))
     labels, memberships = sample.labels[rows], sample.memberships[rows]
-    tables = tables_of_block(centers, labels, offsets, memberships)
+    tables = tables_of_block(centers, offsets, labels, memberships)
     grouped = evaluate_block(tables, labels, offsets, memberships, rows[:0], divergence).objective
     exact = over_votes(labels, memberships.astype(np.float64), value, parameter)
     return abs(grouped - exact) / exact if exact > 0.0 else 0.0
