@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError, UnknownColumnError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods import METHODS
@@ -61,6 +61,8 @@ class Report:
         If the objects have ids and the table their column, they are compared.
     columns
         Names of its columns to use; by default all.
+    drop
+        Names of columns to leave out.
     n_objects : default=20
         Least certain objects to list.
     n_clusters : default=20
@@ -78,7 +80,7 @@ class Report:
     facts : dict
         Numbers of the whole, by name.
     warnings : list of str
-        What to mind.
+        Reasons for caution.
     clusters : pyarrow.Table
         The clusters by falling size; the columns of `Trust.clusters` as far as known, and ``share``.
     least_certain : pyarrow.Table or None
@@ -106,6 +108,7 @@ class Report:
         ensemble: Any = None,
         features: Any = None,
         columns: Sequence[str] | None = None,
+        drop: Sequence[str] | None = None,
         n_objects: int = 20,
         n_clusters: int = 20,
         pictures: bool = True,
@@ -114,8 +117,11 @@ class Report:
     ) -> None:
         check_int("n_objects", n_objects)
         check_int("n_clusters", n_clusters)
-        if columns is not None and features is None:
-            raise InvalidInputError("columns are those of features; give features, too.", parameter="columns")
+        if features is None and (columns is not None or drop is not None):
+            raise InvalidInputError(
+                "columns and drop have no effect without features; give features, too.",
+                parameter="columns" if drop is None else "drop",
+            )
         self._n_profiles = n_clusters
         self._source = source = _Source.of(consensus)
         self._ensemble = None if ensemble is None else as_ensemble(ensemble)
@@ -148,6 +154,8 @@ class Report:
                 found = _ids_in(column, source.ids.facts)
                 refuse_other_ids(source.ids.blocks(), found, name, table.where)
                 columns = columns or [other for other in table.names or () if other != name]
+            if drop is not None:
+                columns = _without(table, columns, drop)
             self.profiles, values = profile(table, source.labels, columns, 3, memory, kept)
             self._values = dict(zip(kept.tolist(), values, strict=True))
         self._told = told
@@ -189,6 +197,15 @@ class Report:
 
 
 # What is read
+
+
+def _without(table: Any, columns: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
+    """Return the names of the columns, by default all, but those to leave out."""
+    names = list(table.names or ())
+    for column in drop:
+        if column not in names:
+            raise UnknownColumnError(table.where, column, table.names, n_columns=table.n_columns)
+    return [name for name in columns or names if name not in drop]
 
 
 class _Source(NamedTuple):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from bigcons import Consensus, Ensemble, Report
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
 from bigcons.metrics import cluster_profiles, partition_agreement, trust
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -124,6 +124,8 @@ def test_report__refuses_in_one_line(told, tmp_path):
     for asked, error in (
         ({"memory": "2kB"}, MemoryBudgetError),
         ({"columns": ["spend"]}, InvalidInputError),
+        ({"drop": ["spend"]}, InvalidInputError),
+        ({"features": features, "drop": ["spent"]}, UnknownColumnError),
         ({"ensemble": [[0], [1]]}, InvalidInputError),
         ({"features": features.slice(0, 9)}, InvalidInputError),
     ):

@@ -1,4 +1,4 @@
-"""``bigcons report``: a page that tells what to know of a consensus."""
+"""``bigcons report``: a one-page summary of a consensus."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from bigcons.cli.output import emit, reporting
     metavar="NAME,...",
     help="The columns of the table to use.  [default: all]",
 )
+@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns to leave out.")
 @click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
               help="Least certain objects to list.")  # fmt: skip
 @click.option("--n-clusters", type=click.IntRange(min=1), default=20, show_default=True,
@@ -43,6 +44,7 @@ def report(
     ensemble: str | None,
     features: str | None,
     columns: list[str] | None,
+    drop: list[str] | None,
     n_objects: int,
     n_clusters: int,
     pictures: bool,
@@ -65,6 +67,7 @@ def report(
         ensemble=ensemble,
         features=features,
         columns=columns,
+        drop=drop,
         n_objects=n_objects,
         n_clusters=n_clusters,
         pictures=pictures,

@@ -141,10 +141,10 @@ def n_clusters(choice: Any) -> Figure:
 
 
 def _draw_curve(axes: Axes, x: Sequence[float], y: Any, color: str) -> None:
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+    from matplotlib.ticker import FixedLocator, MaxNLocator, StrMethodFormatter
 
     marker = "o" if len(x) <= 40 else None
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(FixedLocator(x) if len(x) < 3 else MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.plot(x, np.asarray(y, dtype=float), color=color, marker=marker, markersize=3.5, linewidth=1.4)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)

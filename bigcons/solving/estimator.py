@@ -22,6 +22,7 @@ from bigcons.errors import (
     InvalidInputError,
     SoftEnsembleError,
     SurplusClustersWarning,
+    SuspiciousLabelsWarning,
     warn_user,
 )
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
@@ -579,7 +580,8 @@ class Recoding:
                 f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "
                 "give the same partitions in the same order."
             )
-        if new.names != self.names and are_given(new.names) and are_given(self.names):
+        are_named = are_given(new.names) and are_given(self.names)
+        if new.names != self.names and (are_named or set(new.names) == set(self.names)):
             u = next(u for u, name in enumerate(self.names) if new.names[u] != name)
             raise InvalidInputError(
                 f"the new labels have partition {new.names[u]!r} where {self.names[u]!r} was fitted; "
@@ -592,9 +594,18 @@ class Recoding:
                     f"{np.diff(self.offsets).tolist()} were fitted; give the same clusters in the same order."
                 )
             return []
-        return [
-            codes_in(known, values) for known, values in zip(self.values, original_values(new), strict=True)
-        ]
+        values = original_values(new)
+        tables = [codes_in(known, found) for known, found in zip(self.values, values, strict=True)]
+        unseen = [u for u, table in enumerate(tables) if (table[:-1] < 0).any()]
+        if unseen:
+            u = unseen[0]
+            label = values[u][tables[u][:-1] < 0].tolist()[0]
+            warn_user(
+                f"{len(unseen)} of {len(tables)} partitions have labels that did not occur in fit, such as "
+                f"{label!r} in {new.names[u]!r}; they count as missing.",
+                SuspiciousLabelsWarning,
+            )
+        return tables
 
 
 def are_given(names: Sequence[str]) -> bool:

@@ -239,7 +239,8 @@ def _whole_numbers(raw: np.ndarray, name: str) -> np.ndarray:
     broken = ~missing & ((np.rint(raw) != raw) | (np.abs(raw) >= 2.0**63))
     if broken.any():
         raise InvalidInputError(
-            f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text: recode it."
+            f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text. "
+            "Recode it, or make an ensemble of features by bigcons.generate."
         )
     return np.where(missing, MISSING, raw).astype(np.int64)
 

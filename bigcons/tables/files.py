@@ -705,6 +705,8 @@ def _open_parquet(path: Path) -> Any:
         return parquet.ParquetFile(
             path, buffer_size=1 << 16, pre_buffer=False, page_checksum_verification=True
         )
+    except PermissionError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _broken_parquet(path, error) from None
 

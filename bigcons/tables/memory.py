@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, StoreNotFoundError, first_line
+from bigcons.errors import (
+    InvalidInputError,
+    StoreNotFoundError,
+    SuspiciousLabelsWarning,
+    first_line,
+    warn_user,
+)
 from bigcons.tables.table import (
     Column,
     PartedTable,
@@ -102,6 +108,12 @@ def table_of_rows(rows: Sequence[Any], role: str) -> ArrayTable:
             )
     if role == "features" and n_columns:
         return ArrayTable(np.asarray(rows), role)
+    if len(rows) < n_columns and all(hasattr(row, "__array__") for row in rows):
+        warn_user(
+            f"{role} is a list of {len(rows)} arrays, each taken as the row of an object; "
+            "if each is a partition, pass numpy.column_stack(...).",
+            SuspiciousLabelsWarning,
+        )
     matrix = np.empty((len(rows), n_columns), dtype=object)  # keeps numbers and text apart
     for index, row in enumerate(rows):
         matrix[index] = row

@@ -356,7 +356,7 @@ def test_fit__of_kl_agrees_with_l2_on_the_labels():
 @pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
 def test_fit__recovers_simulated_soft_partitions(pairs, divergence, monkeypatch):
     # whom to trust among a thousand partitions takes as long as to solve, and is not asked here
-    monkeypatch.setattr("bigcons.methods.pcc.estimator.can_weigh", lambda *_: False)
+    monkeypatch.setattr("bigcons.methods.pcc.choices.can_weigh", lambda *_: False)
     scores = []
     for seed in range(10 if pairs == "all" else 3):
         labels, truth = simulated_soft_partitions(random_state=seed)

@@ -391,6 +391,8 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
             "column 'income' has 334 different labels of 1,000 objects and looks like a feature",
         ),
         (np.tile([0, 1], (2, 500)), r"2 objects \(rows\) in 1,000 partitions .* transpose it"),
+        ([np.arange(9) % 3, np.arange(9) % 2], "list of 2 arrays, .*row of an object; .*column_stack"),
+        (np.array([["a", np.nan], ["b", "x"]]), "'p1' has the text 'nan' as a label of its own"),
     ],
 )
 def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):

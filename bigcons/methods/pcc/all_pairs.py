@@ -35,7 +35,6 @@ from bigcons.methods.pcc.updates import (
     apply_change,
     apply_part,
     decreases_enough,
-    is_wide,
     line_search,
     measure_block,
     objective_change,
@@ -49,16 +48,15 @@ from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
-# With this many blocks or more, the objects of a block may as well move at once as the blocks do. The tables
-# of calibrated models, which are expensive to keep current, are then computed once for each block.
-MANY_BLOCKS = 8
-
 # Passes over calibrated models end when the memberships are estimated to change by at most this many times
 # `tol` in all further ones: changes fall by the mean factor of the last passes, LEAST_FACTOR at least.
 FEWEST_PASSES, CHANGE_PER_TOL, LEAST_FACTOR = 3, 30.0, 0.25
 
 # Passes by which the next one is extrapolated, at most, and what keeps their equations solvable.
 MOST_PAST, RIDGE = 4, 1e-10
+
+# How far beyond a pass the first stride away from a saddle goes, in errors of that pass.
+FIRST_STRIDE = 8.0
 
 # The tolerance of passes over the larger sample, in those of passes over all, and its blocks.
 LARGER_TOL, LARGER_BLOCKS = 3.0, 16
@@ -152,7 +150,7 @@ class AllPairs:
         """Return the task that updates every object of a block given all others."""
         sums, ahead = at.state.sums, at.state.ahead
         threshold = self._threshold(run, at) * self._mean_weight(run, sums)
-        at_once = is_wide(sums) or len(run.blocks) >= MANY_BLOCKS
+        at_once = self.solve_sample is not None
         relaxation = RELAXATION if len(run.blocks) == 1 and not at_once else 1.0
         reads, writes = [at.generation], at.generation + 1
         update = partial(update_block, at_once=at_once)
@@ -175,8 +173,8 @@ class AllPairs:
         if is_ahead:
             overshoots = objective_change(sums, change) > 0.0
         else:
-            moves_at_once = len(run.blocks) > 1 or is_wide(sums)
-            overshoots = moves_at_once and change.n_moved > 0 and not decreases_enough(sums, change)
+            move_at_once = len(run.blocks) > 1 or self.solve_sample is not None
+            overshoots = move_at_once and change.n_moved > 0 and not decreases_enough(sums, change)
         if overshoots and (is_ahead or leads):
             run.arrays.drop(at.generation + 1)
             reached, length, n_generations = sums, 0.0, 0
@@ -200,7 +198,10 @@ class AllPairs:
         stays = overshoots and not is_ahead and length == 0.0
         remaining = change.largest if stays else remaining_change([*at.records, record])
         is_near = remaining < CHANGE_PER_TOL * run.tol or change.n_moved == 0
-        state = at.state.after(reached, found, leads=not is_near and (stays or length == 1.0))
+        if is_ahead and length == 0.0:
+            state = at.state.undone()
+        else:
+            state = at.state.after(reached, found, leads=not is_near and (stays or length == 1.0))
         is_settled |= is_near and not is_ahead and len(at.records) >= FEWEST_PASSES - 1
         return Step(state, record, is_settled, n_generations)
 
@@ -236,11 +237,13 @@ class AllPairs:
         for p, past in enumerate(state.past):
             arrays |= {f"past_{p}.{name}": array for name, array in past._asdict().items()}
         facts = {"n_clusters": sums.n_clusters, "squares": sums.squares, "quartics": sums.quartics}
-        return arrays, facts
+        return arrays, {**facts, "stride": state.stride}
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Passes:
         """Return the sums of a snapshot."""
         S, T = arrays.pop("S"), arrays.pop("T")
+        facts = dict(facts)
+        stride = facts.pop("stride")
         n_past = sum(name.endswith(".error") for name in arrays)
         past = [
             Past(**{name: arrays.pop(f"past_{p}.{name}") for name in Past._fields}) for p in range(n_past)
@@ -249,7 +252,7 @@ class AllPairs:
         kind = Rates if "omega" in arrays else Weights
         sums = AgreementSums(S=S, T=T, **facts, weights=kind(**arrays) if arrays else None)
         ahead = None if ahead_S is None or ahead_T is None else sums._replace(S=ahead_S, T=ahead_T)
-        return Passes(sums, ahead, tuple(past))
+        return Passes(sums, ahead, tuple(past), stride)
 
     def _threshold(self, run: Run, at: Iterate[Passes]) -> float:
         """Return the relative gap up to which objects do not move in the next pass."""
@@ -272,6 +275,10 @@ class Passes(NamedTuple):
     errors ``F(e) - e`` of the last passes tell where they lead: the affine combination of these passes whose
     error is least is where ``e`` is next, by Anderson's extrapolation. After a single pass it is halfway to
     ``F(e)``, as objects that move at once usually move about twice too far.
+
+    Near a saddle the errors grow, and extrapolation leads back to it: the objective would rise, and the pass
+    is undone. The next ones then stride away from it, ``stride`` errors beyond ``F(e)``, twice as far each
+    time, until the objective would rise again.
     """
 
     sums: AgreementSums
@@ -280,6 +287,12 @@ class Passes(NamedTuple):
     """The sums ahead, by which the next pass places objects; None for those of the memberships."""
     past: tuple[Past, ...] = ()
     """The last passes by which the next ones are extrapolated, the latest last."""
+    stride: float = 0.0
+    """How many errors the next pass goes beyond ``F(e)``; 0 where it is extrapolated."""
+
+    def undone(self) -> Passes:
+        """Return the state after a pass by sums ahead that would raise the objective."""
+        return Passes(self.sums, None, (), 0.0 if self.stride else FIRST_STRIDE)
 
     def after(self, reached: AgreementSums, found: AgreementSums, *, leads: bool) -> Passes:
         """Return the state after a pass that found these sums, and reached those of its step.
@@ -289,7 +302,11 @@ class Passes(NamedTuple):
         given = self.sums if self.ahead is None else self.ahead
         past = (*self.past, Past(found.S - given.S, found.S, found.T))[-MOST_PAST:]
         if not leads:
-            return Passes(reached, None, past)
+            return Passes(reached, None, past, self.stride)
+        if self.stride:
+            stride = self.stride if self.ahead is None else 2.0 * self.stride
+            S, T = (at + stride * (at - before) for at, before in ((found.S, given.S), (found.T, given.T)))
+            return Passes(reached, reached._replace(S=S, T=T), past, stride)
         if len(past) == 1:
             halfway = reached._replace(S=0.5 * (given.S + found.S), T=0.5 * (given.T + found.T))
             return Passes(reached, halfway, past)
@@ -373,7 +390,7 @@ class SampleData(NamedTuple):
         return self.labels[start:stop]
 
     def blocks(self) -> list[Block]:
-        """Return so many blocks that their objects move at once."""
+        """Return blocks of equal size."""
         return row_blocks(self.n_objects, -(-self.n_objects // LARGER_BLOCKS))
 
 

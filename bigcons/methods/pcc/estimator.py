@@ -628,7 +628,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             gap = f"a KKT gap of {solution.gap:.2g} > tol={self.tol:g}"
             if not solution.settled:
                 told = (
-                    f"PCC stopped at max_iter with {gap}; raise max_iter or tol if the labels still change."
+                    f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g}, while memberships still "
+                    "changed; raise max_iter, or tol if the labels no longer change."
                 )
             elif solution.tables is not None:
                 told = (
