@@ -137,8 +137,12 @@ def run(
 
     began = time.perf_counter()
     model = METHODS[method](**parameters)
-    with telling_finished(consensus_path, "run", overwrite):
-        model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+    try:
+        with telling_finished(consensus_path, "run", overwrite):
+            model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+    except KeyboardInterrupt:
+        click.echo(f"{ensemble_path} is complete and kept; repeat the command to resume.", err=True)
+        raise
     solving = time.perf_counter() - began
 
     ensemble = Ensemble.open(ensemble_path)

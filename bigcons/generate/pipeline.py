@@ -369,8 +369,10 @@ def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
             raise InvalidInputError(
                 f"n_clusters={n_clusters!r} is not a range; use an integer or (low, high)."
             )
-        low = check_int("n_clusters[0]", n_clusters[0])
-        return low, check_int("n_clusters[1]", n_clusters[1], at_least=low)
+        low, high = (check_int(f"n_clusters[{end}]", n_clusters[end]) for end in (0, 1))
+        if low > high:
+            raise InvalidInputError(f"n_clusters={n_clusters!r} is not a range; use (low, high), low first.")
+        return low, high
     number = check_int("n_clusters", n_clusters)
     return number, number
 

@@ -492,7 +492,11 @@ class ChoosingClusterer(ConsensusClusterer):
 
     def _check_n_clusters(self, n_objects: int) -> None:
         given: Any = self.n_clusters
-        if not (isinstance(given, str) and given == AUTO):
+        if isinstance(given, str) and given != AUTO:
+            raise InvalidInputError(
+                f"n_clusters={given!r} is unknown; use an integer >= 1 or 'auto'.", parameter="n_clusters"
+            )
+        if not isinstance(given, str):
             super()._check_n_clusters(n_objects)
 
     def _remedy_of_surplus(self, n_large: int) -> str:

@@ -315,7 +315,7 @@ def test_out__of_a_refused_fit_leaves_nothing_behind(method, labels, tmp_path):
         (0, "n_clusters=0 is out of range"),
         (-2, "n_clusters=-2 is out of range"),
         (2.0, r"n_clusters=2\.0 is out of range"),
-        ("3", "n_clusters='3' is out of range"),
+        ("3", "n_clusters='3' is (out of range|unknown; use an integer >= 1 or 'auto')"),
         (True, "n_clusters=True is out of range"),
     ],
 )

@@ -617,6 +617,12 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else given
         return Choices(solver, init, n_init, n_prototypes, weights, calibration, *prune)
 
+    def _remedy_of_surplus(self, n_large: int) -> str:
+        enough = super()._remedy_of_surplus(n_large)
+        if self.coassociation_ != PAPER_MODEL:
+            return enough
+        return f"a calibrated model, such as coassociation='moments', may tell more apart, or {enough}"
+
     def _needs_labels(self, ensemble: Ensemble) -> bool:
         """Return whether objects cannot be placed: by prototypes, there is no form for memberships."""
         return ensemble.is_soft and resolve_divergence(self.divergence).label != "l2"
