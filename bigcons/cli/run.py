@@ -172,6 +172,8 @@ def run(
             **fit_results(model),
         },
     }
+    if (choice := getattr(model, "n_clusters_choice_", None)) is not None:
+        result["consensus"]["n_clusters_choice"] = repr(choice)
     if truth is not None:
         classes = read_classes(truth, column, ensemble.n_objects, ensemble.id_column)
         counts = truth_table(classes, Consensus.open(consensus_path).label_rows)

@@ -119,8 +119,12 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
     try:
         text = file.read(MAX_MANIFEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        what = "is not a bigcons store (no manifest.json)" if place.exists() else "does not exist"
-        raise StoreNotFoundError(f"{place} {what}; check the path.", path=place) from None
+        what, remedy = "does not exist", "check the path"
+        if place.exists():
+            what = "is not a bigcons store (no manifest.json)"
+            inside = [] if place.is_file() else [name for name in place.names() if is_store(place / name)]
+            remedy = f"give {' or '.join(sorted(inside))} in it" if inside else remedy
+        raise StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
     except ValueError as error:
         raise CorruptStoreError(
             f"{file} is too large ({error}); restore the store from a copy.", path=file

@@ -114,7 +114,8 @@ class EncodingBuilder:
     def _check_kind(self, text: bool, text_before: bool) -> None:
         if text != text_before:
             raise InvalidInputError(
-                f"partition {self._name!r} mixes text and whole numbers; use one kind of label."
+                f"partition {self._name!r} mixes text and whole numbers, here or with those before; "
+                "use one kind of label."
             )
 
 

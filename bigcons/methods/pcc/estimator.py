@@ -617,12 +617,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else given
         return Choices(solver, init, n_init, n_prototypes, weights, calibration, *prune)
 
-    def _remedy_of_surplus(self, n_large: int) -> str:
-        enough = super()._remedy_of_surplus(n_large)
-        if self.coassociation_ != PAPER_MODEL:
-            return enough
-        return f"a calibrated model, such as coassociation='moments', may tell more apart, or {enough}"
-
     def _needs_labels(self, ensemble: Ensemble) -> bool:
         """Return whether objects cannot be placed: by prototypes, there is no form for memberships."""
         return ensemble.is_soft and resolve_divergence(self.divergence).label != "l2"
@@ -634,8 +628,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             gap = f"a KKT gap of {solution.gap:.2g} > tol={self.tol:g}"
             if not solution.settled:
                 told = (
-                    f"PCC stopped at max_iter with a KKT gap of {solution.gap:.2g}, while memberships still "
-                    "changed; raise max_iter, or tol if the labels no longer change."
+                    f"PCC stopped at max_iter before it settled, with a KKT gap of {solution.gap:.2g}; "
+                    "raise max_iter or tol if the labels still change."
                 )
             elif solution.tables is not None:
                 told = (
@@ -680,7 +674,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
 
     def _remedy_of_surplus(self, n_large: int) -> str:
         prunes = isinstance(self.pairs, str) and self.pairs == ALL and self.divergence == "l2"
-        return super()._remedy_of_surplus(n_large) + (", or prune=0.01" if prunes else "")
+        enough = super()._remedy_of_surplus(n_large) + (", or prune=0.01" if prunes else "")
+        if prunes or self.coassociation_ != PAPER_MODEL:
+            return enough
+        return f"a calibrated model, such as coassociation='moments', may tell more apart, or {enough}"
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._placing is None:
