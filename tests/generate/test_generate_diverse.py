@@ -246,7 +246,7 @@ def test_diverse__graphs_without_pymetis_name_the_extra(blobs, monkeypatch):
         ({"algorithms": ["kmeans", "pcc"]}, "mixes the set 'pcc' with names"),
         ({"algorithms": ["kmeans", "kmeans"]}, "has duplicates"),
         ({"algorithms": []}, "is empty"),
-        ({"n_clusters": (3, 2)}, r"n_clusters\[1\]=2"),
+        ({"n_clusters": (3, 2)}, r"n_clusters=\(3, 2\) is not a range"),
         ({"n_clusters": "split"}, "n_clusters='split'"),
         ({"n_clusters": 300}, "n_clusters=300 but there are 300 objects"),
         ({"memory": "no"}, "memory='no'"),

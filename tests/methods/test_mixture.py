@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
+from bigcons.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    SuspiciousLabelsWarning,
+    UnlabeledObjectsWarning,
+)
 from bigcons.kernels.cluster_tables import N_TOTALS, respond, responsibilities, rows_together
 from bigcons.methods import MixtureModel
 from bigcons.methods.mixture import MixtureProblem
@@ -109,7 +114,8 @@ def test_predict_proba__of_fitted_objects_is_their_membership():
     np.testing.assert_array_equal(model.predict_proba(ensemble), model.memberships_)
     np.testing.assert_array_equal(model.predict(ensemble), model.labels_)
     unlabeled = np.full((2, 20), 10_000)  # labels that were not seen in fit
-    np.testing.assert_array_equal(model.predict_proba(unlabeled), np.float32(1 / 6))
+    with pytest.warns(SuspiciousLabelsWarning, match="did not occur in fit"):
+        np.testing.assert_array_equal(model.predict_proba(unlabeled), np.float32(1 / 6))
 
 
 def test_fit__refuses_an_unknown_start():

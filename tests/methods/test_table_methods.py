@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    MemoryBudgetError,
+    SuspiciousLabelsWarning,
+    UnlabeledObjectsWarning,
+)
 from bigcons.generate import noisy_copies
 from bigcons.methods import IPC, IPVC, IVC, KCC, QMI, LabelKMeans
 from bigcons.methods.qmi import EntropyUtility
@@ -308,7 +314,8 @@ def test_predict__gives_fitted_objects_of_many_blocks_their_labels(name, tmp_pat
     model = quietly_fit(PREDICTING[name](6, random_state=0), tmp_path / "labels.zarr")
     np.testing.assert_array_equal(model.predict(ensemble), model.labels_)
     unseen = np.full((3, 20), 10_000)
-    assert (model.predict(unseen) == -1).all()
+    with pytest.warns(SuspiciousLabelsWarning, match="did not occur in fit"):
+        assert (model.predict(unseen) == -1).all()
 
 
 def test_predict__takes_ties_of_unknown_label_rows_to_the_lowest_cluster():

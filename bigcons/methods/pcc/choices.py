@@ -309,9 +309,10 @@ def choose_prune(
 
 def _only_squares(given: str, pairs: Any, divergence: Divergence) -> InvalidInputError:
     """Return the error for a parameter of solves over all pairs by the squared divergence alone."""
+    verb = "they require" if given == "weights" else "it requires"
     return InvalidInputError(
         f"{given} with pairs={pairs!r}, divergence={divergence.label!r}; "
-        "pairs='all' and divergence='l2' are required."
+        f"{verb} pairs='all' and divergence='l2'."
     )
 
 
