@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError, UnknownColumnError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import enough_for, format_size, parse_size
 from bigcons.methods import METHODS
@@ -27,7 +27,7 @@ from bigcons.stores.ensemble import as_ensemble
 from bigcons.stores.trust import TRUST_ROW
 from bigcons.tables.ids import IdFacts, canonical, refuse_other_ids
 from bigcons.tables.intake import open_table
-from bigcons.tables.select import SelectedTable
+from bigcons.tables.select import Columns, SelectedTable, Selection, choose
 from bigcons.tables.table import Table
 from bigcons.validation import check_int
 
@@ -59,10 +59,8 @@ class Report:
     features
         Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
         If the objects have ids and the table their column, they are compared.
-    columns
-        Names of its columns to use; by default all.
-    drop
-        Names of columns to leave out.
+    columns, drop
+        Its columns to use, by default all, and those to leave out; see `bigcons.select`.
     n_objects : default=20
         Least certain objects to list.
     n_clusters : default=20
@@ -107,8 +105,8 @@ class Report:
         *,
         ensemble: Any = None,
         features: Any = None,
-        columns: Sequence[str] | None = None,
-        drop: Sequence[str] | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
         n_objects: int = 20,
         n_clusters: int = 20,
         pictures: bool = True,
@@ -154,9 +152,9 @@ class Report:
                 found = _ids_in(column, source.ids.facts)
                 refuse_other_ids(source.ids.blocks(), found, name, table.where)
                 columns = columns or [other for other in table.names or () if other != name]
-            if drop is not None:
-                columns = _without(table, columns, drop)
-            self.profiles, values = profile(table, source.labels, columns, 3, memory, kept)
+            if columns is not None or drop is not None:
+                table = choose(table, Selection(None, None, columns, drop))
+            self.profiles, values = profile(table, source.labels, None, 3, memory, kept)
             self._values = dict(zip(kept.tolist(), values, strict=True))
         self._told = told
         self.facts: dict[str, Any] = _facts(source, told)
@@ -197,15 +195,6 @@ class Report:
 
 
 # What is read
-
-
-def _without(table: Any, columns: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
-    """Return the names of the columns, by default all, but those to leave out."""
-    names = list(table.names or ())
-    for column in drop:
-        if column not in names:
-            raise UnknownColumnError(table.where, column, table.names, n_columns=table.n_columns)
-    return [name for name in columns or names if name not in drop]
 
 
 class _Source(NamedTuple):

@@ -126,6 +126,7 @@ def test_report__refuses_in_one_line(told, tmp_path):
         ({"columns": ["spend"]}, InvalidInputError),
         ({"drop": ["spend"]}, InvalidInputError),
         ({"features": features, "drop": ["spent"]}, UnknownColumnError),
+        ({"features": features, "drop": "spent"}, UnknownColumnError),
         ({"ensemble": [[0], [1]]}, InvalidInputError),
         ({"features": features.slice(0, 9)}, InvalidInputError),
     ):
@@ -280,5 +281,7 @@ def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_feat
     rows = report.least_certain["object"].to_pylist()
     assert report.least_certain["id"].to_pylist() == [f"c{row}" for row in rows]
     assert set(report.profiles.numbers["feature"].to_pylist()) == set("abcde")
+    fewer = Report(stored, features=table, drop="a", pictures=False)
+    assert set(fewer.profiles.numbers["feature"].to_pylist()) == set("bcde")
     with pytest.raises(InvalidInputError, match="in the order of the objects"):
         Report(stored, features=table.take(np.arange(40)[::-1]), pictures=False)

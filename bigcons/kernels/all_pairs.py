@@ -20,8 +20,8 @@ base clusters and negative for partitions, where rows without gains count by the
 A block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``, ``theta`` (K, K) symmetric, entries >= 0.
 Then b and A are gathered from sums of ``theta y`` in the place of ``y``, which are kept beside S and T.
 
-Keeping them current costs several times the gathering. Where a block is a small part of the objects, or the
-tables exceed the cache, calibrated models leave them as they were before the block (`sweep_at_once`), so that
+Keeping them current costs several times the gathering. Passes of calibrated models over all objects, and over
+a subsample whose tables exceed the cache, leave them as they were before the block (`sweep_at_once`), so that
 rows are weighed once, in advance, and are read in whatever order is fastest.
 """
 

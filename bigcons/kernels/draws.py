@@ -15,15 +15,21 @@ _TO_UNIT = 2.0**-53
 
 @jit
 def uniform(random):
-    """Return a number in [0, 1) and advance ``random`` (1,) uint64 (SplitMix64; Steele, Lea, Flood 2014).
+    """Return a number in [0, 1) and advance ``random`` (1,) uint64.
 
     numba's own generator has a separate state in each thread and cannot be seeded from outside a kernel.
     """
+    return np.float64(bits(random)) * _TO_UNIT
+
+
+@jit
+def bits(random):
+    """Return 53 random bits and advance ``random`` (1,) uint64 (SplitMix64; Steele, Lea, Flood 2014)."""
     random[0] += _GOLDEN
     x = random[0]
     x = (x ^ (x >> np.uint64(30))) * _FIRST
     x = (x ^ (x >> np.uint64(27))) * _SECOND
-    return np.float64((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * _TO_UNIT
+    return (x ^ (x >> np.uint64(31))) >> np.uint64(11)
 
 
 @jit
@@ -37,7 +43,7 @@ def mark_drawn(key, first, bounds, counts, marks):
     random, start = np.empty(1, np.uint64), np.empty(1, np.uint64)
     for p in range(counts.size):
         start[0] = key + np.uint64(first + p) * _GOLDEN
-        random[0] = np.uint64(uniform(start) * 2.0**53) * _SECOND  # pieces start far from each other
+        random[0] = bits(start) * _SECOND  # pieces start far from each other
         needed = counts[p]
         for row in range(bounds[p], bounds[p + 1]):
             is_taken = uniform(random) * (bounds[p + 1] - row) < needed

@@ -48,6 +48,9 @@ from bigcons.version import __version__
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 30
 
+MOST_NAMES = 20
+"""In a folder that is no store, among which stores are looked for: a bucket is asked for each."""
+
 _DATA_FOLDER = re.compile(r"data-[0-9a-f]{32}")
 
 
@@ -122,8 +125,9 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
         what, remedy = "does not exist", "check the path"
         if place.exists():
             what = "is not a bigcons store (no manifest.json)"
-            inside = [] if place.is_file() else [name for name in place.names() if is_store(place / name)]
-            remedy = f"give {' or '.join(sorted(inside))} in it" if inside else remedy
+            names = [] if place.is_file() else sorted(place.names())[:MOST_NAMES]
+            inside = [name for name in names if is_store(place / name)]
+            remedy = f"give {' or '.join(inside)} in it" if inside else remedy
         raise StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
     except ValueError as error:
         raise CorruptStoreError(

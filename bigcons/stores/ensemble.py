@@ -15,8 +15,6 @@ from bigcons.errors import (
     InvalidInputError,
     MissingDependencyError,
     SoftEnsembleError,
-    SuspiciousLabelsWarning,
-    warn_user,
 )
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
@@ -781,20 +779,9 @@ def import_memberships(
     return Ensemble.open(out)
 
 
-# Labels of text that usually stand for a missing one; "none" can be a name.
-MISSING_AS_TEXT = frozenset({"NaN", "nan", "NA", "N/A", "<NA>", "None", "NULL", "null", "-1"})
-
-
 def _with_warnings(ensemble: Ensemble) -> Ensemble:
-    warn_of_suspects(ensemble.n_objects, ensemble.names, ensemble.n_clusters, ensemble.n_labeled)
-    for name, values in zip(ensemble.names, ensemble.categories, strict=True):
-        if values is not None and values.dtype == object and (found := MISSING_AS_TEXT.intersection(values)):
-            warn_user(
-                f"partition {name!r} has the text {min(found)!r} as a label of its own; "
-                "give None or NaN where labels are missing.",
-                SuspiciousLabelsWarning,
-            )
-            break
+    counts = ensemble.n_clusters, ensemble.n_labeled
+    warn_of_suspects(ensemble.n_objects, ensemble.names, *counts, ensemble.categories)
     return ensemble
 
 

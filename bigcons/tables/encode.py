@@ -15,6 +15,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabel
 from bigcons.memory import format_size, rows_within
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
+from bigcons.tables.files import MISSING_WORDS
 from bigcons.tables.table import Column, Rows, Table
 
 BLOCK_ROWS = 65_536
@@ -29,6 +30,8 @@ _SUSPECT_IDS = 200
 _NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
 _FEWEST_PER_LABEL = 4
 """Objects that share a label, on average, below which a column is hardly a partition."""
+_MISSING_AS_TEXT = frozenset(MISSING_WORDS) - {"", "none"} | {"-1"}
+"""Text that usually stands for a missing label; "none" can be a name."""
 
 
 class LabelScan(NamedTuple):
@@ -184,9 +187,13 @@ def check_distinct(names: Sequence[str]) -> None:
 
 
 def warn_of_suspects(
-    n_objects: int, names: Sequence[str], n_clusters: np.ndarray, n_labeled: np.ndarray
+    n_objects: int,
+    names: Sequence[str],
+    n_clusters: np.ndarray,
+    n_labeled: np.ndarray,
+    categories: Sequence[np.ndarray | None],
 ) -> None:
-    """Warn if labels look transposed, or columns like object ids or features."""
+    """Warn if labels look transposed, columns like object ids or features, or text like a missing label."""
     if len(names) >= max(_SUSPECT_PARTITIONS, 10 * n_objects):
         warn_user(
             f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns); "
@@ -215,3 +222,11 @@ def warn_of_suspects(
             "bigcons.generate.kmeans (bigcons generate).",
             SuspiciousLabelsWarning,
         )
+    for name, values in zip(names, categories, strict=True):
+        if values is not None and values.dtype == object and (found := _MISSING_AS_TEXT.intersection(values)):
+            warn_user(
+                f"partition {name!r} has the text {min(found)!r} as a label of its own; "
+                "give None or NaN where labels are missing.",
+                SuspiciousLabelsWarning,
+            )
+            break

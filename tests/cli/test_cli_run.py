@@ -46,6 +46,26 @@ def test_run__generates_solves_and_scores(run):
     )
 
 
+def test_run__interrupted_in_its_solve_says_what_is_kept_and_goes_on(run, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PCC, "fit", interrupt)
+        stopped = run()
+    assert stopped.exit_code == 130
+    assert "out/ensemble.zarr is complete and kept; repeat the command to resume." in stopped.stderr
+    assert run().exit_code == 0
+
+
+def test_run__shows_the_number_of_clusters_it_chose(run):
+    result = CliRunner().invoke(
+        main, ["run", "features.npy", "-k", "auto", "-o", "out", "--n-partitions", "16", "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["consensus"]["n_clusters_choice"].startswith("NClustersChoice(3")
+
+
 def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_path):
     assert run().exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}

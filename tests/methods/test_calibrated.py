@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,7 +46,7 @@ from bigcons.methods.pcc.calibrated import (
     pair_sums,
     solved_from,
 )
-from bigcons.methods.pcc.choices import BEST_MODEL
+from bigcons.methods.pcc.choices import BEST_MODEL, larger_rows
 from bigcons.methods.pcc.updates import (
     add_changes,
     apply_change,
@@ -605,6 +607,14 @@ def test_passes__that_change_nothing_lead_nowhere():
     still = AgreementSums(2, np.ones((6, 2)), np.ones((2, 3)), 0.0, 0.0, None)
     at = Passes(still).after(still, still, leads=True).after(still, still, leads=True)
     assert at.ahead is None
+
+
+@pytest.mark.parametrize(
+    ("n_objects", "n_partitions", "expected"),
+    [(131_071, 2, 0), (131_072, 2, 8192), (10**7, 2, 262_144), (10**7, 1000, 67_108), (10**7, 10_000, 0)],
+)
+def test_larger_rows__are_a_sixteenth_within_bounds(n_objects, n_partitions, expected):
+    assert larger_rows(SimpleNamespace(n_objects=n_objects, row_bytes=n_partitions)) == expected
 
 
 def test_fit__goes_on_with_a_larger_sample_first(monkeypatch, tmp_path):

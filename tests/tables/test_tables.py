@@ -220,3 +220,13 @@ def test_open_features__rejects_a_store(tmp_path):
     Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
     with pytest.raises(InvalidInputError, match=r"e\.zarr is a store of bigcons"):
         open_features(tmp_path / "e.zarr")
+
+
+def test_parquet__that_may_not_be_read_is_not_called_truncated(tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    pq.write_table(pa.table({"a": [0, 1]}), tmp_path / "l.parquet")
+    monkeypatch.setattr(pq, "ParquetFile", refuse)
+    with pytest.raises(PermissionError, match="Permission denied"):
+        Ensemble.from_labels(tmp_path / "l.parquet")

@@ -140,8 +140,8 @@ class AllPairs:
             engine = run.engine if run.engine.shares_memory else ThreadsEngine()
             data = SampleData(run.larger, run.data.offsets)
             n_seen = np.count_nonzero(observed(run.larger, run.data.offsets), axis=0)
-            method = LargerSample(self.n_clusters, n_seen, None, self.solve_sample)
-            method.estimate = estimate.scaled(n_larger / n_sampled)
+            about = self.n_clusters, n_seen, self.solve_sample
+            method = LargerSample(*about, estimate.scaled(n_larger / n_sampled))
             larger = Run(data, engine, run.seed, run.max_passes, LARGER_TOL * run.tol, init=run.init)
             estimate, n_sampled = run_passes(larger, method).state.sums, n_larger
         return estimate.scaled(n / n_sampled)
@@ -169,13 +169,14 @@ class AllPairs:
         """
         sums, change, length, n_generations = at.state.sums, total, 1.0, 1
         reached = found = apply_change(sums, change)
-        is_ahead, leads = at.state.ahead is not None, self._leads(at)
+        is_ahead = at.state.ahead is not None
         if is_ahead:
             overshoots = objective_change(sums, change) > 0.0
         else:
             move_at_once = len(run.blocks) > 1 or self.solve_sample is not None
             overshoots = move_at_once and change.n_moved > 0 and not decreases_enough(sums, change)
-        if overshoots and (is_ahead or leads):
+        is_left = overshoots and (is_ahead or self._may_leave(at))
+        if is_left:
             run.arrays.drop(at.generation + 1)
             reached, length, n_generations = sums, 0.0, 0
         elif overshoots:
@@ -195,24 +196,22 @@ class AllPairs:
         is_settled = not is_ahead and change.n_moved == 0
         if self.solve_sample is None:
             return Step(Passes(reached), record, is_settled, n_generations)
-        stays = overshoots and not is_ahead and length == 0.0
-        remaining = change.largest if stays else remaining_change([*at.records, record])
+        if is_left and is_ahead:
+            return Step(at.state.undone(), record, is_settled, n_generations)
+        remaining = change.largest if is_left else remaining_change([*at.records, record])
         is_near = remaining < CHANGE_PER_TOL * run.tol or change.n_moved == 0
-        if is_ahead and length == 0.0:
-            state = at.state.undone()
-        else:
-            state = at.state.after(reached, found, leads=not is_near and (stays or length == 1.0))
+        state = at.state.after(reached, found, leads=not is_near and (is_left or length == 1.0))
         is_settled |= is_near and not is_ahead and len(at.records) >= FEWEST_PASSES - 1
         return Step(state, record, is_settled, n_generations)
 
-    def _leads(self, at: Iterate[Passes]) -> bool:
-        """Return whether passes over a calibrated model go on by sums ahead if this one takes no step."""
+    def _may_leave(self, at: Iterate[Passes]) -> bool:
+        """Return whether a pass may take no step, since the next goes by sums ahead: not twice in turn."""
         return self.solve_sample is not None and all(r["step_length"] > 0.0 for r in at.records[-1:])
 
     def passes_left(self, run: Run, records: list[Record]) -> int | None:
         """Return about how many more passes there are: over a calibrated model, by the changes that remain.
 
-        A pass by extrapolated sums, as any after the second is, may not be the last.
+        A pass by sums ahead, as most after the first are, may not be the last.
         """
         if self.solve_sample is None:
             return until(sizes_of(records), run.tol)
@@ -365,8 +364,17 @@ class LargerSample(AllPairs):
     """The passes over a larger sample, from sums that the subsample tells."""
 
     name = "start from a larger sample"
-    estimate: AgreementSums
-    """Sums over the larger sample."""
+
+    def __init__(
+        self,
+        n_clusters: int,
+        n_seen: np.ndarray,
+        solve_sample: Callable[..., Subsample] | None,
+        estimate: AgreementSums,
+    ) -> None:
+        super().__init__(n_clusters, n_seen, solve_sample=solve_sample)
+        self.estimate = estimate
+        """Sums over the larger sample."""
 
     def start(self, run: Run) -> tuple[Passes, list[float]]:
         """Write the first memberships and return their sums."""
