@@ -292,3 +292,23 @@ def triangles_in_order(T: np.ndarray, order: np.ndarray) -> np.ndarray:
     columns = np.arange(T.shape[1])
     columns[: larger.size] = larger * (larger + 1) // 2 + smaller
     return np.take(T, columns, axis=1)
+
+
+def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
+    """Return the incidence matrix H (rows, B) as a float64 csr_array of SciPy's.
+
+    Of labels (rows, M), -1 missing, or of memberships (rows, B).
+    """
+    import scipy.sparse
+
+    if rows.dtype.kind == "f":
+        return scipy.sparse.csr_array(rows.astype(np.float64))
+    seen = rows >= 0
+    columns = (rows + offsets[:-1])[seen]
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(seen, axis=1))])
+    return scipy.sparse.csr_array((np.ones(columns.size), columns, starts), (len(rows), int(offsets[-1])))
+
+
+def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
+    """Return the partition (B,) int64 that each base cluster belongs to."""
+    return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))

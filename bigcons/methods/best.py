@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bigcons.coassociation.factorized import partition_of_clusters
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
@@ -15,7 +16,6 @@ from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     fold_overlaps,
     observed_pairs,
-    partition_of_clusters,
     votes_of,
 )
 from bigcons.seeding import SeedLike, generator

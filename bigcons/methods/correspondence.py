@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Weights, partition_of_clusters
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
@@ -29,7 +29,6 @@ from bigcons.overlaps.incidence import (
     fold_overlaps,
     one_hot,
     over_zero,
-    partition_of_clusters,
     shares,
     votes_of,
 )

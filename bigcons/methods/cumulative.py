@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import xlogy
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Weights, partition_of_clusters
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
@@ -24,7 +24,6 @@ from bigcons.overlaps.incidence import (
     fold_overlaps,
     fold_sizes,
     one_hot,
-    partition_of_clusters,
     shares,
     votes_of,
 )

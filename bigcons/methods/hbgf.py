@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bigcons.coassociation.factorized import incidence_of
 from bigcons.execution.engine import Engine
 from bigcons.overlaps.embedding import bipartite_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
@@ -105,9 +106,6 @@ def bipartite_graph(ensemble: Ensemble) -> Graph:
     import scipy.sparse
 
     labels = ensemble.read(0, ensemble.n_objects)
-    rows, partitions = np.nonzero(labels >= 0)
-    columns = ensemble.offsets[partitions] + labels[rows, partitions]
-    shape = (ensemble.n_objects, ensemble.n_base_clusters)
-    incidence = scipy.sparse.csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape)
+    incidence = incidence_of(labels, ensemble.offsets).astype(np.int8)
     graph = scipy.sparse.block_array([[None, incidence], [incidence.T, None]], format="csr")
     return Graph(graph.indptr, graph.indices)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.spatial.distance import squareform
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Weights, partition_of_clusters
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
 from bigcons.execution.blas import one_thread
@@ -25,7 +25,6 @@ from bigcons.overlaps.incidence import (
     observed_pairs,
     one_hot,
     over_zero,
-    partition_of_clusters,
     shares,
     votes_of,
 )

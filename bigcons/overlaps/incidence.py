@@ -172,11 +172,6 @@ def cluster_sizes(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     )
 
 
-def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
-    """Return the partition (B,) int64 that each base cluster belongs to."""
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-
-
 def clear_own_partitions(table: np.ndarray, offsets: np.ndarray) -> None:
     """Set the entries (B, B) between base clusters of one partition to zero."""
     for first, last in pairwise(offsets):

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Weights, incidence_of
 from bigcons.errors import InvalidInputError
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold, open_engine
@@ -254,17 +254,6 @@ def sample_rows(ensemble: Ensemble, engine: Engine, seed: int) -> np.ndarray:
     with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
         parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
     return np.concatenate(parts)
-
-
-def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
-    """Return H (rows, B) as a scipy.sparse array, of labels (rows, M) or memberships (rows, B)."""
-    import scipy.sparse
-
-    if rows.dtype.kind == "f":
-        return scipy.sparse.csr_array(rows.astype(np.float64))
-    objects, partitions = np.nonzero(rows >= 0)
-    columns = offsets[partitions] + rows[objects, partitions]
-    return scipy.sparse.csr_array((np.ones(objects.size), (objects, columns)), (len(rows), int(offsets[-1])))
 
 
 def _evidence(

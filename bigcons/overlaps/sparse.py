@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import partition_of_clusters
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, enough_for, format_size
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, partition_of_clusters
+from bigcons.overlaps.incidence import MOST_FOR_TABLE
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.estimator import logger

@@ -84,13 +84,20 @@ def agreements(sample: np.ndarray) -> np.ndarray:
     spaced = sample[:: max(len(sample) // AGREEMENT_ROWS, 1)][:AGREEMENT_ROWS]
     columns = [_compact(column) for column in spaced.T]
     M = len(columns)
+    sizes = np.array([column.max(initial=-1) + 1 for column in columns])
     others = np.unique(np.linspace(0, M - 1, min(M, AGREEMENT_PARTITIONS + 1)).astype(np.int64))
-    marks = [_one_hot(columns[v]) for v in others]
-    starts = np.cumsum([0, *(of_one.shape[1] for of_one in marks[:-1])])
-    all_marks = np.concatenate(marks, axis=1)
-    found = np.array([_agreement(_one_hot(column).T @ all_marks, starts) for column in columns])
+    others = others[np.argsort(sizes[others], kind="stable")]
+    marks = np.concatenate([_one_hot(columns[v]) for v in others], axis=1)
+    starts = np.cumsum([0, *np.maximum(sizes[others], 1)])
+    found = np.full((M, others.size), np.nan)
+    for u, column in enumerate(columns):
+        n_cells = (sizes[u] - 1) * (sizes[others] - 1)
+        told = np.count_nonzero(n_cells <= len(spaced))  # the first ones, with the fewest clusters
+        if told:
+            tables = _one_hot(column).T @ marks[:, : starts[told]]
+            found[u, :told] = _agreement(tables, starts[:told], n_cells[:told])
     found[others, np.arange(others.size)] = np.nan
-    return found
+    return found[:, np.argsort(others)]
 
 
 def _compact(column: np.ndarray) -> np.ndarray:
@@ -106,22 +113,19 @@ def _one_hot(codes: np.ndarray) -> np.ndarray:
     return (codes[:, None] == np.arange(max(int(codes.max(initial=0)) + 1, 1))).astype(np.float32)
 
 
-def _agreement(tables: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _agreement(tables: np.ndarray, starts: np.ndarray, n_cells: np.ndarray) -> np.ndarray:
     """Return the agreement of a partition with others, by their tables, which begin at columns ``starts``.
 
-    Only the objects that both label are counted.
+    Only the objects that both label are counted; ``n_cells``: the fewest of them that tell.
     """
     tables = tables.astype(np.float64)
     sizes = np.diff(starts, append=tables.shape[1])
     rows, columns = np.add.reduceat(tables, starts, axis=1), tables.sum(axis=0)
     n = rows.sum(axis=0)
-    ranks = np.arange(columns.size) - np.repeat(starts, sizes)
-    k = ((rows > 0) * np.arange(len(rows))[:, None]).max(axis=0)
-    m = np.maximum.reduceat((columns > 0) * ranks, starts)
     freedom = ((rows > 0).sum(axis=0) - 1) * (np.add.reduceat((columns > 0).astype(np.int64), starts) - 1)
     expected = np.maximum(np.repeat(rows, sizes, axis=1) * columns, 1.0)
     chi = np.add.reduceat((tables**2 / expected).sum(axis=0), starts)
-    known = (n >= np.maximum(SHARED_OBJECTS, k * m)) & (freedom != 0)
+    known = (n >= np.maximum(SHARED_OBJECTS, n_cells)) & (freedom != 0)
     found = np.full(starts.size, np.nan)
     d = freedom[known]
     found[known] = (chi[known] - 1.0 - d / (n[known] - 1)) / np.sqrt(d)

@@ -5,9 +5,9 @@ import pytest
 from sklearn.metrics import mutual_info_score
 
 from bigcons import Ensemble
+from bigcons.coassociation.factorized import incidence_of
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.merging import CLEAR_ROWS, Pairs, _separated, _terms, merge
-from bigcons.overlaps.n_clusters import incidence_of
 
 
 def planted(n_classes, n_objects=240, n_partitions=30, seed=0, missing=0.0):

@@ -24,14 +24,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from bigcons.coassociation.factorized import Rates
+from bigcons.coassociation.factorized import Rates, incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels.cluster_tables import count_assigned
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
-from bigcons.overlaps.n_clusters import incidence_of, normalized
+from bigcons.overlaps.n_clusters import normalized
 from bigcons.seeding import generator
 
 logger: logging.Logger = logging.getLogger("bigcons")

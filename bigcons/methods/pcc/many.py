@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from bigcons.coassociation.factorized import Rates
+from bigcons.coassociation.factorized import Rates, incidence_of
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels import candidates as kernel
 from bigcons.kernels import sparse_rows
@@ -58,6 +58,7 @@ from bigcons.methods.pcc.memberships import (
 from bigcons.methods.pcc.subsample import SUBSAMPLE
 from bigcons.overlaps.eigenvectors import leading_by_products
 from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
+from bigcons.overlaps.n_clusters import normalized
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
@@ -243,19 +244,14 @@ def times_theta(rows: np.ndarray, theta: np.ndarray) -> np.ndarray:
 
 def sums_of_clusters(labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, rates: Rates) -> ManySums:
     """Return the sums over objects that are each in one of ``clusters`` (rows,), or in none (-1)."""
-    import scipy.sparse
-
     if rates.theta is None:
         raise TypeError("the rates are not of the block model.")
-    K, M, B = len(rates.theta), offsets.size - 1, int(offsets[-1])
-    rows, partitions = np.nonzero((labels >= 0) & (clusters >= 0)[:, None])
-    columns = offsets[partitions] + labels[rows, partitions]
-    table = scipy.sparse.coo_array((np.ones(rows.size), (columns, clusters[rows])), shape=(B, K))
-    weights = weights_of_labels(rates, offsets)
-    pull, v = (np.bincount(rows, weights[columns, part], len(labels)) for part in (0, 1))
-    inner = np.where(clusters >= 0, np.diag(rates.theta)[clusters], 0.0)
-    X = np.diag(np.bincount(clusters[clusters >= 0], v[clusters >= 0], K))
-    own, totals = np.bincount(partitions, minlength=M).astype(np.float64), np.zeros(kernel.N_TOTALS)
+    labels, clusters, K = labels[clusters >= 0], clusters[clusters >= 0], len(rates.theta)
+    incidence = incidence_of(labels, offsets)
+    table = incidence.T @ incidence_of(clusters[:, None], np.array([0, K]))
+    pull, v, _ = (incidence @ weights_of_labels(rates, offsets)).T
+    inner, X = np.diag(rates.theta)[clusters], np.diag(np.bincount(clusters, v, K))
+    own, totals = (labels >= 0).sum(axis=0).astype(np.float64), np.zeros(kernel.N_TOTALS)
     totals[[kernel.SQUARES, kernel.QUARTICS]] = (pull * inner).sum(), (v**2 * inner**2).sum()
     return ManySums(SparseRows.of(table), X, own, totals, rates)
 
@@ -494,7 +490,9 @@ def spectral_clusters(
     labels an object has, the further it is from others of its class.
     """
     labels, offsets = some_partitions(labels, offsets)
-    incidence, n_labels = scaled_incidence(labels, offsets)
+    incidence = incidence_of(labels, offsets)
+    n_labels = incidence.sum(axis=1)
+    incidence = normalized(incidence, np.ones(incidence.shape[1]))
     found = leading_by_products(
         lambda table: incidence.T @ (incidence @ table),
         int(offsets[-1]),
@@ -504,21 +502,10 @@ def spectral_clusters(
     rows = of_unit_length((incidence @ found.vectors)[labeled])
     draw = int(generator(seed, "pcc.many.kmeans").integers(2**31))
     n_groups = min(n_clusters, n_distinct_rows(rows))
-    model, distances = best_kmeans(rows, n_groups, n_init, draw, n_labels[labeled].astype(np.float64))
+    model, distances = best_kmeans(rows, n_groups, n_init, draw, n_labels[labeled])
     clusters = np.full(len(labels), -1, np.int64)
     clusters[labeled] = model.labels_
     return clusters, distances
-
-
-def scaled_incidence(labels: np.ndarray, offsets: np.ndarray) -> tuple[Any, np.ndarray]:
-    """Return the incidence (rows, B) over the roots of labels and sizes, sparse, and the labels (rows,)."""
-    import scipy.sparse
-
-    rows, partitions = np.nonzero(labels >= 0)
-    columns, B = offsets[partitions] + labels[rows, partitions], int(offsets[-1])
-    n_labels, sizes = np.bincount(rows, minlength=len(labels)), np.bincount(columns, minlength=B)
-    values = 1.0 / np.sqrt(n_labels[rows] * sizes[columns])
-    return scipy.sparse.csr_array((values, (rows, columns)), shape=(len(labels), B)), n_labels
 
 
 def rates_of_many(
@@ -533,18 +520,11 @@ def rates_of_many(
 
     The ``rule`` is `EQUAL` or `INFORMED`.
     """
-    import scipy.sparse
-
     K, M, own = n_clusters, offsets.size - 1, np.arange(n_clusters)
-    w = np.ones(M)
-    rows, partitions = np.nonzero((labels >= 0) & (clusters >= 0)[:, None])
-    at = offsets[partitions] + labels[rows, partitions], clusters[rows]
-    shape = int(offsets[-1]), K
-    table = scipy.sparse.csr_array((np.ones(rows.size), at), shape=shape)
-    table.sum_duplicates()
+    w, inside = np.ones(M), incidence_of(clusters[:, None], np.array([0, K]))
+    table = (incidence_of(labels, offsets).T @ inside).tocsr()
     of_base, squares_of_base = table.sum(axis=1), table.multiply(table).sum(axis=1)
-    sizes = np.zeros((M, K))
-    np.add.at(sizes, (partitions, clusters[rows]), 1.0)
+    sizes = np.asarray((labels >= 0).T @ inside)
     if rule == INFORMED:
         cells = table.copy()
         cells.data = xlogy(table.data, table.data)
