@@ -208,7 +208,7 @@ def agreement_sums(
 
 def add_partitions(S: np.ndarray, offsets: np.ndarray) -> None:
     """Fill the rows of partitions in a table such as S of a calibrated model: sums over base clusters."""
-    S[int(offsets[-1]) :] = np.add.reduceat(S[: int(offsets[-1])], offsets[:-1], axis=0)
+    S[int(offsets[-1]) :] = by_partition(S[: int(offsets[-1])], offsets)
 
 
 def kernels_for(labels: np.ndarray) -> Any:
@@ -312,3 +312,8 @@ def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
 def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
     """Return the partition (B,) int64 that each base cluster belongs to."""
     return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+
+
+def by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the sums (M, ...) of ``values`` (B, ...) over the base clusters of each partition."""
+    return np.asarray(np.add.reduceat(values, offsets[:-1], axis=0))

@@ -193,11 +193,11 @@ def list_overlaps(labels, offsets, u, members, ends, row_ends, columns, values):
         begin = n
         if (ends[c + 1] - ends[c]) * (M - u) * LOOKED_THROUGH >= B - offsets[u]:
             for p in range(ends[c], ends[c + 1]):
-                i = members[p]
-                for v in range(u, M):
+                i = np.uint64(members[p])
+                for v in range(np.uint64(u), np.uint64(M)):
                     if labels[i, v] >= 0:
-                        counts[offsets[v] + labels[i, v]] += 1
-            for b in range(offsets[u], B):
+                        counts[np.uint64(offsets[v] + labels[i, v])] += 1
+            for b in range(np.uint64(offsets[u]), np.uint64(B)):
                 if counts[b] > 0:
                     columns[n] = b
                     values[n] = counts[b]

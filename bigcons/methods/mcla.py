@@ -30,7 +30,7 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.products import Products, overlaps_by_products, takes_products
-from bigcons.overlaps.sparse import rows_of_entries, sparse_jaccard, sparse_overlaps, takes_sparse
+from bigcons.overlaps.sparse import sparse_jaccard, sparse_overlaps, takes_sparse
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -346,12 +346,14 @@ def share_within(weights: Any, groups: np.ndarray) -> float:
     if isinstance(weights, Products | RepeatedProducts):
         table = one_hot(groups, int(groups.max()) + 1)
         total = float((weights @ np.ones((len(groups), 1))).sum())
-        return float((table * (weights @ table)).sum()) / total if total > 0 else 1.0
-    total = float(weights.sum())
-    if scipy.sparse.issparse(weights):
-        inside = weights.data[groups[rows_of_entries(weights)] == groups[weights.indices]]
-        return float(inside.sum()) / total if total > 0 else 1.0
-    return float(weights[groups[:, None] == groups].sum()) / total if total > 0 else 1.0
+        inside = float((table * (weights @ table)).sum())
+    elif scipy.sparse.issparse(weights):
+        groups = groups.astype(np.int32)
+        is_inside = np.repeat(groups, np.diff(weights.indptr)) == groups[weights.indices]
+        total, inside = float(weights.sum()), float(weights.data[is_inside].sum())
+    else:
+        total, inside = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
+    return inside / total if total > 0 else 1.0
 
 
 def lift_one_of_the_best(memberships: np.ndarray, draws: np.ndarray) -> None:

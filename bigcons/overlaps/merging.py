@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import by_partition
 from bigcons.metrics.confidence import log_rates
 from bigcons.overlaps.incidence import one_hot
 
@@ -167,7 +168,7 @@ def _without(offsets: np.ndarray, incidence: Any, left_out: np.ndarray) -> tuple
 
 def _terms(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the objects of each cluster that a partition labels, and ``sum n log n`` of them, (M, K)."""
-    return _by_partition(table, offsets), _by_partition(_n_log_n(table), offsets)
+    return by_partition(table, offsets), by_partition(_n_log_n(table), offsets)
 
 
 def _separated(
@@ -176,15 +177,11 @@ def _separated(
     """Return ``I_u / H_u`` (M, others) of cluster k with others, less what chance gives."""
     both, n = table[:, others] + table[:, [k]], sizes[:, others] + sizes[:, [k]]
     entropy = _n_log_n(n) - _n_log_n(sizes[:, others]) - _n_log_n(sizes[:, [k]])
-    information = entropy + terms[:, others] + terms[:, [k]] - _by_partition(_n_log_n(both), offsets)
-    chance = 0.5 * np.maximum(_by_partition((both > 0).astype(np.float64), offsets) - 1.0, 0.0)
+    information = entropy + terms[:, others] + terms[:, [k]] - by_partition(_n_log_n(both), offsets)
+    chance = 0.5 * np.maximum(by_partition((both > 0).astype(np.float64), offsets) - 1.0, 0.0)
     room = entropy - chance
     share = np.divide(information - chance, room, out=np.zeros_like(room), where=room > 0)
     return np.clip(share, 0.0, 1.0)
-
-
-def _by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    return np.asarray(np.add.reduceat(values, offsets[:-1], axis=0))
 
 
 def _n_log_n(n: np.ndarray) -> np.ndarray:

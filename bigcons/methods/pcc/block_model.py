@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from bigcons.coassociation.factorized import Rates, incidence_of
+from bigcons.coassociation.factorized import Rates, by_partition, incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels.cluster_tables import count_assigned
@@ -103,7 +103,7 @@ def rarity_of(labels: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarr
 
 def rarity_by_sizes(sizes: np.ndarray, offsets: np.ndarray, gamma: float) -> np.ndarray:
     """Return the same by the numbers of objects (B,) of the base clusters."""
-    seen = np.repeat(np.add.reduceat(sizes, offsets[:-1]), np.diff(offsets))
+    seen = np.repeat(by_partition(sizes, offsets), np.diff(offsets))
     return np.asarray((seen / np.maximum(sizes, 1.0)) ** gamma)
 
 
@@ -178,11 +178,6 @@ def affinities(
     return np.asarray(np.maximum(0.5 * (theta + theta.T), 0.0))
 
 
-def by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the sums (M,) of ``values`` (B,) over the base clusters of each partition."""
-    return np.asarray(np.add.reduceat(values, offsets[:-1]))
-
-
 def pairs_of(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the sum (K, K) over rows, by weights, of their ordered pairs of objects of two clusters."""
     weighed, own = weights[:, None] * rows, np.arange(rows.shape[1])
@@ -213,7 +208,7 @@ def rates_by_table(table: np.ndarray, offsets: np.ndarray, omega: np.ndarray, ru
     """Return the rates of the block model by how many objects of base clusters are in clusters (B, K)."""
     if rule == OWN:
         return own_rates(table, offsets, omega)
-    w, sizes = np.ones(offsets.size - 1), np.add.reduceat(table, offsets[:-1], axis=0)
+    w, sizes = np.ones(offsets.size - 1), by_partition(table, offsets)
     of_base, squares_of_base = table.sum(axis=1), (table * table).sum(axis=1)
     if rule == INFORMED:
         w = informed_weights(sizes, of_base, xlogy(table, table).sum(axis=1), offsets)
@@ -224,7 +219,7 @@ def rates_by_table(table: np.ndarray, offsets: np.ndarray, omega: np.ndarray, ru
 
 def own_rates(table: np.ndarray, offsets: np.ndarray, omega: np.ndarray) -> Rates:
     """Return the same with rates of its own for each partition, and weights by the inverse residuals."""
-    w, sizes = np.ones(offsets.size - 1), np.add.reduceat(table, offsets[:-1], axis=0)
+    w, sizes = np.ones(offsets.size - 1), by_partition(table, offsets)
     of_base, squares_of_base = table.sum(axis=1), (table * table).sum(axis=1)
     n = sizes.sum(axis=1) * (sizes.sum(axis=1) - 1.0)
     together = (sizes * (sizes - 1.0)).sum(axis=1)

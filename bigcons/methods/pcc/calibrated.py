@@ -27,6 +27,7 @@ from bigcons.coassociation.factorized import (
     Rates,
     Weights,
     agreement_sums,
+    by_partition,
     select_clusters,
 )
 from bigcons.execution.engine import stop_if_cancelled
@@ -251,21 +252,18 @@ def pair_sums(
     squares, quartics = np.zeros(omega.size), np.zeros(M)
     kernel.sum_powers(labels, offsets, memberships, squares, quartics)
 
-    def by_partition(values: np.ndarray) -> np.ndarray:
-        return np.asarray(np.add.reduceat(values, offsets[:-1]))
-
     K = plain.n_clusters
     sizes = table_of(labels, offsets, np.zeros(len(labels), np.int64), 1)[:, 0]
-    seen, of_partitions = by_partition(sizes), np.add.reduceat(plain.S, offsets[:-1], axis=0)
+    seen, of_partitions = by_partition(sizes, offsets), by_partition(plain.S, offsets)
     twice = 2.0 * np.ones((K, K)) - np.eye(K)
     norms = np.einsum("uq,uq,q->u", *(plain.T[:, : K * (K + 1) // 2],) * 2, twice[np.tril_indices(K)])
     return PairSums(
         n=0.5 * seen * (seen - 1.0),
-        J=0.5 * by_partition(omega * sizes * (sizes - 1.0)),
-        J2=0.5 * by_partition(omega**2 * sizes * (sizes - 1.0)),
-        p=0.5 * (np.einsum("uk,uk->u", of_partitions, of_partitions) - by_partition(squares)),
+        J=0.5 * by_partition(omega * sizes * (sizes - 1.0), offsets),
+        J2=0.5 * by_partition(omega**2 * sizes * (sizes - 1.0), offsets),
+        p=0.5 * (np.einsum("uk,uk->u", of_partitions, of_partitions) - by_partition(squares, offsets)),
         p2=0.5 * (norms - quartics),
-        Jp=0.5 * by_partition(omega * (np.einsum("bk,bk->b", plain.S, plain.S) - squares)),
+        Jp=0.5 * by_partition(omega * (np.einsum("bk,bk->b", plain.S, plain.S) - squares), offsets),
     )
 
 
@@ -297,15 +295,12 @@ def by_moments(
     K = memberships.shape[1]
     table = table_of(labels, offsets, memberships.argmax(axis=1), K)
 
-    def by_partition(values: np.ndarray) -> np.ndarray:
-        return np.asarray(np.add.reduceat(values, offsets[:-1]))
-
-    sizes, of_partitions = table.sum(axis=1), np.add.reduceat(table, offsets[:-1], axis=0)
+    sizes, of_partitions = table.sum(axis=1), by_partition(table, offsets)
     seen = of_partitions.sum(axis=1)
     pairs = 0.5 * seen * (seen - 1.0)
     together = 0.5 * (of_partitions * (of_partitions - 1.0)).sum(axis=1)
-    joined = 0.5 * by_partition(omega * sizes * (sizes - 1.0))
-    hits = 0.5 * by_partition(omega * (table * (table - 1.0)).sum(axis=1))
+    joined = 0.5 * by_partition(omega * sizes * (sizes - 1.0), offsets)
+    hits = 0.5 * by_partition(omega * (table * (table - 1.0)).sum(axis=1), offsets)
     if pooled is not None:
         parts = (pairs, together, joined, hits)
         pairs, together, joined, hits = (np.full(seen.size, float((pooled * part).sum())) for part in parts)
@@ -319,7 +314,7 @@ def join_rates(sums: AgreementSums, offsets: np.ndarray) -> tuple[np.ndarray, np
     model and the rarity of base clusters.
     """
     S = sums.S[: int(offsets[-1]), : sums.n_clusters]
-    of_partitions, squares = np.add.reduceat(S, offsets[:-1], axis=0), np.einsum("bk,bk->b", S, S)
+    of_partitions, squares = by_partition(S, offsets), np.einsum("bk,bk->b", S, S)
     return rates_of_joins(of_partitions, S.sum(axis=1), squares, sums.own, offsets)
 
 
@@ -331,8 +326,8 @@ def rates_of_joins(
     """
     seen = of_partitions.sum(axis=1)
     together = np.einsum("uk,uk->u", of_partitions, of_partitions) - own
-    hits = np.add.reduceat(squares, offsets[:-1]) - own
-    pairs, joined = seen * seen - seen, np.add.reduceat(sizes * sizes, offsets[:-1]) - seen
+    hits = by_partition(squares, offsets) - own
+    pairs, joined = seen * seen - seen, by_partition(sizes * sizes, offsets) - seen
     apart = np.maximum(pairs - together, 1.0)
     return hits / np.maximum(together, 1.0), np.maximum(joined - hits, 0.0) / apart
 
