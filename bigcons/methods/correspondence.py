@@ -507,13 +507,13 @@ def alternate(
         return mean_similarity(summed, offsets, groups, times)
 
     sums.begin(groups, n_groups)
-    sizes = one_hot(groups, n_groups, times).sum(axis=0)
+    sizes = weights_of_groups(groups, n_groups, times)
     sweeps = [groups]
     for _ in range(max_iter):
         groups = groups.copy()
         for u, (first, last) in enumerate(pairwise(offsets)):
             before, weights = groups[first:last].copy(), times[first:last]
-            sizes -= one_hot(before, n_groups, weights).sum(axis=0)
+            sizes -= weights_of_groups(before, n_groups, weights)
             resemblance = sums.of(u, groups) / over_zero(sizes)
             if one_to_one:
                 cluster, group = linear_sum_assignment(resemblance, maximize=True)
@@ -522,7 +522,7 @@ def alternate(
             else:
                 groups[first:last] = resemblance.argmax(axis=1)
             sums.move(u, before, groups[first:last])
-            sizes += one_hot(groups[first:last], n_groups, weights).sum(axis=0)
+            sizes += weights_of_groups(groups[first:last], n_groups, weights)
         if (groups == sweeps[-1]).all():
             return Grouping(groups, objective(groups))
         sweeps.append(groups)
@@ -532,6 +532,11 @@ def alternate(
         objectives.append(objective(groups))
     best = int(np.argmax(objectives))
     return Grouping(sweeps[1 + best], objectives[best], is_settled=False)
+
+
+def weights_of_groups(groups: np.ndarray, n_groups: int, weights: np.ndarray) -> np.ndarray:
+    """Return the summed weights (n_groups,) of the base clusters in each group, -1 for none."""
+    return np.bincount(groups + 1, weights, n_groups + 1)[1:]
 
 
 def mean_similarity(

@@ -77,6 +77,8 @@ def both_triangles(upper: Any) -> Any:
     starts = np.concatenate([[0], np.cumsum(np.diff(upper.indptr) + below)])
     columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
     mirror_rows(upper.indptr, upper.indices, upper.data, starts, columns, values)
+    if starts[-1] <= np.iinfo(np.int32).max:  # of one type, else SciPy copies the columns
+        starts = starts.astype(np.int32)
     return scipy.sparse.csr_array((values, columns, starts), upper.shape)
 
 
