@@ -95,20 +95,23 @@ def column_names(_: click.Context, __: click.Parameter, value: str | None) -> li
     return None if value is None else next(csv.reader([value]), [])
 
 
+def columns_option(help_text: str) -> Decorator:
+    """Return the option that names the columns of a table to use."""
+    return click.option("--columns", callback=column_names, metavar="NAME,...", help=help_text)
+
+
+def drop_option(help_text: str) -> Decorator:
+    """Return the option that names the columns of a table to leave out."""
+    return click.option("--drop", callback=column_names, metavar="NAME,...", help=help_text)
+
+
 def table_options(what: str) -> Decorator:
     """Return the options that choose the columns of a table; ``what`` the others are, in the plural."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
-            click.option(
-                "--drop", callback=column_names, metavar="NAME,...", help=f"Columns that are not {what}."
-            ),
-            click.option(
-                "--columns",
-                callback=column_names,
-                metavar="NAME,...",
-                help=f"Columns that are {what}.  [default: all but the id]",
-            ),
+            drop_option(f"Columns that are not {what}."),
+            columns_option(f"Columns that are {what}.  [default: all but the id]"),
             click.option(
                 "--id",
                 metavar="NAME",

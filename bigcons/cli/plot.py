@@ -12,7 +12,8 @@ import click
 from bigcons.cli.options import (
     PATH,
     TABLE,
-    column_names,
+    columns_option,
+    drop_option,
     overwrite_option,
     random_state_option,
     scheduler_option,
@@ -37,10 +38,8 @@ from bigcons.errors import InvalidInputError, StoreExistsError
 @click.option(
     "--features", type=TABLE, metavar="FILE", help="Features, for centroids in the graph of clusters."
 )
-@click.option(
-    "--columns", callback=column_names, metavar="NAME,...", help="Columns of the features.  [default: all]"
-)
-@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns that are not features.")
+@columns_option("Columns of the features.  [default: all]")
+@drop_option("Columns that are not features.")
 @click.option(
     "--glyph",
     type=click.Choice(["profile", "strokes"]),

@@ -6,7 +6,8 @@ import click
 
 from bigcons.cli.options import (
     PATH,
-    column_names,
+    columns_option,
+    drop_option,
     memory_option,
     output_option,
     overwrite_option,
@@ -22,13 +23,8 @@ from bigcons.cli.output import emit, reporting
 @click.option(
     "--features", type=PATH, metavar="TABLE", help="A table of the objects: what is in each cluster."
 )
-@click.option(
-    "--columns",
-    callback=column_names,
-    metavar="NAME,...",
-    help="The columns of the table to use.  [default: all]",
-)
-@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns to leave out.")
+@columns_option("The columns of the table to use.  [default: all]")
+@drop_option("Columns to leave out.")
 @click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
               help="Least certain objects to list.")  # fmt: skip
 @click.option("--n-clusters", type=click.IntRange(min=1), default=20, show_default=True,

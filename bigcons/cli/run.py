@@ -27,7 +27,7 @@ from bigcons.cli.options import (
 )
 from bigcons.cli.output import emit, facts, log_to_stderr, reporting, telling_finished, with_clusters
 from bigcons.cli.score import read_classes
-from bigcons.cli.solve import cluster_count, complete_method, known_method, parse_method
+from bigcons.cli.solve import cluster_count, method_option, parse_method, results_of
 from bigcons.errors import ExecutionError, StoreExistsError
 
 SAMPLE = 0.5
@@ -48,15 +48,7 @@ SECONDS_TO_END = 5.0
     metavar="K|LOW:HIGH|auto",
     help="Maximum number of clusters in the consensus; auto or a range as for `bigcons solve`.",
 )
-@click.option(
-    "-m",
-    "--method",
-    callback=known_method,
-    default="pcc",
-    show_default=True,
-    help="Method, one of those listed by `bigcons methods`, with its defaults.",
-    shell_complete=complete_method,
-)
+@method_option(", with its defaults")
 @click.option(
     "--n-partitions", type=click.IntRange(min=1), default=100, show_default=True, help="Number of partitions."
 )
@@ -132,7 +124,7 @@ def run(
 
     from bigcons.methods import METHODS
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
-    from bigcons.stores.consensus import Consensus, fit_results
+    from bigcons.stores.consensus import Consensus
     from bigcons.stores.ensemble import Ensemble
 
     began = time.perf_counter()
@@ -169,11 +161,9 @@ def run(
             "memory": memory,
             "random_state": random_state,
             "seconds": solving,
-            **fit_results(model),
+            **results_of(model),
         },
     }
-    if (choice := getattr(model, "n_clusters_choice_", None)) is not None:
-        result["consensus"]["n_clusters_choice"] = repr(choice)
     if truth is not None:
         classes = read_classes(truth, column, ensemble.n_objects, ensemble.id_column)
         counts = truth_table(classes, Consensus.open(consensus_path).label_rows)

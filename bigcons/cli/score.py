@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigcons.cli.options import PATH, TABLE, column_names, scheduler_option
+from bigcons.cli.options import PATH, TABLE, columns_option, drop_option, scheduler_option
 from bigcons.cli.output import emit, facts, reporting, some, with_clusters
 from bigcons.errors import InvalidIdsError, InvalidInputError
 
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 @click.option(
     "--features", type=TABLE, metavar="FILE", help="Features of the objects, for the compactness of clusters."
 )
-@click.option(
-    "--columns", callback=column_names, metavar="NAME,...", help="Columns of the features.  [default: all]"
-)
-@click.option("--drop", callback=column_names, metavar="NAME,...", help="Columns that are not features.")
+@columns_option("Columns of the features.  [default: all]")
+@drop_option("Columns that are not features.")
 @click.option(
     "--metric",
     type=click.Choice(["euclidean", "sqeuclidean", "cityblock"]),

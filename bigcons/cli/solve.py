@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from bigcons.cli.options import (
     STANDARD,
+    Decorator,
     memory_size,
     option_name,
     output_option,
@@ -74,6 +75,19 @@ def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> l
     return [name for name in METHODS if name.startswith(incomplete)]
 
 
+def method_option(note: str = "") -> Decorator:
+    """Return the option that names the method."""
+    return click.option(
+        "-m",
+        "--method",
+        callback=known_method,
+        default="pcc",
+        show_default=True,
+        help=f"Method, one of those listed by `bigcons methods`{note}.",
+        shell_complete=complete_method,
+    )
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument(
     "words",
@@ -82,15 +96,7 @@ def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> l
     metavar="ENSEMBLE [METHOD OPTIONS]",
     shell_complete=_complete_path,
 )
-@click.option(
-    "-m",
-    "--method",
-    callback=known_method,
-    default="pcc",
-    show_default=True,
-    help="Method, one of those listed by `bigcons methods`.",
-    shell_complete=complete_method,
-)
+@method_option()
 @click.option(
     "-k",
     "--n-clusters",
@@ -145,7 +151,7 @@ def solve(
 
     from bigcons.methods import METHODS
     from bigcons.solving.workspace import can_resume
-    from bigcons.stores.consensus import Consensus, fit_results
+    from bigcons.stores.consensus import Consensus
     from bigcons.stores.pair_parquet import is_parquet
 
     model = METHODS[method](**parameters)
@@ -161,9 +167,7 @@ def solve(
         if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
         raise
-    results = {"seconds": time.perf_counter() - began, **fit_results(model)}
-    if (choice := getattr(model, "n_clusters_choice_", None)) is not None:
-        results["n_clusters_choice"] = repr(choice)
+    results = {"seconds": time.perf_counter() - began, **results_of(model)}
     solved = Consensus.open(out)
     shown = facts(with_clusters({"consensus": out, **results}, solved.clusters_in_words()))
     page = Path(out).with_suffix(".html").name
@@ -171,6 +175,14 @@ def solve(
         {"kind": "consensus", "path": out, **results},
         f"{shown}\n\n{_largest(solved)}\nMore: bigcons report {out} -o {page}",
     )
+
+
+def results_of(model: ConsensusClusterer) -> dict[str, Any]:
+    """Return the scalar results of a fit, and how the number of clusters was chosen."""
+    from bigcons.stores.consensus import fit_results
+
+    choice = getattr(model, "n_clusters_choice_", None)
+    return fit_results(model) | ({} if choice is None else {"n_clusters_choice": repr(choice)})
 
 
 def _largest(solved: Consensus) -> str:
