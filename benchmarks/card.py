@@ -233,7 +233,7 @@ def key_of(row: dict[str, Any]) -> tuple[int, int]:
 def measure(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows as they are measured."""
     if options.smallest:
-        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], (BLOCKS[0], BLOCKS[-1]), INITS[:1], folder)
+        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], (BLOCKS[0], BLOCKS[-1]), (), folder)
     for n_objects in [] if options.smallest else options.sizes:
         n_pairs = SIZES.get(n_objects, 15 * n_objects)
         yield from against_heap(n_objects, n_pairs, options.divergences, BLOCKS, INITS, folder)

@@ -204,7 +204,7 @@ def main() -> None:
     n_objects, large = int(arguments.objects), int(arguments.large)
     n_partitions, repeats = arguments.partitions, arguments.repeats
     if arguments.smallest:
-        n_objects, large, n_partitions, repeats = 170_000, 170_000, 2, 1
+        n_objects, large, n_partitions, repeats = 90_000, 90_000, 2, 1
     results: dict = {"machine": describe()}
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)

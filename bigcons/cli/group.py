@@ -105,10 +105,13 @@ def at_a_terminal() -> Iterator[None]:
 
 @contextmanager
 def _one_line_warnings() -> Iterator[None]:
-    """Show only the message of a warning, and always show the library's own warnings."""
+    """Show only the message of a warning, once, and always show the library's own warnings."""
+    shown: set[str] = set()
 
     def show(message: Warning | str, *_: Any) -> None:
-        click.echo(f"Warning: {message}", err=True)
+        if str(message) not in shown:
+            shown.add(str(message))
+            click.echo(f"Warning: {message}", err=True)
 
     with warnings.catch_warnings():
         for category in OWN_WARNINGS:

@@ -17,6 +17,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class PlantedLabels(Planted):
     @property
     def dtype(self) -> np.dtype:
         """Smallest signed integer that holds the labels."""
-        return np.dtype(np.min_scalar_type(-self.n_clusters[1]))
+        return label_dtype([self.n_clusters[1]])
 
     @cached_property
     def _partitions(self) -> list[tuple[np.ndarray, np.ndarray, float]]:

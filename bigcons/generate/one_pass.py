@@ -16,12 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.execution.blas import one_thread
-from bigcons.generate.partition import Settings, draw_n_clusters, untrained
-from bigcons.generate.sampling import PIECES_AT_ONCE, DealtSubset, Scheme, Subset, View
+from bigcons.generate.partition import Seen, Settings, untrained
+from bigcons.generate.sampling import PIECES_AT_ONCE
 from bigcons.generate.scaling import Scaling
 from bigcons.kernels.nearest import label_nearest, pack_centers
 from bigcons.memory import Block, row_blocks
-from bigcons.seeding import generator
 from bigcons.tables.encode import label_dtype
 
 SAMPLE_ROWS = 40_000
@@ -49,34 +48,6 @@ def choose_pool_rows(sample_rows: int, n_objects: int, share: float) -> int:
     return min(n_objects, math.ceil(sample_rows * max(_POOL_SAMPLES, _SPARE / share)))
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What the partitions see of ``n_objects`` objects."""
-
-    scheme: Scheme
-    n_objects: int
-    segment_rows: int
-    seed: int
-
-    @property
-    def stream(self) -> str:
-        """The name of the random streams."""
-        return f"generate.{self.scheme.name}"
-
-    def subset(self, u: int) -> Subset | DealtSubset:
-        """The objects of partition ``u``."""
-        return self.scheme.objects.subset(self.n_objects, self.segment_rows, self.seed, self.stream, u)
-
-    def view(self, n_features: int, u: int) -> View:
-        """The features of partition ``u``."""
-        return self.scheme.features.view(n_features, self.seed, self.stream, u)
-
-    def pool(self, n_rows: int) -> Subset:
-        """The objects from which the samples are drawn."""
-        share = n_rows / self.n_objects
-        return Subset(self.n_objects, share, self.segment_rows, self.seed, f"{self.stream}.pool", 0)
-
-
 class Pool(NamedTuple):
     """The objects from which the samples are drawn."""
 
@@ -100,8 +71,7 @@ class TrainTask:
 
         Weights of the features are factors of the centers, and features outside the view are 0.
         """
-        rng = generator(self.seen.seed, self.seen.stream, u)
-        n_clusters = draw_n_clusters(rng, self.settings.n_clusters)
+        rng, n_clusters = self.seen.draw(u, self.settings.n_clusters)
         chosen = np.flatnonzero(self._is_seen(u))
         if len(chosen) > self.sample_rows:
             chosen = np.sort(rng.choice(chosen, size=self.sample_rows, replace=False, shuffle=False))

@@ -15,6 +15,7 @@ from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
 from bigcons.generate.scratch import Scratch
 from bigcons.memory import row_blocks
 from bigcons.seeding import generator
+from bigcons.tables.encode import label_dtype
 from bigcons.tables.files import NpyTable
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Settings(NamedTuple):
     @property
     def label_dtype(self) -> np.dtype:
         """Smallest signed integer that holds the labels."""
-        return np.dtype(np.min_scalar_type(-self.n_clusters[1]))
+        return label_dtype([self.n_clusters[1]])
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,39 @@ class Matrix(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What the partitions see of ``n_objects`` objects."""
+
+    scheme: Scheme
+    n_objects: int
+    segment_rows: int
+    seed: int
+
+    @property
+    def stream(self) -> str:
+        """The name of the random streams."""
+        return f"generate.{self.scheme.name}"
+
+    def draw(self, u: int, n_clusters: tuple[int, int]) -> tuple[np.random.Generator, int]:
+        """Return the generator of partition ``u``, and its number of clusters, the first draw."""
+        rng = generator(self.seed, self.stream, u)
+        return rng, draw_n_clusters(rng, n_clusters)
+
+    def subset(self, u: int) -> Subset | DealtSubset:
+        """The objects of partition ``u``."""
+        return self.scheme.objects.subset(self.n_objects, self.segment_rows, self.seed, self.stream, u)
+
+    def view(self, n_features: int, u: int) -> View:
+        """The features of partition ``u``."""
+        return self.scheme.features.view(n_features, self.seed, self.stream, u)
+
+    def pool(self, n_rows: int) -> Subset:
+        """The objects from which the samples are drawn."""
+        share = n_rows / self.n_objects
+        return Subset(self.n_objects, share, self.segment_rows, self.seed, f"{self.stream}.pool", 0)
+
+
+@dataclass(frozen=True)
 class PartitionTask:
     """Computes partition ``u`` of the scaled features; idempotent.
 
@@ -91,21 +125,17 @@ class PartitionTask:
     """
 
     matrix: Matrix
-    scheme: Scheme
+    seen: Seen
     settings: Settings
     plan: Plan
-    seed: int
     scratch: Scratch | None
 
     def __call__(self, u: int) -> np.ndarray | None:
         """Compute partition ``u``."""
         n_objects, n_features, _ = self.matrix
-        stream = f"generate.{self.scheme.name}"
-        rng = generator(self.seed, stream, u)
-        n_clusters = draw_n_clusters(rng, self.settings.n_clusters)
-        subset = self.scheme.objects.subset(n_objects, self.plan.segment_rows, self.seed, stream, u)
-        view = self.scheme.features.view(n_features, self.seed, stream, u)
-        points = Points(self.matrix, subset, view, self.plan)
+        rng, n_clusters = self.seen.draw(u, self.settings.n_clusters)
+        subset = self.seen.subset(u)
+        points = Points(self.matrix, subset, self.seen.view(n_features, u), self.plan)
         column = LabelColumn(n_objects, n_clusters, self.settings.label_dtype)
         with one_thread():
             if self.plan.algorithm == "lloyd":

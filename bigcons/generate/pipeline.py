@@ -20,8 +20,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, ThreadsEngine, open_engine
-from bigcons.generate.one_pass import LabelTask, Pool, Seen, TrainTask, choose_sample_rows
-from bigcons.generate.partition import Matrix, PartitionTask, Plan, Settings, quiet_scikit_learn
+from bigcons.generate.one_pass import LabelTask, Pool, TrainTask, choose_sample_rows
+from bigcons.generate.partition import Matrix, PartitionTask, Plan, Seen, Settings, quiet_scikit_learn
 from bigcons.generate.planning import SamplingPlan, make_plan, make_sampling_plan
 from bigcons.generate.sampling import Scheme
 from bigcons.generate.scaling import Scaling, measure, measure_and_sample
@@ -214,6 +214,10 @@ class Call(NamedTuple):
             "scikit_learn": sklearn_version,
         }
 
+    def seen(self, segment_rows: int) -> Seen:
+        """Return what the partitions see of the objects."""
+        return Seen(self.scheme, self.data.n_objects, segment_rows, self.seed)
+
     @contextmanager
     def scratch(self, made_with: dict[str, Any]) -> Iterator[Scratch]:
         """Yield the folder in which the call keeps what is finished."""
@@ -255,7 +259,7 @@ def _train_on_all(call: Call) -> Ensemble:
     if call.out is None:
         with temporary_folder() as folder:
             matrix = _scaled_matrix(data, scaling, plan, Scratch(folder, call.seed, bytes(16)))
-            task = PartitionTask(matrix, call.scheme, call.settings, plan, call.seed, scratch=None)
+            task = PartitionTask(matrix, call.seen(plan.segment_rows), call.settings, plan, scratch=None)
             columns = _run("make partitions", task, plan.n_tasks, call.engine, range(call.n_partitions))
         table = ColumnsTable(columns, data.n_objects, ids=data.ids)
         return ensemble_of(table, provenance={**made_with, "seed": call.seed, "source": data.where})
@@ -263,7 +267,8 @@ def _train_on_all(call: Call) -> Ensemble:
         unfinished = call.unfinished(scratch.partition, scratch.has)
         if unfinished:
             matrix = _scaled_matrix(data, scaling, plan, scratch)
-            task = PartitionTask(matrix, call.scheme, call.settings, plan, scratch.seed, scratch)
+            seen = call._replace(seed=scratch.seed).seen(plan.segment_rows)
+            task = PartitionTask(matrix, seen, call.settings, plan, scratch)
             _run("make partitions", task, plan.n_tasks, call.engine, unfinished)
         return ensemble_of(
             ColumnsTable(
@@ -290,7 +295,7 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
     plan = make_sampling_plan(
         data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine
     )
-    seen = Seen(call.scheme, data.n_objects, plan.segment_rows, call.seed)
+    seen = call.seen(plan.segment_rows)
     subset = seen.pool(plan.pool_rows) if call.finished is None else None
     scaling, rows = measure_and_sample(data, subset, standardize=call.standardize)
     call.scheme.features.width(len(scaling.kept))

@@ -25,7 +25,7 @@ from bigcons.schema import MISSING
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.storage.commit import is_store
 from bigcons.stores.features import open_features
-from bigcons.tables.encode import rechunk
+from bigcons.tables.encode import label_dtype, rechunk
 from bigcons.tables.memory import values_of
 from bigcons.tables.table import PartedTable
 from bigcons.validation import check_int, check_number
@@ -290,7 +290,7 @@ def noisy_copies(
     k = found if n_clusters is None else check_int("n_clusters", n_clusters)
     if k < found:
         raise InvalidInputError(f"n_clusters={k} but labels has {found} clusters; use at least that many.")
-    codes = codes.astype(np.min_scalar_type(-k), copy=False)
+    codes = codes.astype(label_dtype([k]), copy=False)
     checksum = zlib.crc32(np.ascontiguousarray(codes).data)
     if finished is not None:
         return take_finished(finished, {"n_clusters": k, "labels_checksum": checksum})

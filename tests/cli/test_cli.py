@@ -17,9 +17,9 @@ from click.testing import CliRunner
 import bigcons
 from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.cli import main
-from bigcons.cli.group import COMMANDS
+from bigcons.cli.group import COMMANDS, at_a_terminal
 from bigcons.cli.output import facts
-from bigcons.errors import StoreExistsError
+from bigcons.errors import ConsensusWarning, StoreExistsError, warn_user
 from bigcons.execution.engine import SerialEngine
 from bigcons.storage import commit
 
@@ -535,6 +535,13 @@ def test_warnings__are_one_line(ensemble, run):
     assert result.exit_code == 0
     (line,) = result.stderr.strip().splitlines()
     assert line.startswith("Warning: ")
+
+
+def test_warnings__the_same_is_shown_once(capsys):
+    with at_a_terminal():
+        for text in ("one", "two", "one"):
+            warn_user(text, ConsensusWarning)
+    assert capsys.readouterr().err.splitlines() == ["Warning: one", "Warning: two"]
 
 
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 37.3 GiB"), OSError(28, "No space left")])

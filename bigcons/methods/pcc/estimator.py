@@ -67,7 +67,7 @@ from bigcons.methods.pcc.choices import (
     warn_of_fine_labels,
 )
 from bigcons.methods.pcc.heap import solve_pairs
-from bigcons.methods.pcc.many import ManyClusters, sample_rows
+from bigcons.methods.pcc.many import ManyClusters, ManySums, sample_rows
 from bigcons.methods.pcc.memberships import (
     MOST_SHARES,
     PERTURBATION,
@@ -373,8 +373,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 self._placing = placing_of(labels, solution, self.divergence, seed, engine)
             # rows held in memory need no workers
             share = out is not None and isinstance(solution.memberships, BlockMemberships)
-            sums = solution.sums if solution.many is None else solution.many
-            width = n_clusters if sums is None else sums.n_clusters
+            width = n_clusters if solution.sums is None else solution.sums.n_clusters
             self._merges: bool = choices.merges and width < self.n_clusters
             if choices.merges and width < n_clusters:
                 warn_user(
@@ -387,7 +386,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             if self._merges:
                 read, width = Widened(read, self.n_clusters), self.n_clusters
             self._publish(ensemble, read, survey.unlabeled, out, engine if share else None, width, trust)
-            if sums is not None and (theta := sums.theta) is not None:
+            if solution.sums is not None and (theta := solution.sums.theta) is not None:
                 order = self._order[self._order < len(theta)]
                 self.affinities_: np.ndarray = theta[np.ix_(order, order)]
 
@@ -648,7 +647,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         if solution.tables is not None:
             self.approximation_error_: float = solution.history["error"][-1]
             self.grouped_gap_: float = solution.history["gap"][-1]
-        sums = solution.sums if solution.many is None else solution.many
+        sums = solution.sums
         if sums is not None:
             given = sums.weights
             self.weights_: np.ndarray = np.ones(n_partitions) if given is None else given.partitions
@@ -657,7 +656,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 self.hit_rates_: np.ndarray
                 self.false_join_rates_: np.ndarray
                 self.hit_rates_, self.false_join_rates_ = (
-                    join_rates(sums, offsets) if solution.many is None else solution.many.join_rates(offsets)
+                    sums.join_rates(offsets) if isinstance(sums, ManySums) else join_rates(sums, offsets)
                 )
         elif solution.calibrated is not None:
             a, d = solution.calibrated.a, solution.calibrated.d

@@ -390,7 +390,7 @@ class ManyClusters:
     def solution(self, run: Run, at: Iterate[ManySums]) -> Solution:
         """Return the solution of a finished run."""
         found = BlockMemberships(run.arrays, at.generation, n_clusters=self.n_clusters)
-        return solution_at(run, at)._replace(memberships=found, many=at.state)
+        return solution_at(run, at, sums=at.state)._replace(memberships=found)
 
     def _unit(self, run: Run, sums: ManySums) -> float:
         return mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import AgreementSums
 from bigcons.divergences import Calibrated, Divergence
 from bigcons.errors import InvalidInputError
 from bigcons.kernels.prototypes import Tables
@@ -194,8 +193,8 @@ class Solution(NamedTuple):
     history: History
     start_objectives: list[float]
     """Of every start at the time of choice; the final objective if there was one start."""
-    sums: AgreementSums | None = None
-    """The all-pairs sums of the memberships, if the solver computes them."""
+    sums: Any = None
+    """`AgreementSums` or `many.ManySums` of the memberships over all pairs, if the solver computes them."""
     tables: Tables | None = None
     """The prototype tables of the memberships, if the solver uses prototypes."""
     n_large: int | None = None
@@ -204,8 +203,6 @@ class Solution(NamedTuple):
     """The divergence with the rates, if these are estimated and the same for all partitions."""
     settled: bool = False
     """Whether passes ended by their own rule, which need not bound the gap, rather than by max_iter."""
-    many: Any = None
-    """The `many.ManySums` of the memberships, if the solver computes them."""
 
     def by(self, divergence: Divergence) -> Solution:
         """Return the solution with its divergence, if that is calibrated."""
@@ -222,7 +219,7 @@ def solution_at(
     run: Run,
     at: Iterate[Any],
     *,
-    sums: AgreementSums | None = None,
+    sums: Any = None,
     tables: Tables | None = None,
     blocks: list[Block] | None = None,
 ) -> Solution:

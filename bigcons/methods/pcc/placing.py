@@ -17,7 +17,7 @@ from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
 from bigcons.methods.pcc import prototypes
 from bigcons.methods.pcc.calibrated_pairs import rates_by_partition
-from bigcons.methods.pcc.many import ByCandidates
+from bigcons.methods.pcc.many import ByCandidates, ManySums
 from bigcons.methods.pcc.memberships import BlockMemberships, Solution
 from bigcons.methods.pcc.prototypes import SAMPLE, default_prototypes
 from bigcons.methods.pcc.pruning import Large
@@ -122,8 +122,8 @@ def placing_of(
         divergence, rates = solution.calibrated, rates_by_partition(solution.calibrated, offsets)
     if solution.tables is not None:
         return ByPrototypes(solution.tables, offsets, divergence)
-    if solution.many is not None:
-        return ByCandidates.of(solution.many, offsets)
+    if isinstance(solution.sums, ManySums):
+        return ByCandidates.of(solution.sums, offsets)
     if solution.sums is not None:
         n = solution.n_large
         return BySquares(solution.sums, offsets, None if n is None else Large.of(solution.sums, n))
