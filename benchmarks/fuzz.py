@@ -415,7 +415,7 @@ def make_targets(folder: Path) -> list[Target]:
     ]
     for name, (method, options) in runs.items():
         use = partial(resume, method, {"n_clusters": 3, "random_state": 0, **options}, source)
-        use(shutil.copytree(folder / name, folder / f"{name}-whole"))  # compiles what no input is timed with
+        use(shutil.copytree(folder / name, folder / f"{name}-{os.getpid()}"))  # what compiles is not timed
         targets.append(Target(f"checkpoint of {name}", folder / name, mutate_checkpoint, use))
     return targets
 
