@@ -65,9 +65,7 @@ class HBGF(GraphClusterer):
     follow from ``Hn^T Hn`` (B, B), which takes one pass; of many base clusters, where that table would cost
     more, from a handful of passes that multiply it by a few columns (block Krylov iterations), with residuals
     of at most 1e-4. The left vectors are computed from the labels in every later pass. K-means runs on the
-    normalized rows of both objects and base clusters, with scikit-learn's starts. Of 50 clusters or more it
-    runs on those of objects only, since base clusters that join several would take a center of their own
-    (300 planted classes in partitions of 50 to 150 clusters: adjusted Rand index .95, with them .64); the
+    normalized rows of both objects and base clusters, with scikit-learn's starts; of 50 clusters or more, the
     starts take 16 rows of the sample for each, and the first is the authors' (rows that are as orthogonal as
     possible), by QR with pivots. Three passes and those of k-means; O(n M^2 + B^3 + n M K) time, O(B^2)
     memory; of many base clusters O(n M K) a pass and O(B K) memory. METIS: O(n M) memory, 128 bytes a label.

@@ -92,8 +92,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
     ) -> None:
         """Publish the clusters of k-means in an embedding of the objects, if asked with the base clusters.
 
-        Not of many clusters: base clusters that join several of them would take a center of their own, and
-        objects with it. ``embed`` takes the weights of the partitions.
+        ``embed`` takes the weights of the partitions.
         """
         name, K = type(self).__name__, self.n_clusters
         n_copies = 1 if K < MANY_CLUSTERS else 4  # of the embedded sample, by QR with pivots
@@ -108,7 +107,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE, self._partition_weights())
         embedding = embed(self._weights)
         extra = embedding.rows_of_base_clusters()
-        if not with_base_clusters or K >= MANY_CLUSTERS:
+        if not with_base_clusters:
             extra = extra[0][:0], extra[1][:0]
         found = find_centers(embedding, ensemble, survey.sample, extra, settings, seed, engine)
         self.objective_: float = found.objective

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from bigcons import METHODS, Ensemble
-from bigcons.datasets import ce_8d5k, planted_ensemble
+from bigcons.datasets import ce_8d5k
 from bigcons.errors import (
     ConvergenceWarning,
     InvalidInputError,
@@ -604,23 +604,6 @@ def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
         f(rows, 5, 2, 11, weights)[0] for f in (spectral.kmeans_of_unit_rows, spectral.best_kmeans)
     )
     np.testing.assert_array_equal(few.labels_, expected.labels_)
-
-
-def test_hbgf__of_many_clusters_gives_base_clusters_that_join_some_no_center(monkeypatch):
-    K = 150
-    ensemble, classes = planted_ensemble(
-        6000, 50, shares=[1 / K] * K, n_clusters=(10, 40), missing=0.5, random_state=0
-    )
-
-    def found():
-        model = HBGF(K, n_init=2, random_state=0, client="serial").fit(ensemble)
-        return adjusted_rand(classes, model.labels_), int(np.bincount(model.labels_).max())
-
-    index, largest = found()
-    monkeypatch.setattr(graph_clusterer, "MANY_CLUSTERS", K + 1)
-    with_them, junk = found()
-    assert index > with_them + 0.1
-    assert largest < 100 < 300 < junk
 
 
 def test_kmeans_of_unit_rows__starts_on_as_many_rows_as_there_are_clusters():
