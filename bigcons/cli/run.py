@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -265,5 +266,6 @@ def _answer(
     try:
         with at_a_terminal():
             answer_to.send((function(*arguments), None))
-    except BaseException as error:  # the parent raises it
-        answer_to.send((None, error))
+    except BaseException as error:  # the parent raises it, unless it has ended, as at a second Ctrl-C
+        with suppress(BrokenPipeError):
+            answer_to.send((None, error))
