@@ -285,7 +285,8 @@ def test_fit__auto_solves_by_blocks_where_the_heap_and_the_process_exceed_the_bu
     table, labels, _ = table_of(600, share=0.1)
     table = table.save(tmp_path / "p.zarr")
     ensemble, engine = Ensemble.from_labels(labels), SerialEngine()
-    heap = plan_memory(ensemble, engine, HEAP, 0, K, table, in_memory=True).n_bytes(engine, ensemble)
+    plan = plan_memory(ensemble, engine, HEAP, 0, K, table, in_memory=True, calibrates=True)
+    heap = plan.n_bytes(engine, ensemble)
     asked = {"pairs": table, "client": "serial", "random_state": 0}
     assert "step" in PCC(K, memory=heap, **asked).fit(ensemble).history_
     assert "steps" in PCC(K, memory=heap - 1, **asked).fit(ensemble).history_

@@ -502,7 +502,11 @@ def test_fit__finds_classes_finer_than_the_partitions(coarse, rule):
         ({"coassociation": "least-squares"}, "least-squares"),
         ({"coassociation": "paper"}, "paper"),
         ({"weights": np.ones(6)}, "paper"),
-        ({"pairs": 0.5}, "paper"),
+        ({"pairs": 0.5}, "moments"),
+        ({"pairs": "dense"}, "moments"),
+        ({"pairs": 0.5, "divergence": "kl"}, "paper"),
+        ({"pairs": 0.5, "init": "uniform"}, "paper"),
+        ({"pairs": 0.5, "max_iter": "paper"}, "paper"),
         ({"divergence": "kl"}, "paper"),
         ({"soft": True}, "paper"),
     ],
@@ -662,7 +666,7 @@ def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(coarse, mo
     [
         ({"coassociation": "exact"}, "coassociation='exact' is unknown"),
         ({"coassociation": "paper", "rarity": 1.0}, "rarity=1 with the co-association of the paper"),
-        ({"pairs": "dense", "common_rates": True}, "common_rates=True with the co-association of the paper"),
+        ({"weights": [1, 1], "common_rates": True}, "common_rates=True with the co-association of the paper"),
         ({"coassociation": "moments", "rarity": -1}, "rarity=-1 is out of range"),
         ({"common_rates": 1}, "common_rates=1 is not a boolean"),
         (

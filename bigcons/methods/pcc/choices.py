@@ -58,9 +58,9 @@ MANY_PAIRS = 1_000_000
 # The co-association of the paper, of which rates of partitions are no part.
 PAPER_MODEL = "paper"
 
-# The model of coassociation="auto" where it can be solved, chosen on one half of the data sets of
+# The models of coassociation="auto" over all pairs and on listed ones, chosen on one half of the data sets of
 # benchmarks/accuracy.py.
-BEST_MODEL = BLOCK_MODEL
+BEST_MODEL, BEST_OF_LISTED = BLOCK_MODEL, MOMENTS
 
 # Of rarity=None: halfway between counting all joins alike and by correspondence analysis.
 RARITY = 0.5
@@ -133,8 +133,8 @@ def choose_solver(
     table = pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
     if table.path is None:
         return HEAP
-    # memberships are counted as held in memory, which they are at most
-    heap = plan_memory(ensemble, engine, HEAP, 0, n_clusters, pairs, in_memory=True)
+    # at most: with memberships in memory, and calibrated
+    heap = plan_memory(ensemble, engine, HEAP, 0, n_clusters, pairs, in_memory=True, calibrates=True)
     is_large = memory is not None and heap.n_bytes(engine, ensemble) > parse_size(memory)
     return BLOCKED if is_large or table.rows_per_block is not None else HEAP
 
@@ -151,8 +151,12 @@ def takes_candidates(
 
 def asks_for_heap(max_iter: Any, n_init: Any, init: Any) -> bool:
     """Return whether parameters besides ``solver`` have a meaning for the heap only."""
-    is_drawn = isinstance(init, str) and init in ("uniform", "dirichlet")
-    return max_iter == PAPER or (is_drawn and isinstance(n_init, Integral) and int(n_init) > 1)
+    return max_iter == PAPER or (is_drawn(init) and isinstance(n_init, Integral) and int(n_init) > 1)
+
+
+def is_drawn(init: Any) -> bool:
+    """Return whether first memberships are drawn at random, object by object."""
+    return isinstance(init, str) and init in ("uniform", "dirichlet")
 
 
 def choose_init(asked: Any, solver: str, calibration: Calibration | None) -> Init:
@@ -161,7 +165,7 @@ def choose_init(asked: Any, solver: str, calibration: Calibration | None) -> Ini
         return asked
     check_choice("init", asked, ("auto", "subsample", "uniform", "dirichlet"))
     if calibration is not None and solver in (HEAP, BLOCKED):
-        if asked in ("uniform", "dirichlet"):
+        if is_drawn(asked):
             raise InvalidInputError(
                 f"init={asked!r} with coassociation={calibration.rule!r} on listed pairs, whose rates follow "
                 "from the start; use init='subsample' or memberships."
@@ -239,10 +243,12 @@ def choose_calibration(
     divergence: Divergence,
     *,
     is_soft: bool,
+    as_in_paper: bool,
 ) -> Calibration | None:
     """Return how to calibrate the co-association; None for that of the paper.
 
-    "auto" calibrates over all pairs of hard clusterings by squares, if partitions have no given weights.
+    "auto" calibrates that of hard clusterings by squares, if partitions have no given weights and nothing
+    else is ``as_in_paper``, such as a random start of its heap.
     Rarity, rates of each partition and the block model require all pairs and squares: a pair of objects has
     one share of agreement, which does not tell partitions or base clusters apart. Least squares require
     squares, because other divergences are not defined for the probabilities above 1 that they can give.
@@ -253,8 +259,9 @@ def choose_calibration(
     is_auto = isinstance(common, str) and common == "auto"
     common = solver != ALL if is_auto else check_flag("common_rates", common)
     if coassociation == "auto":
-        can_calibrate = solver == ALL and weights is None and not is_soft
-        coassociation = BEST_MODEL if can_calibrate else PAPER_MODEL
+        best = BEST_MODEL if solver == ALL else PAPER_MODEL if as_in_paper else BEST_OF_LISTED
+        can_calibrate = divergence.label == "l2" and weights is None and not is_soft
+        coassociation = best if can_calibrate else PAPER_MODEL
     if coassociation == PAPER_MODEL:
         if rarity or (common and not is_auto):
             given = f"rarity={rarity:g}" if rarity else "common_rates=True"
