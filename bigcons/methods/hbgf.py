@@ -66,8 +66,8 @@ class HBGF(GraphClusterer):
     more, from a handful of passes that multiply it by a few columns (block Krylov iterations), with residuals
     of at most 1e-4. The left vectors are computed from the labels in every later pass. K-means runs on the
     normalized rows of both objects and base clusters, with scikit-learn's starts; of 50 clusters or more, the
-    starts take 16 rows of the sample for each, and the first is the authors' (rows that are as orthogonal as
-    possible), by QR with pivots. Three passes and those of k-means; O(n M^2 + B^3 + n M K) time, O(B^2)
+    starts take 16 rows of the sample for each, the first is the authors' (rows that are as orthogonal as
+    possible), by QR with pivots, and centers have unit length. Three passes and those of k-means; O(n M^2 + B^3 + n M K) time, O(B^2)
     memory; of many base clusters O(n M K) a pass and O(B K) memory. METIS: O(n M) memory, 128 bytes a label.
     Soft clusterings put their memberships in H (spectral form only), and take O(n b^2) time for b memberships
     > 0 of an object.

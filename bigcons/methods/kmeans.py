@@ -14,7 +14,7 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import SCORE
 from bigcons.memory import MOST_BYTES
 from bigcons.methods.qmi import CategoryUtility
-from bigcons.overlaps.embedding import best_kmeans
+from bigcons.overlaps.kmeans import best_kmeans
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator

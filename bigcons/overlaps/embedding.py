@@ -10,13 +10,12 @@ K-means runs on a sample by scikit-learn, then in passes over the blocks.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
-from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import (
@@ -34,20 +33,15 @@ from bigcons.overlaps.incidence import (
     sum_of_weights,
     votes_of,
 )
+from bigcons.overlaps.kmeans import RowSums, assign, kmeans_of_unit_rows, n_distinct_rows
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import History, as_history, best_start, timed_passes
+from bigcons.solving.passes import History, as_history, timed_passes
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
 # Size of the sample that scikit-learn's k-means clusters; all there is to do if it holds all objects.
 KMEANS_SAMPLE = 20_000
-
-# From so many clusters on, k-means starts on a part of the rows, with so many of them for each cluster.
-MANY_CLUSTERS, ROWS_PER_CLUSTER = 50, 16
-
-# Rows of unit length are distinguished by this many decimals.
-DECIMALS = 8
 
 
 class Embedding(NamedTuple):
@@ -196,76 +190,8 @@ def group_rows(
     normalize_rows(rows)
     draw = int(generator(seed, "base_clusters.kmeans").integers(2**31))
     n_groups = min(n_groups, n_distinct_rows(rows))
-    model, objectives = kmeans_of_unit_rows(rows, n_groups, n_init, draw, weights)
-    return np.asarray(model.labels_, np.int64), objectives
-
-
-def best_kmeans(
-    rows: np.ndarray,
-    n_clusters: int,
-    n_init: int,
-    draw: int,
-    weights: np.ndarray | None = None,
-    **settings: float,
-) -> tuple[Any, list[float]]:
-    """Return scikit-learn's KMeans of the start with the least squared distances, and those of all starts.
-
-    The starts draw from one stream, as in scikit-learn, which returns the distances of the best one only.
-    """
-    from sklearn.cluster import KMeans
-    from sklearn.utils import check_random_state
-
-    stream = check_random_state(draw)
-
-    def start(_number: int) -> KMeans:
-        model = KMeans(n_clusters, n_init=1, random_state=stream, **settings)
-        return model.fit(rows, sample_weight=weights)
-
-    with one_thread():
-        return best_start(map(start, range(n_init)), lambda model: model.inertia_)
-
-
-def kmeans_of_unit_rows(
-    rows: np.ndarray,
-    n_clusters: int,
-    n_init: int,
-    draw: int,
-    weights: np.ndarray | None = None,
-    **settings: float,
-) -> tuple[Any, list[float]]:
-    """Return the same of rows of unit length; of many clusters, starts are on a part of the rows.
-
-    The first of them is from rows that are as orthogonal as possible, by QR with pivots (Damle, Minden and
-    Ying 2019), and the best one continues with all rows. O(K^2 columns) time for an iteration of a start.
-    """
-    import scipy.linalg
-    from sklearn.cluster import KMeans
-    from sklearn.utils import check_random_state
-
-    if n_clusters < MANY_CLUSTERS or rows.shape[1] < n_clusters:
-        return best_kmeans(rows, n_clusters, n_init, draw, weights, **settings)
-    step = max(len(rows) // (ROWS_PER_CLUSTER * n_clusters), 1)
-    while step > 1 and n_distinct_rows(rows[::step]) < n_clusters:
-        step //= 2
-    part, of_part = np.ascontiguousarray(rows[::step]), None if weights is None else weights[::step]
-    stream = check_random_state(draw)
-
-    def start(number: int) -> Any:
-        how = {"random_state": stream} if number else {"init": part[pivots[:n_clusters]]}
-        return KMeans(n_clusters, n_init=1, **how, **settings).fit(part, sample_weight=of_part)
-
-    with one_thread():
-        _, pivots = scipy.linalg.qr(part.T, mode="r", pivoting=True)
-        best, objectives = best_start(map(start, range(n_init)), lambda model: model.inertia_)
-        if step > 1:
-            best = KMeans(n_clusters, n_init=1, init=best.cluster_centers_, **settings)
-            best.fit(rows, sample_weight=weights)
-    return best, objectives
-
-
-def n_distinct_rows(rows: np.ndarray) -> int:
-    """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
-    return len(np.unique(rows.round(DECIMALS), axis=0))
+    found, objectives = kmeans_of_unit_rows(rows, n_groups, n_init, draw, weights)
+    return found.labels.astype(np.int64), objectives
 
 
 class KMeansSettings(NamedTuple):
@@ -298,16 +224,7 @@ class Centers(NamedTuple):
 
     def labels_of(self, labels: np.ndarray) -> np.ndarray:
         """Return the clusters (rows,) int32 of objects by their base labels, -1 without any."""
-        return _assign(*self.embedding.rows_of(labels), self.centers)[0]
-
-
-class _Sums(NamedTuple):
-    rows: np.ndarray
-    sizes: np.ndarray
-    inertia: float
-
-    def plus(self, other: _Sums) -> _Sums:
-        return _Sums(self.rows + other.rows, self.sizes + other.sizes, self.inertia + other.inertia)
+        return assign(*self.embedding.rows_of(labels), self.centers)[0]
 
 
 def find_centers(
@@ -323,7 +240,7 @@ def find_centers(
 
     scikit-learn clusters the ``sample`` of label rows. If these are not all objects, Lloyd passes over the
     blocks continue until the summed squared moves of the centers are at most ``tol`` times the mean variance
-    of the columns. Clusters that lose all objects keep their center.
+    of the columns.
     """
     rows, labeled = embedding.rows_of(sample)
     share, further = ensemble.n_objects / len(sample), extra
@@ -343,10 +260,10 @@ def find_centers(
         tol=settings.tol,
     )
     if len(sample) == ensemble.n_objects and further is extra:
-        history = {"pass": [first.n_iter_], "objective": [first.inertia_]}
-        return Centers(embedding, first.cluster_centers_, float(first.inertia_), history, 0, objectives)
+        history: History = {"pass": [first.n_iter], "objective": [first.objective]}
+        return Centers(embedding, first.centers, first.objective, history, 0, objectives)
     threshold = settings.tol * float(np.var(rows, axis=0).mean())
-    found = _lloyd_passes(embedding, ensemble, extra, first.cluster_centers_, threshold, settings, engine)
+    found = _lloyd_passes(embedding, ensemble, extra, first.centers, threshold, settings, engine)
     return found._replace(start_objectives=objectives)
 
 
@@ -366,9 +283,7 @@ def _lloyd_passes(
         nonlocal centers, evaluated, move
         evaluated = centers
         found = _sums_over(embedding, ensemble, extra, evaluated, engine)
-        centers = evaluated.copy()
-        kept = found.sizes > 0
-        centers[kept] = found.rows[kept] / found.sizes[kept, None]
+        centers = found.means(evaluated)
         move = float(((centers - evaluated) ** 2).sum())
         return {"objective": found.inertia, "move": move}
 
@@ -391,20 +306,10 @@ def _sums_over(
     extra: tuple[np.ndarray, np.ndarray],
     centers: np.ndarray,
     engine: Engine,
-) -> _Sums:
-    def visit(block: Block) -> _Sums:
-        return _assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), centers)[1]
+) -> RowSums:
+    def visit(block: Block) -> RowSums:
+        return assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), centers)[1]
 
     with progress("k-means of the embedding", ensemble.n_objects) as listener:
-        found = fold(engine, ensemble.blocks(), visit, _Sums.plus, progress=listener)
-    return found.plus(_assign(*extra, centers)[1])
-
-
-def _assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, _Sums]:
-    """Return the nearest centers of rows and their sums, rows ``counted`` by weights or, as flags, or not."""
-    from bigcons.kernels.overlaps import nearest_centers
-
-    assigned = np.empty(len(rows), np.int32)
-    sums, sizes = np.zeros_like(centers), np.zeros(len(centers))
-    inertia = nearest_centers(rows, counted.astype(np.float64), centers, assigned, sums, sizes)
-    return assigned, _Sums(sums, sizes, inertia)
+        found = fold(engine, ensemble.blocks(), visit, RowSums.plus, progress=listener)
+    return found.plus(assign(*extra, centers)[1])

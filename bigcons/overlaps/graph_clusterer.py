@@ -16,13 +16,13 @@ from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
 from bigcons.overlaps.embedding import (
     KMEANS_SAMPLE,
-    MANY_CLUSTERS,
     Centers,
     Embedding,
     KMeansSettings,
     find_centers,
 )
 from bigcons.overlaps.incidence import check_overlaps_plan
+from bigcons.overlaps.kmeans import MANY_CLUSTERS
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer

@@ -17,8 +17,9 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import count_assigned
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
-from bigcons.overlaps.embedding import Centers, bipartite_embedding, kmeans_of_unit_rows, n_distinct_rows
+from bigcons.overlaps.embedding import Centers, bipartite_embedding
 from bigcons.overlaps.incidence import check_overlaps_plan
+from bigcons.overlaps.kmeans import kmeans_of_unit_rows, n_distinct_rows
 from bigcons.seeding import generator
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import BestOfStarts, CountedProblem, Finalists, Problem, Run, Stats, add_all
@@ -74,8 +75,8 @@ def spectral_centers(run: Run, n_clusters: int, weights: Weights | None, n_init:
     rows, labeled = embedding.rows_of(run.sample)
     rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
-    model, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), n_init, draw)
-    return Centers(embedding, model.cluster_centers_, 0.0, {}, 0, [])
+    found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), n_init, draw)
+    return Centers(embedding, found.centers, 0.0, {}, 0, [])
 
 
 class SpectralStart(BestOfStarts):

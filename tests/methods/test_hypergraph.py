@@ -27,8 +27,7 @@ from bigcons.methods.hgpa import HGPA, hyperedges
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.overlaps import eigenvectors, graph_clusterer, incidence
-from bigcons.overlaps import embedding as spectral
-from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
+from bigcons.overlaps.embedding import KMeansSettings, bipartite_embedding, cut_embedding
 from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.progress import Progress, report_progress_to
 from tests.naive import hypergraph as naive
@@ -312,9 +311,7 @@ def test_passes__that_reach_max_iter_warn(planted, monkeypatch):
 def test_settings__of_kmeans_are_checked():
     for wrong in ({"n_init": 0}, {"max_iter": 0}, {"tol": -1.0}):
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-            spectral.KMeansSettings(
-                **{"n_clusters": 3, "n_init": 1, "max_iter": 1, "tol": 0.0, **wrong}
-            ).check()
+            KMeansSettings(**{"n_clusters": 3, "n_init": 1, "max_iter": 1, "tol": 0.0, **wrong}).check()
 
 
 # MCLA
@@ -574,44 +571,6 @@ def test_cut__without_a_budget_does_not_count_the_processes(monkeypatch):
     assert CSPA(3, partitioner="metis", random_state=0).fit(labels).n_clusters_ == 3
     with pytest.raises(MemoryBudgetError):
         CSPA(3, partitioner="metis", random_state=0, memory="4GB").fit(labels)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_best_kmeans__is_that_of_scikit_learn_and_tells_of_every_start(weighted):
-    rng = np.random.default_rng(3)
-    rows, weights = rng.random((80, 4)), rng.random(80) if weighted else None
-    found, objectives = spectral.best_kmeans(rows, 7, 5, 11, weights, max_iter=50)
-    with one_thread():
-        expected = KMeans(7, n_init=5, random_state=11, max_iter=50).fit(rows, sample_weight=weights)
-    np.testing.assert_array_equal(found.labels_, expected.labels_)
-    assert len(set(objectives)) == 5
-    assert found.inertia_ == expected.inertia_ == min(objectives)
-
-
-def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
-    rng, K = np.random.default_rng(4), 60
-    classes = rng.integers(K, size=3000)
-    rows = np.eye(K)[classes] + 0.08 * rng.standard_normal((3000, K))
-    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
-    weights = rng.uniform(0.5, 2.0, 3000)
-    found, objectives = spectral.kmeans_of_unit_rows(rows, K, 3, 11, weights, max_iter=50)
-    assert adjusted_rand(classes, found.labels_) > 0.99
-    assert len(objectives) == 3
-    assert len(found.labels_) == 3000
-    drawn, _ = spectral.best_kmeans(rows, K, 3, 11, weights, max_iter=50)
-    assert found.inertia_ < drawn.inertia_  # random starts miss some of so many
-    few, expected = (
-        f(rows, 5, 2, 11, weights)[0] for f in (spectral.kmeans_of_unit_rows, spectral.best_kmeans)
-    )
-    np.testing.assert_array_equal(few.labels_, expected.labels_)
-
-
-def test_kmeans_of_unit_rows__starts_on_as_many_rows_as_there_are_clusters():
-    rows = np.repeat(np.eye(60), 40, axis=0)[np.argsort(np.tile(np.arange(40), 60), kind="stable")]
-    rows[::2] = rows[0]  # of a part, half are one row
-    rows[:60] = np.eye(60)
-    found, _ = spectral.kmeans_of_unit_rows(rows, 60, 2, 0)
-    assert found.inertia_ == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize(("n", "K", "D"), [(1, 1, 1), (3, 9, 2), (37, 8, 11), (70, 19, 5)])

@@ -30,7 +30,7 @@ from bigcons.execution.engine import stop_if_cancelled
 from bigcons.kernels.cluster_tables import count_assigned
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import Spectrum
-from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
+from bigcons.overlaps.kmeans import best_kmeans, n_distinct_rows
 from bigcons.overlaps.n_clusters import normalized
 from bigcons.seeding import generator
 

@@ -57,7 +57,7 @@ from bigcons.methods.pcc.memberships import (
 )
 from bigcons.methods.pcc.subsample import SUBSAMPLE
 from bigcons.overlaps.eigenvectors import leading_by_products
-from bigcons.overlaps.embedding import best_kmeans, n_distinct_rows
+from bigcons.overlaps.kmeans import best_kmeans, n_distinct_rows
 from bigcons.overlaps.n_clusters import normalized
 from bigcons.progress import progress
 from bigcons.seeding import generator

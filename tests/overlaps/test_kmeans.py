@@ -1,0 +1,93 @@
+"""K-means of rows in memory: of unit rows and many clusters spherical, with exchanges of centers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+from bigcons import HBGF
+from bigcons.datasets import planted_ensemble
+from bigcons.execution.blas import one_thread
+from bigcons.metrics import adjusted_rand
+from bigcons.overlaps import kmeans
+from bigcons.overlaps.kmeans import RowClusters, best_kmeans, kmeans_of_unit_rows
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_best_kmeans__is_that_of_scikit_learn_and_tells_of_every_start(weighted):
+    rng = np.random.default_rng(3)
+    rows, weights = rng.random((80, 4)), rng.random(80) if weighted else None
+    found, objectives = best_kmeans(rows, 7, 5, 11, weights, max_iter=50)
+    with one_thread():
+        expected = KMeans(7, n_init=5, random_state=11, max_iter=50).fit(rows, sample_weight=weights)
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+    assert len(set(objectives)) == 5
+    assert found.inertia_ == expected.inertia_ == min(objectives)
+
+
+def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
+    rng, K = np.random.default_rng(4), 60
+    classes = rng.integers(K, size=3000)
+    rows = np.eye(K)[classes] + 0.08 * rng.standard_normal((3000, K))
+    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    weights = rng.uniform(0.5, 2.0, 3000)
+    found, objectives = kmeans_of_unit_rows(rows, K, 3, 11, weights, max_iter=50)
+    assert adjusted_rand(classes, found.labels) > 0.99
+    assert len(objectives) == 3
+    assert len(found.labels) == 3000
+    drawn, _ = best_kmeans(rows, K, 3, 11, weights, max_iter=50)
+    # random starts miss some of so many
+    assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_)
+    few, _ = kmeans_of_unit_rows(rows, 5, 2, 11, weights)
+    expected, _ = best_kmeans(rows, 5, 2, 11, weights)
+    np.testing.assert_array_equal(few.labels, expected.labels_)
+
+
+def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_rows():
+    rng, K = np.random.default_rng(2), 60
+    classes = rng.permutation(np.tile(np.arange(K), 40))
+    noise = rng.choice([0.05, 0.3], (classes.size, 1)) * rng.standard_normal((classes.size, K))
+    rows = np.eye(K)[classes] + noise
+    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    found, _ = kmeans_of_unit_rows(rows, K, 3, 0)
+    drawn, _ = best_kmeans(rows, K, 3, 0)
+    assert np.bincount(drawn.labels_).max() > 3 * 40
+    assert np.bincount(found.labels).max() < 2 * 40
+    assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_) + 0.1
+    np.testing.assert_allclose((found.centers**2).sum(axis=1), 1.0)
+
+
+def test_kmeans_of_unit_rows__starts_on_as_many_rows_as_there_are_clusters():
+    rows = np.repeat(np.eye(60), 40, axis=0)[np.argsort(np.tile(np.arange(40), 60), kind="stable")]
+    rows[::2] = rows[0]  # of a part, half are one row
+    rows[:60] = np.eye(60)
+    found, _ = kmeans_of_unit_rows(rows, 60, 2, 0)
+    assert found.objective == pytest.approx(0.0, abs=1e-12)
+
+
+def test_exchanged__moves_a_spare_center_into_a_cluster_of_two_classes():
+    rng, K = np.random.default_rng(1), 5
+    classes = np.repeat(np.arange(K), 20)
+    rows = np.eye(K)[classes] + 0.05 * rng.standard_normal((100, K))
+    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    weights = rng.uniform(0.5, 2.0, 100)
+    labels = np.where(classes == 4, 3, classes).astype(np.int32)  # two classes in one cluster
+    labels[:3] = 4  # and a class in two
+    centers = np.stack([(rows * weights[:, None])[labels == k].sum(axis=0) for k in range(K)])
+    centers /= np.sqrt((centers**2).sum(axis=1, keepdims=True))
+    found = kmeans._exchanged(rows, weights, RowClusters(centers, labels, 0.0, 1))
+    assert found is not None
+    assert adjusted_rand((rows @ found.T).argmax(axis=1), classes) == 1.0
+    of_classes = RowClusters(found, (rows @ found.T).argmax(axis=1).astype(np.int32), 0.0, 1)
+    assert kmeans._exchanged(rows, weights, of_classes) is None
+
+
+def test_fit__lets_no_cluster_take_the_objects_with_few_labels():
+    K, n = 150, 6000
+    ensemble, classes = planted_ensemble(
+        n, 50, shares=[1 / K] * K, n_clusters=(10, 40), missing=0.5, random_state=0
+    )
+    found = HBGF(K, n_init=2, random_state=0).fit(ensemble).labels_
+    assert np.bincount(found).max() < 2.5 * n / K
+    assert adjusted_rand(classes, found) > 0.88
