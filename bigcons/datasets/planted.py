@@ -333,8 +333,8 @@ def _directions(rng: np.random.Generator, n: int, n_features: int) -> np.ndarray
 
 
 def _shares(shares: Sequence[float]) -> tuple[float, ...]:
-    if not shares or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+    if not len(shares) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
         raise InvalidInputError(
             f"shares={tuple(shares)} are not probabilities; they must be >= 0 and sum to 1."
         )
-    return tuple(shares)
+    return tuple(map(float, shares))

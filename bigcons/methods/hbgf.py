@@ -35,8 +35,9 @@ class HBGF(GraphClusterer):
         times; 0 leaves it out. None: all count the same.
     imbalance : float or None, default=None
         With "metis", the share by which parts may exceed their equal share of the graph; None is 0.05.
-    n_init : int, default=10
-        With the spectral embedding, restarts of k-means on a sample of 20,000 objects.
+    n_init : int or "auto", default="auto"
+        With the spectral embedding, starts of k-means on a sample of 20,000 objects. "auto": 10; of 50
+        clusters or more 1, from rows that are as orthogonal as possible.
     max_iter : int, default=100
         With the spectral embedding, maximum number of k-means passes over all objects.
     tol : float, default=0.0001
@@ -67,10 +68,10 @@ class HBGF(GraphClusterer):
     of at most 1e-4. The left vectors are computed from the labels in every later pass. K-means runs on the
     normalized rows of both objects and base clusters, with scikit-learn's starts; of 50 clusters or more, the
     starts take 16 rows of the sample for each, the first is the authors' (rows that are as orthogonal as
-    possible), by QR with pivots, and centers have unit length. Three passes and those of k-means; O(n M^2 + B^3 + n M K) time, O(B^2)
-    memory; of many base clusters O(n M K) a pass and O(B K) memory. METIS: O(n M) memory, 128 bytes a label.
-    Soft clusterings put their memberships in H (spectral form only), and take O(n b^2) time for b memberships
-    > 0 of an object.
+    possible), by QR with pivots, and centers have unit length. Three passes and those of k-means;
+    O(n M^2 + B^3 + n M K) time, O(B^2) memory; of many base clusters O(n M K) a pass and O(B K) memory.
+    METIS: O(n M) memory, 128 bytes a label. Soft clusterings put their memberships in H (spectral form only),
+    and take O(n b^2) time for b memberships > 0 of an object.
 
     References
     ----------

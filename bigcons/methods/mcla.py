@@ -40,9 +40,6 @@ from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
-# Starts of the k-means of base clusters.
-KMEANS_STARTS = 10
-
 # The degree of a base cluster that overlaps with no other.
 SMALLEST_DEGREE = 1e-12
 
@@ -316,12 +313,12 @@ def cut_by_spectrum(weights: Any, n_groups: int, seed: int, times: np.ndarray | 
         vectors = leading_by_products(
             lambda table: weights @ (table / degrees) / degrees + table, n_rows, n_groups
         ).vectors
-        return group_rows(vectors, n_groups, KMEANS_STARTS, seed, times)[0]
+        return group_rows(vectors, n_groups, None, seed, times)[0]
     normalized = weights / degrees
     normalized /= degrees.T
     normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
     _, vectors = leading_eigenvectors(normalized, n_groups)
-    return group_rows(vectors, n_groups, KMEANS_STARTS, seed, times)[0]
+    return group_rows(vectors, n_groups, None, seed, times)[0]
 
 
 def cut_by_metis(weights: np.ndarray, n_groups: int, imbalance: float, seed: int) -> np.ndarray:

@@ -179,7 +179,7 @@ def embed_by_passes(
 
 
 def group_rows(
-    rows: np.ndarray, n_groups: int, n_init: int, seed: int, weights: np.ndarray | None = None
+    rows: np.ndarray, n_groups: int, n_init: int | None, seed: int, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, list[float]]:
     """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), scaled to unit
     length and counted by their weights (B,), and the squared distances of every start.
@@ -198,13 +198,15 @@ class KMeansSettings(NamedTuple):
     """The parameters of k-means in an embedding."""
 
     n_clusters: int
-    n_init: int
+    n_init: int | None
+    """None: as many as `kmeans_of_unit_rows` makes by itself."""
     max_iter: int
     tol: float
 
     def check(self) -> None:
         """Refuse invalid parameters."""
-        check_int("n_init", self.n_init)
+        if self.n_init is not None:
+            check_int("n_init", self.n_init)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
 

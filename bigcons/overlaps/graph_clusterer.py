@@ -25,7 +25,7 @@ from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.kmeans import MANY_CLUSTERS
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
+from bigcons.solving.estimator import AUTO, ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import check_held_plan
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import Output
@@ -53,7 +53,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         partitioner: str = "spectral",
         weights: Any = None,
         imbalance: float | None = None,
-        n_init: int = 10,
+        n_init: int | str = "auto",
         max_iter: int = 100,
         tol: float = 0.0001,
         random_state: SeedLike = None,
@@ -101,7 +101,8 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
             check_passes_plan(name, ensemble, engine, self.memory, columns=K, held=held)
         else:
             check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False, held=held)
-        settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
+        n_init: Any = None if self.n_init == AUTO else self.n_init
+        settings = KMeansSettings(K, n_init, self.max_iter, self.tol)
         settings.check()
         self._weights = Weights.given(self.weights, ensemble.offsets)
         survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE, self._partition_weights())

@@ -67,7 +67,7 @@ def check_embedding_plan(
         check_overlaps_plan(name, ensemble, engine, memory, columns=n_clusters, in_memory=False)
 
 
-def spectral_centers(run: Run, n_clusters: int, weights: Weights | None, n_init: int) -> Centers:
+def spectral_centers(run: Run, n_clusters: int, weights: Weights | None) -> Centers:
     """Return the centers of k-means of the sample in the spectral embedding of all objects."""
     embedding = bipartite_embedding(
         *(run.data, run.engine, n_clusters, weights), tol=RESIDUAL, max_passes=MOST_PASSES
@@ -75,7 +75,7 @@ def spectral_centers(run: Run, n_clusters: int, weights: Weights | None, n_init:
     rows, labeled = embedding.rows_of(run.sample)
     rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
-    found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), n_init, draw)
+    found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), None, draw)
     return Centers(embedding, found.centers, 0.0, {}, 0, [])
 
 
@@ -94,7 +94,7 @@ class SpectralStart(BestOfStarts):
 
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Return the state that follows from all objects in their clusters; no other start is tried."""
-        centers = spectral_centers(run, self.n_clusters, self.weights, run.n_init)
+        centers = spectral_centers(run, self.n_clusters, self.weights)
         count = partial(count_clusters, centers, self.n_clusters, self.weights)
         stats = run.fold(run.visit(count, reads=[]), lambda total, part: add_all([total], [part])[0])
         state = self.counted.state_of_counts(stats["counts"], stats["sizes"])

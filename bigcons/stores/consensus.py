@@ -730,8 +730,17 @@ class ConsensusWriter:
 
 
 def fit_results(model: Any) -> dict[str, Any]:
-    """Return the scalar results of a fitted clusterer by name: objective, gap, number of passes, ..."""
-    names = ("objective", "start_objectives", "gap", *OF_SIZES, "n_passes", "n_steps", "converged")
+    """Return the results of a fitted clusterer that fit in a line, by name: objective, gap, passes, ..."""
+    names = (
+        "coassociation",
+        "objective",
+        "start_objectives",
+        "gap",
+        *OF_SIZES,
+        "n_passes",
+        "n_steps",
+        "converged",
+    )
     found = {name: getattr(model, f"{name}_", None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -340,9 +340,6 @@ def rates_of_joins(
 # adjusted Rand index of .54, from the embedding after 7 with .89.
 FEWEST_LABELS = 8
 
-# Starts of k-means in the embedding.
-N_INIT = 10
-
 
 @dataclass(frozen=True)
 class EmbeddedStart:
@@ -354,7 +351,7 @@ class EmbeddedStart:
 
     def __call__(self, run: Run) -> tuple[NearestCenter, Rates | None]:
         """Return what gives a block its first memberships, and the rates of a block model by all objects."""
-        place = NearestCenter(spectral_centers(run, self.n_clusters, self.weights, N_INIT), self.n_clusters)
+        place = NearestCenter(spectral_centers(run, self.n_clusters, self.weights), self.n_clusters)
         if self.calibration is None or self.calibration.rule != BLOCK_MODEL:
             return place, None
         count = partial(count_clusters, place.centers, self.n_clusters, None)
