@@ -22,7 +22,7 @@ def problems(draw, dtype=np.float64):
     labels = ensemble.read(0, ensemble.n_objects)
     K = draw(st.integers(1, 4))
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    beta = np.concatenate([rng.dirichlet(np.ones(k), K).T for k in ensemble.n_clusters])
+    beta = np.vstack([np.ascontiguousarray(rng.dirichlet(np.ones(k), K).T) for k in ensemble.n_clusters])
     alpha = rng.choice([1e-3, 0.1, 1.0, 20.0], K)
     gamma = (alpha + rng.exponential(size=(len(labels), K))).astype(dtype)
     return labels, ensemble.offsets, beta + 1e-12, alpha, gamma
@@ -114,7 +114,13 @@ def test_e_step__permuting_clusters_permutes_the_result(problem, random):
     labels, offsets, beta, alpha, gamma = problem
     order = np.array(random.sample(range(len(alpha)), len(alpha)))
     found, counts, log_means, bound, _ = e_step(*problem)
-    permuted = e_step(labels, offsets, np.ascontiguousarray(beta[:, order]), alpha[order], gamma[:, order])
+    permuted = e_step(
+        labels,
+        offsets,
+        np.ascontiguousarray(beta[:, order]),
+        alpha[order],
+        np.ascontiguousarray(gamma[:, order]),
+    )
     np.testing.assert_allclose(permuted[0], found[:, order], **CLOSE)
     np.testing.assert_allclose(permuted[1], counts[:, order], **CLOSE)
     np.testing.assert_allclose(permuted[2], log_means[order], **CLOSE)
@@ -136,9 +142,9 @@ def test_e_step__an_object_without_labels_counts_nowhere(problem):
 
 def test_e_step__settles_within_its_tolerance():
     rng = np.random.default_rng(0)
-    labels = rng.integers(-1, 3, (50, 20))
+    labels = rng.integers(-1, 3, (50, 20), np.int8)
     offsets, alpha = np.arange(0, 63, 3), np.full(4, 0.5)
-    beta = np.concatenate([rng.dirichlet(np.ones(3), 4).T for _ in range(20)])
+    beta = np.vstack([np.ascontiguousarray(rng.dirichlet(np.ones(3), 4).T) for _ in range(20)])
     gamma = rng.exponential(size=(50, 4)) + alpha
     settled = e_step(labels, offsets, beta, alpha, gamma, tol=1e-6, steps=10_000)[0]
     further = e_step(labels, offsets, beta, alpha, settled, steps=1)[0]
@@ -148,7 +154,7 @@ def test_e_step__settles_within_its_tolerance():
 @pytest.mark.parametrize("n_clusters", [1, 7, 300])
 def test_e_step__takes_hopeless_likelihoods_and_many_clusters(n_clusters):
     rng = np.random.default_rng(1)
-    labels = rng.integers(0, 2, (20, 50))
+    labels = rng.integers(0, 2, (20, 50), np.int8)
     beta = np.full((100, n_clusters), 1e-15)
     alpha = np.full(n_clusters, 1e-3)
     found, counts, log_means, bound, _ = e_step(

@@ -19,8 +19,8 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, PER_OBJECT, K = 350_000, 60, 2
-BUDGET = "25MB"  # the table of 10.5 million pairs takes 126 MB in memory
+N_OBJECTS, PER_OBJECT, K = 210_000, 60, 2
+BUDGET = "15MB"  # the table of 6.3 million pairs takes 76 MB in memory
 
 PEAK = """
 import json, re, sys

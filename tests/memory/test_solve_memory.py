@@ -19,12 +19,12 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, N_PARTITIONS, K = 600_000, 250, 4
+N_OBJECTS, N_PARTITIONS, K = 460_000, 250, 4
 
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory):
-    """A store of 150 MB; wide, not long, for the time goes into objects."""
+    """A store of 115 MB; wide, not long, for the time goes into objects."""
     path = tmp_path_factory.mktemp("ensemble") / "e.zarr"
     rng = np.random.default_rng(0)
     labels = rng.integers(-1, 2, (N_OBJECTS, N_PARTITIONS), np.int8)
