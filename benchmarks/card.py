@@ -87,10 +87,9 @@ def solve(options: dict[str, Any]) -> dict[str, Any]:
 def warm_up(options: dict[str, Any], engine: object) -> None:
     """Load the kernels in every process that will work: small, but with enough pairs for all blocks."""
     labels = planted_ensemble(2000, 20, missing=0.5, random_state=0)[0].read(0, 2000)
-    asked = {"n_clusters": 3, "divergence": options["divergence"], "solver": options["solver"]}
-    PCC(**asked, pairs=0.3, coassociation="paper", max_iter=1, n_init=1, random_state=0, client=engine).fit(
-        labels
-    )
+    asked = {"n_clusters": 3, "coassociation": "paper"}
+    asked |= {name: options[name] for name in ("divergence", "solver")}
+    PCC(**asked, pairs=0.3, max_iter=1, n_init=1, random_state=0, client=engine).fit(labels)
 
 
 def against_heap(

@@ -28,6 +28,7 @@ from bigcons.metrics import adjusted_rand, matching_accuracy, pcc_objective
 CLUSTERS = range(2, 11)
 PERMILLE = (0.02, 0.04, 0.08, 0.12, 0.16, 0.20, 0.25)
 BEST_PERMILLE = 0.25
+AS_IN_PAPER = {"max_iter": "paper", "coassociation": "paper"}  # how sampled pairs are solved
 FIGURES = {"all pairs": "#0072B2", "sampled l2": "#D55E00", "sampled kl": "#009E73"}
 
 
@@ -49,10 +50,6 @@ def measure(ensemble: Ensemble, truth: np.ndarray, kind: str, model: PCC) -> dic
     }
 
 
-# Sampled pairs are solved as in the paper.
-PAPER = {"max_iter": "paper", "coassociation": "paper"}
-
-
 def sweep_clusters(
     ensemble: Ensemble, truth: np.ndarray, permille: float, clusters: range, seed: int
 ) -> list[dict]:
@@ -62,7 +59,7 @@ def sweep_clusters(
         whole = PCC(k, coassociation="paper", random_state=seed)
         rows.append(measure(ensemble, truth, "all pairs", whole))
         for divergence in ("l2", "kl"):
-            model = PCC(k, divergence=divergence, pairs=pairs, random_state=seed, **PAPER)
+            model = PCC(k, divergence=divergence, pairs=pairs, random_state=seed, **AS_IN_PAPER)
             rows.append(measure(ensemble, truth, f"sampled {divergence}", model))
         print(*map(json.dumps, rows[-3:]), sep="\n", flush=True)
     return rows
@@ -73,7 +70,7 @@ def sweep_shares(ensemble: Ensemble, truth: np.ndarray, shares: tuple[float, ...
     for permille in shares:
         pairs = sample(ensemble, share=permille / 1000, random_state=seed)
         for divergence in ("l2", "kl"):
-            model = PCC(3, divergence=divergence, pairs=pairs, random_state=seed, **PAPER)
+            model = PCC(3, divergence=divergence, pairs=pairs, random_state=seed, **AS_IN_PAPER)
             rows.append({"permille": permille, **measure(ensemble, truth, f"sampled {divergence}", model)})
         print(*map(json.dumps, rows[-2:]), sep="\n", flush=True)
     return rows

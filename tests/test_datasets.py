@@ -48,6 +48,14 @@ def test_planted_blocks__has_the_shares_and_gaps_asked_for():
     assert set(labels.max(axis=0) + 1) <= set(range(2, 11))
 
 
+def test_planted_blocks__takes_shares_as_an_array():
+    given, expected = (
+        datasets.planted_blocks(100, 5, shares=shares, random_state=0)
+        for shares in (np.array([0.7, 0.3]), (0.7, 0.3))
+    )
+    assert given == expected
+
+
 def test_planted_blocks__without_noise_clusters_and_classes_are_nested():
     recipe = datasets.planted_blocks(4000, 30, noise=(0, 0), hard_share=0, missing=0)
     labels, truth = recipe.read(0, 4000)

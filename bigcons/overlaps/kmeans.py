@@ -194,11 +194,12 @@ def _exchanged(rows: np.ndarray, weights: np.ndarray, found: RowClusters) -> np.
 
     centers, own, n_clusters = found.centers.copy(), np.arange(len(rows)), len(found.centers)
     cosines = rows @ centers.T
-    nearest = cosines[own, found.labels].copy()
+    nearest = cosines[own, found.labels]
     cosines[own, found.labels] = -np.inf
     costs = np.bincount(found.labels, weights * (nearest - cosines.max(axis=1)), minlength=n_clusters)
     gains, halves = np.zeros(n_clusters), np.zeros((n_clusters, 2, rows.shape[1]))
-    members = np.split(np.argsort(found.labels, kind="stable"), np.bincount(found.labels).cumsum())
+    ends = np.bincount(found.labels, minlength=n_clusters).cumsum()
+    members = np.split(np.argsort(found.labels, kind="stable"), ends)
     for k in range(n_clusters):
         mine = rows[members[k]] * weights[members[k], None]
         if len(mine) > 1:

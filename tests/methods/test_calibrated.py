@@ -58,6 +58,7 @@ from bigcons.methods.pcc.updates import (
     update_block,
 )
 from bigcons.metrics import adjusted_rand, matching_accuracy
+from bigcons.stores.consensus import fit_results
 from tests.naive import calibrated as naive
 from tests.support.strategies import label_matrices
 
@@ -517,7 +518,7 @@ def test_fit__calibrates_by_default_where_it_can(asked, model):
     soft = asked.pop("soft", False)
     ensemble = Ensemble.from_memberships([np.eye(12)[x] for x in labels.T]) if soft else labels
     fitted = PCC(3, random_state=0, tol=0.1, **asked).fit(ensemble)
-    assert fitted.coassociation_ == model
+    assert fitted.coassociation_ == fit_results(fitted)["coassociation"] == model
     assert hasattr(fitted, "hit_rates_") == (model != "paper")
 
 

@@ -39,6 +39,8 @@ def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
     drawn, _ = best_kmeans(rows, K, 3, 11, weights, max_iter=50)
     # random starts miss some of so many
     assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_)
+    of_unit_length = drawn.cluster_centers_ / np.sqrt((drawn.cluster_centers_**2).sum(axis=1, keepdims=True))
+    assert found.objective < kmeans._spherical(rows, weights, of_unit_length, 50, 0.0).objective
     few, _ = kmeans_of_unit_rows(rows, 5, 2, 11, weights)
     expected, _ = best_kmeans(rows, 5, 2, 11, weights)
     np.testing.assert_array_equal(few.labels, expected.labels_)
@@ -81,6 +83,23 @@ def test_exchanged__moves_a_spare_center_into_a_cluster_of_two_classes():
     assert adjusted_rand((rows @ found.T).argmax(axis=1), classes) == 1.0
     of_classes = RowClusters(found, (rows @ found.T).argmax(axis=1).astype(np.int32), 0.0, 1)
     assert kmeans._exchanged(rows, weights, of_classes) is None
+
+
+def test_exchanged__takes_clusters_without_rows_as_spare():
+    classes = np.arange(60) % 6
+    rows = np.eye(6)[classes]
+    labels = (classes // 2).astype(np.int32)  # three clusters of two classes each, and three without rows
+    centers = np.concatenate([np.eye(6)[::2] + np.eye(6)[1::2], np.eye(6)[:3]])
+    centers /= np.sqrt((centers**2).sum(axis=1, keepdims=True))
+    found = kmeans._exchanged(rows, np.ones(60), RowClusters(centers, labels, 0.0, 1))
+    assert found is not None
+    assert adjusted_rand((rows @ found.T).argmax(axis=1), classes) == 1.0
+
+
+def test_n_init__by_default_is_ten_starts_and_one_of_many_clusters():
+    ensemble, _ = planted_ensemble(2000, 30, shares=[1 / 60] * 60, n_clusters=(10, 40), random_state=0)
+    n_starts = {K: len(HBGF(K, random_state=0).fit(ensemble).start_objectives_) for K in (49, 50)}
+    assert n_starts == {49: 10, 50: 1}
 
 
 def test_fit__lets_no_cluster_take_the_objects_with_few_labels():

@@ -247,8 +247,8 @@ def choose_calibration(
 ) -> Calibration | None:
     """Return how to calibrate the co-association; None for that of the paper.
 
-    "auto" calibrates that of hard clusterings by squares, if partitions have no given weights and nothing
-    else is ``as_in_paper``, such as a random start of its heap.
+    "auto" calibrates that of hard clusterings by squares, if partitions have no given weights; on listed
+    pairs, if nothing else is ``as_in_paper``, such as a random start.
     Rarity, rates of each partition and the block model require all pairs and squares: a pair of objects has
     one share of agreement, which does not tell partitions or base clusters apart. Least squares require
     squares, because other divergences are not defined for the probabilities above 1 that they can give.
