@@ -20,7 +20,7 @@ import numpy as np
 
 from bigcons.coassociation.counts import distance
 from bigcons.coassociation.linkage import Merges, single_merges, sorted_merges
-from bigcons.execution.engine import Engine, ThreadsEngine
+from bigcons.execution.engine import Engine, local_engine
 from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 
@@ -145,7 +145,7 @@ def single_link(rows: np.ndarray, normalize: str, engine: Engine) -> Merges:
     from bigcons.kernels.linkage import union_merges
     from bigcons.kernels.neighbors import best_outside, mark_owners, number_components
 
-    engine = engine if engine.shares_memory else ThreadsEngine()
+    engine = local_engine(engine)
     lists = make_lists(rows)
     n = len(rows)
     near, head = Neighbors.none(lists.rows, normalize), np.zeros(n, np.int64)
@@ -272,7 +272,7 @@ def average_link(rows: np.ndarray, weights: np.ndarray, engine: Engine, *, poole
     round all pairs of clusters merge that are each other's nearest, and only clusters whose nearest merged
     are searched again.
     """
-    engine = engine if engine.shares_memory else ThreadsEngine()
+    engine = local_engine(engine)
     lists = make_lists(rows)
     order, profiles = lists.order, Profiles(lists, weights[lists.order], pooled=pooled)
     del lists

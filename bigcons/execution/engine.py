@@ -180,6 +180,11 @@ def resolve_engine(client: object = None) -> Engine:
     )
 
 
+def local_engine(engine: Engine) -> Engine:
+    """Return an engine whose tasks may write to arrays of this process: the given one, else threads."""
+    return engine if engine.shares_memory else ThreadsEngine()
+
+
 def _is_address(client: object) -> TypeGuard[str]:
     return isinstance(client, str) and re.fullmatch(r".*://.*|[\w.-]+:[0-9]+", client) is not None
 

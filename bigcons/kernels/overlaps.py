@@ -221,20 +221,57 @@ def list_overlaps(labels, offsets, u, members, ends, row_ends, columns, values):
 
 
 @jit
-def mirror_rows(starts, columns, values, all_starts, all_columns, all_values):
+def mark_overlaps(labels, offsets, number, marks):
+    """Mark with which base clusters those of a sample share an object, in ``marks`` (sample, B) bool.
+
+    labels (rows, M), negative where missing; number (B,) is that of a base cluster in the sample, else -1.
+    """
+    n_rows, M = labels.shape
+    for i in range(n_rows):
+        for u in range(M):
+            if labels[i, u] < 0 or number[offsets[u] + labels[i, u]] < 0:
+                continue
+            row = marks[number[offsets[u] + labels[i, u]]]
+            for v in range(M):
+                if labels[i, v] >= 0:
+                    row[offsets[v] + labels[i, v]] = True
+
+
+@jit
+def mirror_rows(starts, columns, values, diagonal, all_starts, all_columns, all_values):
     """Fill a symmetric sparse matrix from its upper triangle, columns of a row ascending in both.
 
-    Rows begin at ``starts`` (B+1,) and at ``all_starts``.
+    Rows begin at ``starts`` (B+1,) and at ``all_starts``. The diagonal is left out unless ``diagonal`` is
+    true.
     """
     ends = all_starts[:-1].copy()
     for i in range(starts.shape[0] - 1):  # whose entries below the diagonal are all there by now
         for q in range(starts[i], starts[i + 1]):
             j = columns[q]
+            if j == i and not diagonal:
+                continue
             all_columns[ends[i]], all_values[ends[i]] = j, values[q]
             ends[i] += 1
             if j != i:
                 all_columns[ends[j]], all_values[ends[j]] = i, values[q]
                 ends[j] += 1
+
+
+@jit
+def multiply_table(starts, columns, values, first, last, table, product):
+    """Set rows ``first`` to ``last`` of ``product`` to those of a sparse matrix times a table (B, width).
+
+    The matrix as in `multiply_rows`, without any order of its columns; the width is a multiple of eight.
+    """
+    width = table.shape[1]
+    rows = table.ravel()
+    for i in range(first, last):
+        out = product[i]
+        for k in range(0, width, WIDTH):
+            total = zero8()
+            for q in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+                total = add_times8(total, load8(rows, np.uint64(columns[q] * width + k)), values[q])
+            store8(out, np.uint64(k), total)
 
 
 @jit

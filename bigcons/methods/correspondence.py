@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import closing
+from copy import copy
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +20,7 @@ from scipy.sparse import issparse
 from bigcons.coassociation.factorized import Weights, partition_of_clusters
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, SerialEngine, local_engine
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors
 from bigcons.overlaps.embedding import group_rows
@@ -33,7 +35,7 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.overlaps.products import ByLabels, ByMatrix, Products, overlaps_by_products, takes_products
-from bigcons.overlaps.sparse import sparse_cosines, sparse_overlaps, takes_sparse
+from bigcons.overlaps.sparse import both_triangles, sparse_cosines, sparse_overlaps, takes_sparse, times_table
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.passes import best_start
@@ -110,8 +112,8 @@ class Correspondence(SoftPredictingClusterer):
         else:
             similarity = sparse_cosines(overlaps) if is_sparse else cosines(overlaps, offsets)
         with one_thread():
-            found, objectives = self._group(overlaps, similarity, offsets, times, seed)
-            nearest = nearest_groups(similarity, found.groups, K, times)
+            found, objectives = self._group(overlaps, similarity, offsets, times, seed, engine)
+            nearest = nearest_groups(similarity, found.groups, K, engine, times)
         self._groups: np.ndarray = np.full(ensemble.n_base_clusters, -1)
         self._groups[counted] = found.groups
         self._nearest: np.ndarray = np.full(ensemble.n_base_clusters, -1)
@@ -141,7 +143,13 @@ class Correspondence(SoftPredictingClusterer):
 
     @abstractmethod
     def _group(
-        self, overlaps: Any, similarity: Any, offsets: np.ndarray, times: np.ndarray, seed: int
+        self,
+        overlaps: Any,
+        similarity: Any,
+        offsets: np.ndarray,
+        times: np.ndarray,
+        seed: int,
+        engine: Engine,
     ) -> tuple[Grouping, list[float]]:
         """Return the best grouping, and the objectives of all starts; empty without starts.
 
@@ -197,25 +205,30 @@ class Alternating(Correspondence):
         check_int("max_iter", self.max_iter)
 
     def _group(
-        self, overlaps: Any, similarity: Any, offsets: np.ndarray, times: np.ndarray, seed: int
+        self,
+        overlaps: Any,
+        similarity: Any,
+        offsets: np.ndarray,
+        times: np.ndarray,
+        seed: int,
+        engine: Engine,
     ) -> tuple[Grouping, list[float]]:
         is_table = isinstance(overlaps, np.ndarray)
         sizes = cluster_sizes(overlaps, offsets) if is_table else overlaps.diagonal()
-        by = ByLabels if isinstance(similarity, Products) else ByMatrix
-        sums = by(similarity, offsets, times)
-        found = (
-            alternate(
-                sums,
-                offsets,
-                first_groups(similarity, offsets, sizes, u, self.n_clusters),
-                self.n_clusters,
-                times,
-                self.max_iter,
+        by_labels = isinstance(similarity, Products)
+        sums = (ByLabels if by_labels else ByMatrix)(similarity, offsets, times)
+
+        def start(u: int) -> Grouping:
+            groups = first_groups(similarity, offsets, sizes, u, self.n_clusters)
+            return alternate(
+                *(copy(sums), offsets, groups, self.n_clusters, times, self.max_iter),
                 one_to_one=self._one_to_one,
             )
-            for u in starting_partitions(offsets, self.n_clusters, seed)[: self.n_init]
-        )
-        return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
+
+        starts = starting_partitions(offsets, self.n_clusters, seed)[: self.n_init]
+        threads = SerialEngine() if by_labels else local_engine(engine)  # by labels, a start takes memory
+        with closing(threads.map(start, starts.tolist())) as found:
+            return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
 
 
 class CCC(Alternating):
@@ -414,12 +427,19 @@ class CCSVD(Correspondence):
         check_int("n_init", self.n_init)
 
     def _group(
-        self, overlaps: Any, similarity: Any, offsets: np.ndarray, times: np.ndarray, seed: int
+        self,
+        overlaps: Any,
+        similarity: Any,
+        offsets: np.ndarray,
+        times: np.ndarray,
+        seed: int,
+        engine: Engine,
     ) -> tuple[Grouping, list[float]]:
         root = np.sqrt(times)
         if not isinstance(overlaps, np.ndarray):
+            whole = both_triangles(overlaps) if issparse(overlaps) else overlaps
             found = leading_by_products(
-                lambda table: root[:, None] * (overlaps @ (root[:, None] * table)),
+                lambda table: root[:, None] * times_table(whole, root[:, None] * table, engine),
                 len(times),
                 self.n_clusters,
             )
@@ -435,7 +455,7 @@ class CCSVD(Correspondence):
             groups = np.abs(rows).argmax(axis=1)
         else:
             groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed, times)
-        summed = similarity @ one_hot(groups, self.n_clusters, times)
+        summed = times_table(similarity, one_hot(groups, self.n_clusters, times), engine)
         objective = mean_similarity(summed, offsets, groups, times)
         return Grouping(groups, objective), objectives
 
@@ -513,16 +533,17 @@ def alternate(
         groups = groups.copy()
         for u, (first, last) in enumerate(pairwise(offsets)):
             before, weights = groups[first:last].copy(), times[first:last]
-            sizes -= weights_of_groups(before, n_groups, weights)
-            resemblance = sums.of(u, groups) / over_zero(sizes)
+            without = sizes - weights_of_groups(before, n_groups, weights)
+            resemblance = sums.of(u, groups) / over_zero(without)
             if one_to_one:
                 cluster, group = linear_sum_assignment(resemblance, maximize=True)
                 groups[first:last] = -1
                 groups[first + cluster] = group
             else:
                 groups[first:last] = resemblance.argmax(axis=1)
-            sums.move(u, before, groups[first:last])
-            sizes += weights_of_groups(groups[first:last], n_groups, weights)
+            if (groups[first:last] != before).any():
+                sums.move(u, before, groups[first:last])
+                sizes = without + weights_of_groups(groups[first:last], n_groups, weights)
         if (groups == sweeps[-1]).all():
             return Grouping(groups, objective(groups))
         sweeps.append(groups)
@@ -555,9 +576,9 @@ def mean_similarity(
 
 
 def nearest_groups(
-    similarity: Any, groups: np.ndarray, n_groups: int, times: np.ndarray | None = None
+    similarity: Any, groups: np.ndarray, n_groups: int, engine: Engine, times: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the groups (B,), base clusters in none assigned to the one they resemble most."""
     table = one_hot(groups, n_groups, times)
-    resemblance = similarity @ table / over_zero(table.sum(axis=0))
+    resemblance = times_table(similarity, table, engine) / over_zero(table.sum(axis=0))
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))

@@ -30,7 +30,7 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.products import Products, overlaps_by_products, takes_products
-from bigcons.overlaps.sparse import sparse_jaccard, sparse_overlaps, takes_sparse
+from bigcons.overlaps.sparse import sparse_jaccard, sparse_overlaps, takes_sparse, times_table
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -174,10 +174,8 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
             jaccard, sizes = overlaps.cosines(), overlaps.diagonal()
         elif is_sparse:
             overlaps = sparse_overlaps("MCLA", ensemble, engine, self.memory, **plan)
-            jaccard, sizes = (
-                sparse_jaccard(overlaps, ensemble.offsets, observed=observed),
-                overlaps.diagonal(),
-            )
+            jaccard = sparse_jaccard(overlaps, ensemble.offsets, observed=observed)
+            sizes = overlaps.diagonal()
         else:
             overlaps = fold_overlaps(ensemble, engine)
             jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=observed)
@@ -196,7 +194,7 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
         if self.partitioner == "metis":
             groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
         elif self.partitioner == "spectral":
-            groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
+            groups = cut_by_spectrum(jaccard, self.n_clusters, seed, engine, times)
         else:
             groups = cut_by_linkage(jaccard, self.n_clusters, times)
         groups = in_order_of_appearance(groups)
@@ -300,24 +298,25 @@ def cut_by_linkage(weights: np.ndarray, n_groups: int, times: np.ndarray | None 
         return np.asarray(linkage.fit_predict(distances))
 
 
-def cut_by_spectrum(weights: Any, n_groups: int, seed: int, times: np.ndarray | None = None) -> np.ndarray:
+def cut_by_spectrum(
+    weights: Any, n_groups: int, seed: int, engine: Engine, times: np.ndarray | None = None
+) -> np.ndarray:
     """Return the groups (B,) of base clusters, ``times`` copies of each, by the normalized cut.
 
     Eigenvectors, then k-means.
     """
-    n_rows, weights = weights.shape[0], repeated(weights, times)
-    is_table = isinstance(weights, np.ndarray)
-    sums = weights.sum(axis=1, keepdims=True) if is_table else weights @ np.ones((n_rows, 1))
-    degrees = np.sqrt(np.maximum(sums, SMALLEST_DEGREE))
-    if not is_table:
+    B, weights = weights.shape[0], repeated(weights, times)
+    if isinstance(weights, np.ndarray):
+        degrees = np.sqrt(np.maximum(weights.sum(axis=1, keepdims=True), SMALLEST_DEGREE))
+        normalized = weights / degrees
+        normalized /= degrees.T
+        normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
+        _, vectors = leading_eigenvectors(normalized, n_groups)
+    else:
+        degrees = np.sqrt(np.maximum(times_table(weights, np.ones((B, 1)), engine), SMALLEST_DEGREE))
         vectors = leading_by_products(
-            lambda table: weights @ (table / degrees) / degrees + table, n_rows, n_groups
+            lambda table: times_table(weights, table / degrees, engine) / degrees + table, B, n_groups
         ).vectors
-        return group_rows(vectors, n_groups, None, seed, times)[0]
-    normalized = weights / degrees
-    normalized /= degrees.T
-    normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
-    _, vectors = leading_eigenvectors(normalized, n_groups)
     return group_rows(vectors, n_groups, None, seed, times)[0]
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from bigcons.execution.engine import Engine
 from bigcons.kernels.overlaps import move_rows
@@ -163,14 +163,14 @@ class ByLabels:
         """Take the groups (b,) of all base clusters, -1 for none."""
         self.sums = np.zeros((len(self.rows[0]), n_groups))
         for u, (first, last) in enumerate(pairwise(self.offsets)):
-            self.move(u, np.full(last - first, -1), groups[first:last])
+            if (groups[first:last] >= 0).any():
+                self.move(u, np.full(last - first, -1), groups[first:last])
 
     def move(self, u: int, before: np.ndarray, after: np.ndarray) -> None:
         """Move the base clusters (k,) of partition ``u`` to other groups."""
-        if (before != after).any():
-            own, K = slice(self.offsets[u], self.offsets[u + 1]), self.sums.shape[1]
-            change = one_hot(after, K, self.times[own]) - one_hot(before, K, self.times[own])
-            self.sums += np.vstack([np.zeros(K), change * self.scale[own]])[self.rows[u]]
+        own, K = slice(self.offsets[u], self.offsets[u + 1]), self.sums.shape[1]
+        change = one_hot(after, K, self.times[own]) - one_hot(before, K, self.times[own])
+        self.sums += np.vstack([np.zeros(K), change * self.scale[own]])[self.rows[u]]
 
     def of(self, u: int, groups: np.ndarray) -> np.ndarray:
         """Return the sums (k, K) of partition ``u``, given the groups (b,) as they are."""
@@ -192,9 +192,11 @@ class ByMatrix:
 
     def __init__(self, similarity: Any, offsets: np.ndarray, times: np.ndarray) -> None:
         self.offsets: np.ndarray = offsets
-        self.rows: Any = similarity.copy()
         is_sparse = issparse(similarity)
-        entries = self.rows.data if is_sparse else self.rows
+        entries = np.array(similarity.data if is_sparse else similarity)
+        self.rows: Any = entries
+        if is_sparse:
+            self.rows = csr_array((entries, similarity.indices, similarity.indptr), similarity.shape)
         if (times != 1.0).any():
             entries *= times[rows_of_entries(self.rows)] if is_sparse else times[:, None]
         unit = 2.0 ** (np.ceil(np.log2(max(self.rows.sum(axis=0).max(), 1.0))) - EXACT_BITS)

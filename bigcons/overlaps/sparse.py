@@ -17,7 +17,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import partition_of_clusters
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine, fold
+from bigcons.execution.engine import Engine, fold, local_engine
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.overlaps.incidence import MOST_FOR_TABLE
 from bigcons.progress import progress
@@ -54,36 +54,23 @@ def sparse_overlaps(
     columns: int,
     in_memory: bool,
 ) -> Any:
-    """Return ``H^T H`` (B, B) as a symmetric scipy.sparse.csr_array, exactly; two passes.
+    """Return the upper triangle of ``H^T H`` (B, B) as a csr_array, exactly; two passes.
 
-    Logs the memory of the method ``name``, whose passes compute ``columns`` values for every object, and
-    refuses a budget that cannot hold it.
+    Columns ascend, and the diagonal is in it. Logs the memory of the method ``name``, whose passes compute
+    ``columns`` values for every object, and refuses a budget that cannot hold it.
     """
     n_pairs = estimated_pairs(ensemble, engine)
     planned = int(MARGIN * n_pairs) + ensemble.n_base_clusters
     _check_plan(name, ensemble, engine, memory, planned, columns, in_memory=in_memory)
     upper = fold_sparse(ensemble, engine, name, planned)
     logger.info("%d base clusters overlap in %d pairs; %d were expected", upper.shape[0], upper.nnz, n_pairs)
-    return both_triangles(upper)
-
-
-def both_triangles(upper: Any) -> Any:
-    """Return the symmetric csr_array of an upper triangle whose columns ascend."""
-    import scipy.sparse
-
-    from bigcons.kernels.overlaps import mirror_rows
-
-    below = np.bincount(upper.indices, minlength=upper.shape[0]) - (upper.diagonal() > 0)
-    starts = np.concatenate([[0], np.cumsum(np.diff(upper.indptr) + below)])
-    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
-    mirror_rows(upper.indptr, upper.indices, upper.data, starts, columns, values)
-    if starts[-1] <= np.iinfo(np.int32).max:  # of one type, else SciPy copies the columns
-        starts = starts.astype(np.int32)
-    return scipy.sparse.csr_array((values, columns, starts), upper.shape)
+    return upper
 
 
 def estimated_pairs(ensemble: Ensemble, engine: Engine) -> int:
     """Return about how many pairs of base clusters share an object, by a sample of them; one pass."""
+    from bigcons.kernels.overlaps import mark_overlaps
+
     offsets, B = ensemble.offsets, ensemble.n_base_clusters
     draw = generator(0, "overlaps.sparse")
     sample = np.sort(draw.choice(B, min(SAMPLED, B), replace=False, shuffle=False))
@@ -91,15 +78,8 @@ def estimated_pairs(ensemble: Ensemble, engine: Engine) -> int:
     number[sample] = np.arange(sample.size)
 
     def marks_of(block: Block) -> np.ndarray:
-        labels = ensemble.read(block.start, block.stop)
-        seen = labels >= 0
-        codes = np.where(seen, labels + offsets[:-1], 0)
-        of_sample = np.where(seen, number[codes], -1)
-        objects, partitions = np.nonzero(of_sample >= 0)
-        marks = np.zeros((sample.size, B), bool)
-        for u in range(labels.shape[1]):
-            known = seen[objects, u]
-            marks[of_sample[objects, partitions][known], codes[objects[known], u]] = True
+        marks = np.zeros((sample.size, B), np.bool_)
+        mark_overlaps(ensemble.read(block.start, block.stop), offsets, number, marks)
         return marks
 
     with progress("pairs of base clusters", ensemble.n_objects) as listener:
@@ -230,41 +210,83 @@ def list_strip(
 # What methods make of sparse overlaps
 
 
-def between_partitions(overlaps: Any, entries: np.ndarray) -> Any:
-    """Return a csr_array of ``entries`` in the place of overlaps, zero for base clusters with themselves."""
+def both_triangles(upper: Any, entries: np.ndarray | None = None) -> Any:
+    """Return the symmetric csr_array of an upper triangle whose columns ascend.
+
+    Or that of ``entries`` (nnz,) in the place of its own, without the diagonal.
+    """
     import scipy.sparse
 
-    entries[overlaps.indices == rows_of_entries(overlaps)] = 0.0
-    return scipy.sparse.csr_array((entries, overlaps.indices, overlaps.indptr), overlaps.shape)
+    from bigcons.kernels.overlaps import mirror_rows
+
+    is_whole, on_diagonal = entries is None, upper.diagonal() > 0
+    lengths = np.bincount(upper.indices, minlength=upper.shape[0]) + np.diff(upper.indptr)
+    starts = np.concatenate([[0], np.cumsum(lengths - on_diagonal * (1 if is_whole else 2))])
+    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
+    given = upper.data if entries is None else entries
+    mirror_rows(upper.indptr, upper.indices, given, is_whole, starts, columns, values)
+    if starts[-1] <= np.iinfo(np.int32).max:  # of one type, else SciPy copies the columns
+        starts = starts.astype(np.int32)
+    return scipy.sparse.csr_array((values, columns, starts), upper.shape)
+
+
+def sparse_cosines(upper: Any) -> Any:
+    """Return ``|a and b| / sqrt(|a| |b|)`` of base clusters of different partitions, symmetric and sparse.
+
+    From the upper triangle of their overlaps.
+    """
+    lengths = np.sqrt(upper.diagonal())
+    return both_triangles(upper, upper.data / lengths[upper.indices] / _of_rows(upper, lengths))
+
+
+def sparse_jaccard(upper: Any, offsets: np.ndarray, *, observed: bool) -> Any:
+    """Return ``|a and b| / |a or b|`` of base clusters of different partitions, symmetric and sparse.
+
+    From the upper triangle of their overlaps. If ``observed``, the union is of the objects that both
+    partitions label.
+    """
+    columns, sizes = upper.indices, upper.diagonal()
+    if observed:
+        rows, partition = rows_of_entries(upper), partition_of_clusters(offsets)
+        indicator = np.zeros((len(sizes), len(offsets) - 1))
+        indicator[np.arange(len(sizes)), partition] = 1.0
+        seen = upper @ indicator + upper.T @ indicator - sizes[:, None] * indicator
+        union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
+    else:
+        union = _of_rows(upper, sizes) + sizes[columns]
+    union -= upper.data
+    return both_triangles(upper, np.divide(upper.data, union, out=union))
+
+
+def _of_rows(matrix: Any, values: np.ndarray) -> np.ndarray:
+    """Return the value (nnz,) of the row of each entry of a csr_array."""
+    return np.repeat(values, np.diff(matrix.indptr))
 
 
 def rows_of_entries(matrix: Any) -> np.ndarray:
     """Return the row (nnz,) of each entry of a csr_array."""
-    return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
+    return _of_rows(matrix, np.arange(matrix.shape[0], dtype=np.int32))
 
 
-def sparse_cosines(overlaps: Any) -> Any:
-    """Return ``|a and b| / sqrt(|a| |b|)`` of base clusters of different partitions, sparse."""
-    lengths = np.sqrt(overlaps.diagonal())
-    entries = overlaps.data / lengths[overlaps.indices]
-    entries /= np.repeat(lengths, np.diff(overlaps.indptr))
-    return between_partitions(overlaps, entries)
+def times_table(matrix: Any, table: np.ndarray, engine: Engine) -> np.ndarray:
+    """Return the product (rows, columns) of a matrix and a table (B, columns).
 
-
-def sparse_jaccard(overlaps: Any, offsets: np.ndarray, *, observed: bool) -> Any:
-    """Return ``|a and b| / |a or b|`` of base clusters of different partitions, sparse.
-
-    If ``observed``, the union is of the objects that both partitions label.
+    That of a csr_array is by the threads of this machine, unless the engine is serial.
     """
-    columns, sizes = overlaps.indices, overlaps.diagonal()
-    if observed:
-        rows, partition = rows_of_entries(overlaps), partition_of_clusters(offsets)
-        indicator = np.zeros((len(sizes), len(offsets) - 1))
-        indicator[np.arange(len(sizes)), partition] = 1.0
-        seen = overlaps @ indicator
-        union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
-    else:
-        union = np.repeat(sizes, np.diff(overlaps.indptr))
-        union += sizes[columns]
-    union -= overlaps.data
-    return between_partitions(overlaps, np.divide(overlaps.data, union, out=union))
+    import scipy.sparse
+
+    from bigcons.kernels.cluster_tables import in_whole_vectors
+    from bigcons.kernels.overlaps import multiply_table
+
+    if not scipy.sparse.issparse(matrix):
+        return np.asarray(matrix @ table)
+    whole = in_whole_vectors(table)
+    product = np.empty((matrix.shape[0], whole.shape[1]))
+    bounds = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, STRIPS + 1)[1:-1])
+
+    def fill(rows: tuple[int, int]) -> None:
+        multiply_table(matrix.indptr, matrix.indices, matrix.data, *rows, whole, product)
+
+    for _ in local_engine(engine).map(fill, pairwise([0, *bounds.tolist(), matrix.shape[0]])):
+        pass
+    return product[:, : table.shape[1]]

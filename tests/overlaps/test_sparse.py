@@ -14,11 +14,13 @@ from bigcons.methods.mcla import jaccard_weights
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import sparse
 from bigcons.overlaps.sparse import (
+    both_triangles,
     estimated_pairs,
     fold_sparse,
     sparse_cosines,
     sparse_jaccard,
     sparse_overlaps,
+    times_table,
 )
 from tests.naive import overlaps as naive
 from tests.support.strategies import label_matrices
@@ -36,14 +38,25 @@ def test_overlaps__are_those_that_plain_counting_finds(labels):
     ensemble = Ensemble.from_labels(labels)
     codes = ensemble.read(0, ensemble.n_objects)
     found, expected = overlaps_of(ensemble), naive.overlaps(codes)
-    np.testing.assert_array_equal(found.toarray(), expected)
-    assert found.has_sorted_indices
-    assert found.nnz == np.count_nonzero(expected)
+    np.testing.assert_array_equal(found.toarray(), np.triu(expected))
+    whole = both_triangles(found)
+    np.testing.assert_array_equal(whole.toarray(), expected)
+    for matrix in (found, whole):
+        assert matrix.has_sorted_indices
+        assert matrix.nnz == np.count_nonzero(matrix.toarray())
     for observed in (False, True):
         jaccard = sparse_jaccard(found, ensemble.offsets, observed=observed).toarray()
         np.testing.assert_array_equal(jaccard, jaccard_weights(expected, ensemble.offsets, observed=observed))
     if (np.diag(expected) > 0).all():
-        np.testing.assert_array_equal(sparse_cosines(found).toarray(), cosines(expected, ensemble.offsets))
+        similarity = sparse_cosines(found)
+        assert (similarity != similarity.T).nnz == 0
+        np.testing.assert_allclose(
+            similarity.toarray(), cosines(expected, ensemble.offsets), rtol=1e-15, atol=0.0
+        )
+        table = np.random.default_rng(0).random((len(expected), 3))
+        for engine in (SERIAL, ThreadsEngine(3)):
+            product = times_table(similarity, table, engine)
+            np.testing.assert_allclose(product, similarity.toarray() @ table, rtol=1e-12)
 
 
 def test_overlaps__have_the_same_bits_on_any_engine_and_in_any_groups(tmp_path, monkeypatch):
@@ -77,7 +90,7 @@ def test_methods__find_the_same_from_sparse_overlaps_as_from_the_table(model, we
 
 def test_estimate__is_of_all_pairs_where_all_base_clusters_are_in_the_sample():
     ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), missing=0.3, random_state=4)
-    n_pairs = np.count_nonzero(overlaps_of(ensemble).toarray()) // 2
+    n_pairs = both_triangles(overlaps_of(ensemble)).nnz // 2
     assert estimated_pairs(ensemble, SERIAL) == n_pairs
     with pytest.raises(MemoryBudgetError, match="more than the 10 planned") as refused:
         fold_sparse(ensemble, SERIAL, "MCLA", 10)

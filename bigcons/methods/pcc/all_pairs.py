@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.factorized import AgreementSums, Rates, Weights, add_sums, agreement_sums
-from bigcons.execution.engine import ThreadsEngine
+from bigcons.execution.engine import local_engine
 from bigcons.memory import Block, row_blocks
 from bigcons.methods.pcc.memberships import MOVE_ALL, Init, checked_start, start_of_block, threshold_after
 from bigcons.methods.pcc.subsample import (
@@ -137,7 +137,7 @@ class AllPairs:
         """
         n, estimate, n_sampled = run.data.n_objects, solved.sums, run.sample.shape[0]
         if n_larger := len(run.larger):
-            engine = run.engine if run.engine.shares_memory else ThreadsEngine()
+            engine = local_engine(run.engine)
             data = SampleData(run.larger, run.data.offsets)
             n_seen = np.count_nonzero(observed(run.larger, run.data.offsets), axis=0)
             about = self.n_clusters, n_seen, self.solve_sample
