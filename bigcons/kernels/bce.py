@@ -16,7 +16,8 @@ with ones. With ``y = gamma + SHIFT`` the functions of gamma are
     psi(gamma) = log y - excess(gamma)
     lgamma(gamma) = (y - 1/2) log y + stirling(gamma) - log(gamma (gamma + 1) ... (gamma + 5))
 
-The weights ``exp(psi)`` need no logarithm; most of the other logarithms are taken of products.
+The weights ``exp(psi)`` need no logarithm; most of the other logarithms are taken of products. Where beta
+exceeds the cache, many objects take every step together, a slice of the partitions after the other.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from bigcons.kernels._vector import (
     sum8,
     zero8,
 )
-from bigcons.kernels.cluster_tables import find_rows, padded
+from bigcons.kernels.cluster_tables import end_of_slice, find_rows, padded, rows_together
 
 # Arguments are shifted by this much, to where a few terms of the asymptotic series give 2e-13.
 SHIFT = 6.0
@@ -138,39 +139,55 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     prior[:K] = alpha
     at = np.empty(M, np.uint64)
     inverse = np.empty(M)
-    gamma = np.ones(width)
-    weight = np.empty(width)
+    together = rows_together(n_rows, offsets, width, 0)
+    n_labels = np.empty(together, np.int64)
+    gamma = np.ones((together, width))
+    weight, total = np.empty((together, width)), np.empty((together, width))
     excess = np.empty(width)
     product = np.ones(width)
     log_y = np.zeros(width)
     rest = np.zeros(width)
     bound = 0.0
     n_labeled = 0
-    for i in range(n_rows):
-        m = find_rows(labels, i, 0, M, offsets, width, at)
-        for k in range(K):
-            gamma[k] = gamma_old[i, k]
-        if m > 0:
-            settle(table, at, m, prior, K, gamma, weight, excess, inverse, tol, max_steps)
-        for k in range(K):
-            gamma_new[i, k] = gamma[k]
-            gamma[k] = gamma_new[i, k]
-        if m == 0:
-            continue
-        n_labeled += 1
-        least = weigh(gamma, K, weight, excess)
-        invert(table, at, m, weight, inverse)
-        add_shares(shares, at, m, weight, inverse)
-        bound -= m * least + sum_of_logs(inverse, m)
-        bound += add_rest(gamma, K, prior, excess, m, rest)
-        multiply(product, gamma)
-        if n_labeled % FACTORS == 0:
-            take_logs(product, log_y)
+    for start in range(0, n_rows, together):
+        n = min(together, n_rows - start)
+        for r in range(n):
+            n_labels[r] = find_rows(labels, start + r, 0, M, offsets, width, at)
+            for k in range(K):
+                gamma[r, k] = gamma_old[start + r, k]
+        settle(
+            *(labels, start, n, offsets, table, at, n_labels, prior, K, gamma, weight, total, excess),
+            *(inverse, tol, max_steps),
+        )
+        for r in range(n):
+            for k in range(K):
+                gamma_new[start + r, k] = gamma[r, k]
+                gamma[r, k] = gamma_new[start + r, k]
+            if n_labels[r] == 0:
+                continue
+            n_labeled += 1
+            bound -= n_labels[r] * weigh(gamma[r], K, weight[r], excess)
+            bound += add_rest(gamma[r], K, prior, excess, n_labels[r], rest)
+            multiply(product, gamma[r])
+            if n_labeled % FACTORS == 0:
+                take_logs(product, log_y)
+        first = 0
+        while first < M:
+            last = M if together == 1 else end_of_slice(offsets, first, width, 0)
+            for r in range(n):
+                m = n_labels[r]
+                if together > 1:
+                    m = find_rows(labels, start + r, first, last, offsets, width, at)
+                invert(table, at, m, weight[r], inverse)
+                add_shares(shares, at, m, weight[r], inverse)
+                bound -= sum_of_logs(inverse, m)
+            first = last
     take_logs(product, log_y)
     for k in range(K):
         bound += (alpha[k] + SHIFT - 0.5) * log_y[k]
         log_means[k] += log_y[k] + rest[k]
-        for b in range(B):
+    for b in range(B):
+        for k in range(K):
             counts[b, k] += beta[b, k] * shares[b * width + k]
     return bound, n_labeled
 
@@ -190,24 +207,54 @@ def sum_partitions(values, offsets, sums):
 
 
 @leaf
-def settle(table, at, m, prior, K, gamma, weight, excess, inverse, tol, max_steps):
-    """Iterate ``gamma`` of one object in place until it changes by at most ``tol`` of its sum.
+def settle(
+    labels, start, n, offsets, table, at, n_labels, prior, K, gamma, weight, total, excess, inverse,
+    tol, max_steps,
+):  # fmt: skip
+    """Iterate ``gamma[:n]`` of objects from ``start`` on until each changes by at most ``tol`` of its sum.
 
-    ``at`` lists where the rows of the flat ``table`` of beta begin for its ``m`` labels.
+    The objects visit a slice of the partitions after the other; a single one may visit all at once, and
+    ``at`` then lists its rows of the flat ``table`` of beta. ``weight`` and ``total`` are work arrays like
+    ``gamma``; meanwhile ``n_labels`` of an object that has settled is negative.
     """
+    M, width, n_left = labels.shape[1], gamma.shape[1], n
+    by_slices = len(gamma) > 1
+    for r in range(n):
+        n_left -= n_labels[r] == 0
     for _ in range(max_steps):
-        weigh(gamma, K, weight, excess)
-        invert(table, at, m, weight, inverse)
-        sum_shares(table, at, m, weight, inverse)
-        change = 0.0
-        total = 0.0
-        for k in range(gamma.shape[0]):
-            updated = prior[k] + weight[k]
-            change += abs(updated - gamma[k])
-            total += updated
-            gamma[k] = updated
-        if change <= tol * (total - (gamma.shape[0] - K)):
+        if n_left == 0:
             break
+        for r in range(n):
+            if n_labels[r] > 0:
+                weigh(gamma[r], K, weight[r], excess)
+                for k in range(width):
+                    total[r, k] = 0.0
+        first = 0
+        while first < M:
+            last = end_of_slice(offsets, first, width, 0) if by_slices else M
+            for r in range(n):
+                if n_labels[r] > 0:
+                    m = n_labels[r]
+                    if by_slices:
+                        m = find_rows(labels, start + r, first, last, offsets, width, at)
+                    invert(table, at, m, weight[r], inverse)
+                    add_rows_times(table, at, m, inverse, total[r])
+            first = last
+        for r in range(n):
+            if n_labels[r] <= 0:
+                continue
+            change = 0.0
+            new_sum = 0.0
+            for k in range(width):
+                updated = prior[k] + weight[r, k] * total[r, k]
+                change += abs(updated - gamma[r, k])
+                new_sum += updated
+                gamma[r, k] = updated
+            if change <= tol * (new_sum - (width - K)):
+                n_labels[r] = -n_labels[r]
+                n_left -= 1
+    for r in range(n):
+        n_labels[r] = abs(n_labels[r])
 
 
 @leaf
@@ -237,14 +284,14 @@ def invert(table, at, m, weight, inverse):
 
 
 @leaf
-def sum_shares(table, at, m, weight, inverse):
-    """Replace ``weight`` by the summed ``phi`` of the labels."""
-    for k in range(0, weight.shape[0], WIDTH):
+def add_rows_times(table, at, m, factors, sums):
+    """Add the rows of the labels, times their factors, to ``sums``."""
+    for k in range(0, sums.shape[0], WIDTH):
         column = np.uint64(k)
-        total = zero8()
+        total = load8(sums, column)
         for e in range(m):
-            total = add_times8(total, load8(table, at[e] + column), inverse[e])
-        store8(weight, column, add_products8(zero8(), total, load8(weight, column)))
+            total = add_times8(total, load8(table, at[e] + column), factors[e])
+        store8(sums, column, total)
 
 
 @leaf

@@ -81,7 +81,8 @@ class PlannedEnsemble(Ensemble):
     def __init__(self, path: str, n_objects: int, n_clusters: np.ndarray) -> None:
         names = [f"p{u}" for u in range(len(n_clusters))]
         sizes = np.full(len(n_clusters), n_objects)
-        header = Header(n_objects, names, n_clusters, sizes, default_chunk_rows(n_objects), {})
+        chunk_rows = default_chunk_rows(n_objects, len(names))
+        header = Header(n_objects, names, n_clusters, sizes, chunk_rows, {})
         nothing = np.zeros((), label_dtype(n_clusters))
         super().__init__(np.broadcast_to(nothing, (n_objects, len(n_clusters))), header, None)
         self._path = path

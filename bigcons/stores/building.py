@@ -86,7 +86,7 @@ def store_labels(
     if chunk_rows is None:
         id_bytes = 0 if table.ids is None else math.ceil(table.ids.row_bytes)
         row_bytes = dtype.itemsize * table.n_columns + id_bytes
-        chunk_rows = chunk_rows_within(scan.n_objects, row_bytes, budget)
+        chunk_rows = chunk_rows_within(scan.n_objects, table.n_columns, row_bytes, budget)
     header = _header(scan, provenance, table.ids)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
     categories = [encoding.categories for encoding in scan.encodings]
     write_store(out, encode_labels(table, scan.encodings, dtype, rows), header, categories, dtype, overwrite)
@@ -98,7 +98,7 @@ def _header(scan: LabelScan, provenance: dict[str, Any], ids: Ids | None) -> Hea
         [encoding.name for encoding in scan.encodings],
         np.array([len(encoding.values) for encoding in scan.encodings], np.int64),
         np.array([encoding.n_labeled for encoding in scan.encodings], np.int64),
-        default_chunk_rows(scan.n_objects),
+        default_chunk_rows(scan.n_objects, len(scan.encodings)),
         provenance,
         ids=ids,
     )
@@ -252,7 +252,7 @@ def append_objects_in_memory(
     extended = _with_objects(header, categories, table)
     new = encode_labels(table, extended.encodings, extended.dtype)
     header = held(extended.header)
-    header = header._replace(chunk_rows=default_chunk_rows(header.n_objects))
+    header = header._replace(chunk_rows=default_chunk_rows(header.n_objects, header.n_columns))
     return np.concatenate([labels.astype(extended.dtype, copy=False), *new]), header, extended.categories
 
 
@@ -357,7 +357,7 @@ def store_memberships(
     rows = min(rows_within(budget // 4, sources.row_bytes, what="one row of memberships"), BLOCK_ROWS)
     header = _soft_header(sources, sources.count_labeled(rows=rows))
     if chunk_rows is None:
-        fitting = chunk_rows_within(header.n_objects, 4 * header.n_columns, budget)
+        fitting = chunk_rows_within(header.n_objects, header.n_columns, 4 * header.n_columns, budget)
         chunk_rows = min(fitting, header.chunk_rows)
     header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows), provenance=provenance)
     blocks = sources.blocks(rows)
@@ -439,7 +439,7 @@ def _read_all(sources: SoftSources) -> np.ndarray:
 
 def _soft_chunk_rows(n_objects: int, n_columns: int) -> int:
     """Return the default rows per chunk, halved until a block is small relative to other memory."""
-    rows = default_chunk_rows(n_objects)
+    rows = default_chunk_rows(n_objects, n_columns)
     while rows > MIN_CHUNK_ROWS and 4 * n_columns * rows > SOFT_BLOCK_BYTES:
         rows //= 2
     return rows

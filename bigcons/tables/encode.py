@@ -20,7 +20,7 @@ from bigcons.tables.table import Column, Rows, Table
 
 BLOCK_ROWS = 65_536
 MIN_CHUNK_ROWS = 1_024
-_N_CHUNKS = 16
+_N_CHUNKS, _CHUNK_LABELS = 16, 16_000_000
 _WORKING_BYTES = 40
 """Per row, in addition to the blocks: columns are encoded one at a time, in 64-bit numbers."""
 
@@ -132,10 +132,16 @@ def label_dtype(n_clusters: Iterable[int]) -> np.dtype:
     return next(np.dtype(name) for name in ENSEMBLE["labels"].dtypes if np.iinfo(name).max >= largest)
 
 
-def default_chunk_rows(n_objects: int) -> int:
-    """Return a power of two from 1,024 to 65,536 that makes about 16 chunks."""
+def default_chunk_rows(n_objects: int, n_columns: int) -> int:
+    """Return a power of two that makes about 16 chunks.
+
+    From 1,024 to 65,536, but fewer than 1,024 where these are more than 16 million labels.
+    """
     ideal = 1 << max(0, (n_objects + _N_CHUNKS - 1) // _N_CHUNKS - 1).bit_length()
-    return min(max(ideal, MIN_CHUNK_ROWS), BLOCK_ROWS)
+    fewest = MIN_CHUNK_ROWS
+    while fewest > 1 and 3 * fewest * n_columns > 4 * _CHUNK_LABELS:  # the nearest power of two
+        fewest //= 2
+    return min(max(ideal, fewest), BLOCK_ROWS)
 
 
 def rows_per_read(table: Table, budget: int) -> int:
@@ -151,12 +157,11 @@ def rows_per_read(table: Table, budget: int) -> int:
     return min(rows, max(BLOCK_ROWS, table.least_rows))
 
 
-def chunk_rows_within(n_objects: int, bytes_per_row: int, budget: int) -> int:
+def chunk_rows_within(n_objects: int, n_columns: int, bytes_per_row: int, budget: int) -> int:
     """Return the default rows per chunk, halved until four copies of a chunk fit in half of ``budget``."""
-    rows = default_chunk_rows(n_objects)
-    fitting = rows_within(
-        budget, 8 * bytes_per_row, at_least=MIN_CHUNK_ROWS, what=f"{MIN_CHUNK_ROWS} rows of labels"
-    )
+    rows = default_chunk_rows(n_objects, n_columns)
+    fewest = min(rows, MIN_CHUNK_ROWS)
+    fitting = rows_within(budget, 8 * bytes_per_row, at_least=fewest, what=f"{fewest} rows of labels")
     while rows > fitting:
         rows //= 2
     return rows

@@ -9,6 +9,7 @@ from scipy.special import digamma
 from bigcons import Ensemble
 from bigcons.kernels import bce as kernel
 from bigcons.kernels._jit import jit
+from bigcons.kernels.cluster_tables import rows_together
 from tests.naive import bce as naive
 from tests.support.strategies import label_matrices
 
@@ -149,6 +150,24 @@ def test_e_step__settles_within_its_tolerance():
     settled = e_step(labels, offsets, beta, alpha, gamma, tol=1e-6, steps=10_000)[0]
     further = e_step(labels, offsets, beta, alpha, settled, steps=1)[0]
     assert (np.abs(further - settled).sum(axis=1) <= 1e-6 * further.sum(axis=1)).all()
+
+
+def test_e_step__by_slices_of_the_partitions_is_that_of_each_object_alone():
+    rng = np.random.default_rng(2)
+    labels = rng.integers(-1, 12, (60, 400), np.int8)
+    labels[::7] = -1
+    offsets, alpha = np.arange(0, 4801, 12), np.full(3, 0.5)
+    beta = np.vstack([np.ascontiguousarray(rng.dirichlet(np.ones(12), 3).T) for _ in range(400)])
+    gamma = rng.exponential(size=(60, 3)) + alpha
+    assert rows_together(60, offsets, 8, 0) > 1 == rows_together(1, offsets, 8, 0)
+    found, *sums = e_step(labels, offsets, beta, alpha, gamma, tol=1e-3, steps=50)
+    alone = [
+        e_step(labels[i : i + 1], offsets, beta, alpha, gamma[i : i + 1], tol=1e-3, steps=50)
+        for i in range(60)
+    ]
+    np.testing.assert_array_equal(found, np.concatenate([one[0] for one in alone]))
+    for part, value in enumerate(sums, start=1):
+        np.testing.assert_allclose(value, sum(one[part] for one in alone), **CLOSE)
 
 
 @pytest.mark.parametrize("n_clusters", [1, 7, 300])

@@ -253,10 +253,18 @@ def test_blocks__cover_all_rows_without_splitting_chunks(n_objects, rows):
 
 @given(st.integers(1, 3_000_000))
 def test_default_chunk_rows__is_a_power_of_two_for_about_16_chunks(n_objects):
-    rows = default_chunk_rows(n_objects)
+    rows = default_chunk_rows(n_objects, 100)
     assert rows.bit_count() == 1
     assert rows == 1024 or n_objects / rows <= 16 or rows == 65_536
     assert rows == 1024 or n_objects / rows > 8
+
+
+@given(st.integers(1, 3_000_000), st.integers(12_000, 2_000_000))
+def test_default_chunk_rows__are_few_of_many_partitions(n_objects, n_partitions):
+    rows = default_chunk_rows(n_objects, n_partitions)
+    assert rows.bit_count() == 1
+    assert rows == 1 or rows * n_partitions <= 4 / 3 * 16e6 or n_objects / rows > 8
+    assert rows >= 1024 or rows * n_partitions >= 2 / 3 * 16e6
 
 
 @given(st.lists(st.integers(0, 7), max_size=6), st.integers(1, 9))
