@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, open_engine
+from bigcons.execution.engine import Engine, local_engine, open_engine
 from bigcons.memory import Block, row_blocks
 from bigcons.metrics.clusterings import (
     MAX_TABLE_BYTES,
@@ -51,11 +51,13 @@ PART_ROWS, PART_VALUES = 4096, 1 << 17
 SEED = 0
 """Of the sample of objects and the halves of partitions: equal input gives equal results."""
 
-SAMPLE = 2048
+SAMPLE, SAMPLED_LABELS = 2048, 16_000_000
 COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
 """Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
 PAIRS_OF_PARTITIONS = 1_000_000
 """Pairs of partitions to compare: each with all others up to a thousand, else with some of them."""
+COMPARED_TOGETHER = 8192
+"""Partitions that a task compares with the others."""
 N_SPLITS = 4
 """How often the partitions are divided in halves."""
 
@@ -262,7 +264,7 @@ class Evidence:
 
         if temperature is not None:
             check_number("temperature", temperature, at_least=0, at_most=1)
-        self._ensemble, self._values = ensemble, column.values
+        self._ensemble, self._values, self._engine = ensemble, column.values, engine
         if self._values.dtype.kind not in "iu" or self._values.max() > np.iinfo(np.int32).max:
             raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
         self._table: np.ndarray = table_with_partitions(ensemble, column, engine)[1:]
@@ -275,7 +277,7 @@ class Evidence:
         n = int(self._sizes.sum())
         rates, own_rates = log_rates(self._table, self._sizes, ensemble.offsets)
         prior = np.log((self._sizes + 1.0) / (n - 1.0 + K)), np.log(self._sizes / (n - 1.0 + K))
-        rows = sampled_rows(ensemble.n_objects)
+        rows = sampled_rows(ensemble)
         self._sample: np.ndarray = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
         if temperature is None:
             clusters = column.codes_of(rows)
@@ -356,7 +358,7 @@ class Evidence:
         hits = by_partition(pairs_of(self._table).sum(axis=0))
         joins = by_partition(pairs_of(self._table.sum(axis=0)))
         in_cluster = pairs_of(by_partition(self._table)).sum(axis=0)
-        redundancy, twin = most_alike(self._sample, offsets)
+        redundancy, twin = most_alike(self._sample, offsets, self._engine)
         return partition_table(
             {
                 "partition": names,
@@ -400,11 +402,13 @@ def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tupl
     return np.ascontiguousarray(rates), np.ascontiguousarray(own)
 
 
-def sampled_rows(n_objects: int) -> np.ndarray:
-    """Return the objects that are sampled, ascending: at most `SAMPLE`."""
-    if n_objects <= SAMPLE:
-        return np.arange(n_objects)
-    return np.sort(generator(SEED, "trust.sample").choice(n_objects, SAMPLE, replace=False))
+def sampled_rows(ensemble: Ensemble) -> np.ndarray:
+    """Return the objects that are sampled, ascending: at most `SAMPLE`, fewer of very many partitions."""
+    n = ensemble.n_objects
+    n_sampled = min(SAMPLE, max(LEAST_SAMPLE, SAMPLED_LABELS // ensemble.n_partitions))
+    if n <= n_sampled:
+        return np.arange(n)
+    return np.sort(generator(SEED, "trust.sample").choice(n, n_sampled, replace=False))
 
 
 def random_halves(n_partitions: int) -> np.ndarray:
@@ -427,7 +431,8 @@ def independent_share(
 
     log_rates, own_log_rates = rates
     labeled = clusters >= 0
-    labels, clusters = labels[labeled], clusters[labeled]
+    if not labeled.all():
+        labels, clusters = labels[labeled], clusters[labeled]
     K, widths = table.shape[0], np.diff(offsets)
     if K == 1:
         return 1.0
@@ -463,19 +468,21 @@ def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np
     return pairs(table), pairs(of_partitions)
 
 
-def most_alike(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def most_alike(labels: np.ndarray, offsets: np.ndarray, engine: Engine) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest adjusted Rand index of each partition with another (M,), and which that is.
 
     NaN and -1 for partitions that share no pair of objects with any other they are compared with.
     """
-    index, others = adjusted_rand_of_partitions(labels, offsets)
+    index, others = adjusted_rand_of_partitions(labels, offsets, engine)
     index = np.where(np.isnan(index), -np.inf, index)
     most = index.max(axis=1)
     has_other = np.isfinite(most)
     return np.where(has_other, most, np.nan), np.where(has_other, others[index.argmax(axis=1)], -1)
 
 
-def adjusted_rand_of_partitions(labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def adjusted_rand_of_partitions(
+    labels: np.ndarray, offsets: np.ndarray, engine: Engine
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the adjusted Rand index of partitions with others (M, n_others), and which these are.
 
     The others are all or, of more than a thousand partitions, some of them, evenly spaced. NaN where two
@@ -488,7 +495,13 @@ def adjusted_rand_of_partitions(labels: np.ndarray, offsets: np.ndarray) -> tupl
     others = np.arange(n_others) * M // n_others
     counts = np.zeros((4, M, n_others), np.int64)
     step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
-    compare_partitions(np.asfortranarray(labels[::step]), offsets, others, *counts)
+    columns = np.asfortranarray(labels[::step])
+
+    def compare(some: Block) -> None:
+        compare_partitions(columns, offsets, some.start, some.stop, others, *counts)
+
+    for _ in local_engine(engine).map(compare, row_blocks(M, COMPARED_TOGETHER)):
+        pass
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
     index = np.where(counts[3] > 0, index, np.nan)
     index[others] = np.fmax(index[others], index[others].T)  # two of the others are compared once

@@ -164,6 +164,7 @@ def test_trust__gives_random_partitions_no_weight(planted):
 def test_trust__compares_many_partitions_with_some_of_the_others(planted, monkeypatch):
     labels, classes = planted
     monkeypatch.setattr(confidence, "PAIRS_OF_PARTITIONS", 40 * 8)
+    monkeypatch.setattr(confidence, "COMPARED_TOGETHER", 7)
     table = trust(labels, classes).partitions.to_pydict()
     others = [f"p{u}" for u in range(0, 40, 5)]
     for u, twin in enumerate(table["most_alike"]):
@@ -181,7 +182,8 @@ def test_compare_partitions__counts_the_pairs_of_coarse_and_of_fine_partitions()
     labels[rng.random(labels.shape) < 0.3] = -1
     offsets, others = np.concatenate([[0], np.cumsum(widths)]), np.array([0, 3, 4])
     counts = np.zeros((4, widths.size, others.size), np.int64)
-    compare_partitions(labels, offsets, others, *counts)
+    for first, last in ((0, 2), (2, widths.size)):
+        compare_partitions(labels, offsets, first, last, others, *counts)
     is_coarse = widths[:, None] * widths[others] * 3 <= OPERATIONS_PER_OBJECT * 150
     assert is_coarse.any()
     assert not is_coarse.all()
