@@ -9,8 +9,9 @@ process of its own:
 - many: 100 and 300 classes of 100,000 objects, in 50 partitions of a sixth to half as many clusters, half
   missing; with ``--full`` also 1,000 classes of a million objects, PCC within 4 GB and its results in a
   store
-- evidence: the fine ensemble by single and average linkage within 4 GB, with ``--full`` also a million
-  objects; and how far average linkage of pooled pairs is from that of observed ones with missing labels
+- evidence: 10,000 objects by single and average linkage, beside SciPy's of the whole co-association; the fine
+  ensemble, of which that would take 40 GB, within 4 GB, with ``--full`` also a million objects; and how far
+  average linkage of pooled pairs is from that of observed ones with missing labels
 - ordinary: 300,000 objects, with ``--full`` a million, 100 partitions such as k-means with 2 to 20 clusters
   gives, 12 classes, complete and half missing; for PCC also its passes, and the labels that a longer solve
   changes
@@ -43,6 +44,7 @@ from typing import Any
 
 import numpy as np
 from machine import describe
+from numba.core.event import install_recorder
 
 from bigcons import Ensemble
 from bigcons.coassociation.factorized import add_sums, agreement_sums
@@ -55,7 +57,7 @@ from bigcons.metrics import adjusted_rand
 
 RESULTS = Path(__file__).parent / "results"
 
-PEERS = ("scaled SVD, k-means", "one-hot k-means")
+PEERS = ("scaled SVD, k-means", "one-hot k-means", "co-association, SciPy's linkage")
 
 # Seconds in which a process imports and compiles, and makes the ensemble of a cell, besides its first solve.
 STARTUP = 60.0
@@ -86,6 +88,17 @@ def scaled_svd(ensemble: Ensemble, n_clusters: int) -> np.ndarray:
     incidence.data /= np.sqrt(sizes[incidence.indices])
     vectors, values, _ = randomized_svd(incidence, n_clusters, random_state=0)
     return KMeans(n_clusters, random_state=0).fit_predict(vectors * values)
+
+
+def whole_linkage(ensemble: Ensemble, n_clusters: int, method: str) -> np.ndarray:
+    """Return the labels of SciPy's linkage of the co-association of all pairs."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    incidence = one_hot(ensemble)
+    distances = 1.0 - (incidence @ incidence.T).toarray() / ensemble.n_partitions
+    merges = linkage(squareform(distances, checks=False), method)
+    return fcluster(merges, n_clusters, "maxclust")
 
 
 def one_hot(ensemble: Ensemble) -> Any:
@@ -207,6 +220,16 @@ def fine(*, smallest: bool) -> Iterator[Cell]:
 
 def evidence(*, smallest: bool, full: bool) -> Iterator[Cell | dict[str, Any]]:
     """Yield fine ensembles for evidence accumulation, and what pooling the pairs of clusters changes."""
+    n = 1_000 if smallest else 10_000
+    ensemble, classes = fine_ensemble(n, 50)
+    for linkage in ("single", "average"):
+        yield (
+            *(f"{n:,} x 50, {ensemble.n_base_clusters:,} base clusters, {linkage}", ensemble, classes),
+            {
+                "co-association, SciPy's linkage": partial(whole_linkage, n_clusters=12, method=linkage),
+                f"eac-{linkage}": method(f"eac-{linkage}", 12, memory="4GB"),
+            },
+        )
     for n in (2_000,) if smallest else (100_000, 1_000_000)[: 1 + full]:
         ensemble, classes = fine_ensemble(n, 50)
         methods: dict[str, Callable[[Ensemble], Any]] = {
@@ -339,15 +362,11 @@ def run_cell(cell: str, *, smallest: bool, full: bool, skip: int = 0) -> Iterato
                 warnings.simplefilter("ignore")
                 fit(corner)
             yield {**row, "begins": True}
-            began, used = time.perf_counter(), time.process_time()
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = fit(ensemble)
+                found, seconds, cpu = timed(fit, ensemble)
             except Exception as error:
                 yield {**row, "refused": f"{type(error).__name__}: {error}"[:200]}
                 continue
-            seconds, cpu = time.perf_counter() - began, time.process_time() - used
             labels = np.asarray(getattr(found, "labels_", found))
             row |= {
                 "seconds": round(seconds, 2),
@@ -362,6 +381,27 @@ def run_cell(cell: str, *, smallest: bool, full: bool, skip: int = 0) -> Iterato
             elif what == "PCC, longer" and reference is not None:
                 row["labels_changed"] = float(np.mean(labels != reference))
             yield row
+
+
+# Solves that take fewer seconds are run twice, and the faster counts: the first may load kernels.
+SHORT = 5.0
+
+
+def timed(fit: Callable[[Ensemble], Any], ensemble: Ensemble) -> tuple[Any, float, float]:
+    """Return what a method finds, its seconds and those of all processors; again if kernels were compiled."""
+    best: tuple[Any, float, float] | None = None
+    while True:
+        with warnings.catch_warnings(), install_recorder("numba:compile") as compiled:
+            warnings.simplefilter("ignore")
+            began, used = time.perf_counter(), time.process_time()
+            found = fit(ensemble)
+            seconds, cpu = time.perf_counter() - began, time.process_time() - used
+        if best is not None:
+            return min(best, (found, seconds, cpu), key=lambda run: run[1])
+        if not compiled.buffer:
+            best = found, seconds, cpu
+            if seconds >= SHORT:
+                return best
 
 
 def run_limited(cell: str, *, full: bool, limit: float, ends: float) -> Iterator[dict[str, Any]]:

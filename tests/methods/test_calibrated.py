@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,15 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UndersegmentationWarning
 from bigcons.kernels.cluster_tables import rows_together
 from bigcons.methods.pcc import block_model
-from bigcons.methods.pcc.all_pairs import CHANGE_PER_TOL, MOST_PAST, AllPairs, Passes, remaining_change
+from bigcons.methods.pcc.all_pairs import (
+    CHANGE_PER_TOL,
+    LATE_PASSES,
+    MOST_PAST,
+    MOST_UNDONE,
+    AllPairs,
+    Passes,
+    remaining_change,
+)
 from bigcons.methods.pcc.block_model import (
     EQUAL,
     HALF_WEIGHT,
@@ -639,7 +648,16 @@ def test_fit__goes_on_with_a_larger_sample_first(monkeypatch, tmp_path):
         assert again.history_["objective"] == found.history_["objective"]
 
 
-def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(coarse, monkeypatch):
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda ahead: ahead._replace(S=np.ascontiguousarray(ahead.S[:, ::-1])),
+        lambda ahead: ahead._replace(T=-50.0 * ahead.T),  # of no memberships
+        lambda ahead: ahead._replace(S=np.full_like(ahead.S, np.nan)),
+    ],
+    ids=["wrong", "negative", "nan"],
+)
+def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(spoil, coarse, monkeypatch):
     ensemble, _ = coarse
     after = Passes.after
 
@@ -647,8 +665,7 @@ def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(coarse, mo
         state = after(self, reached, found, leads=leads)
         if state.ahead is None:
             return state
-        wrong = state.ahead._replace(S=np.ascontiguousarray(state.ahead.S[:, ::-1]))
-        return state._replace(ahead=wrong)
+        return state._replace(ahead=spoil(state.ahead))
 
     monkeypatch.setattr(Passes, "after", too_far)
     model = PCC(4, random_state=0, init="dirichlet").fit(ensemble)
@@ -660,6 +677,19 @@ def test_passes__by_sums_that_would_raise_the_objective_are_not_taken(coarse, mo
     rates = model._placing.sums.weights._replace(theta=model.affinities_)
     again = agreement_sums(labels, ensemble.offsets, model.memberships_, rates)
     assert model.objective_ == pytest.approx(again.objective, rel=1e-6)
+
+
+def test_passes__that_lead_nowhere_become_rare():
+    n = 3000  # in base clusters of four
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fine labels are suspicious, and 25 passes too few
+        ensemble, _ = planted_ensemble(n, 20, shares=[0.125] * 8, n_clusters=(n // 4, n // 4), random_state=0)
+        model = PCC(8, coassociation="moments", max_iter=25, random_state=0, prune=None).fit(ensemble)
+    steps = np.array(model.history_["step_length"])
+    assert (steps == 0.0).sum() > MOST_UNDONE
+    windows = np.lib.stride_tricks.sliding_window_view(steps == 0.0, LATE_PASSES)
+    assert windows.sum(axis=1).max() <= MOST_UNDONE
+    assert (np.diff(model.history_["objective"]) <= 0.0).all()
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,9 @@ FEWEST_PASSES, CHANGE_PER_TOL, LEAST_FACTOR = 3, 30.0, 0.25
 # Passes by which the next one is extrapolated, at most, and what keeps their equations solvable.
 MOST_PAST, RIDGE = 4, 1e-10
 
+# Of the last passes, how many may have been undone before another one goes by sums ahead.
+LATE_PASSES, MOST_UNDONE = 8, 2
+
 # How far beyond a pass the first stride away from a saddle goes, in errors of that pass.
 FIRST_STRIDE = 8.0
 
@@ -171,7 +174,9 @@ class AllPairs:
         reached = found = apply_change(sums, change)
         is_ahead = at.state.ahead is not None
         if is_ahead:
-            overshoots = objective_change(sums, change) > 0.0
+            overshoots = (
+                not objective_change(sums, change) <= 0.0
+            )  # nor NaN, of sums far from any memberships
         else:
             move_at_once = len(run.blocks) > 1 or self.solve_sample is not None
             overshoots = move_at_once and change.n_moved > 0 and not decreases_enough(sums, change)
@@ -191,7 +196,7 @@ class AllPairs:
             "gap": change.gap / self._mean_weight(run, sums),
             "moved": change.n_moved,
             "step_length": length,
-            "change": change.largest * length,
+            "change": change.largest * length if length > 0.0 else 0.0,
         }
         is_settled = not is_ahead and change.n_moved == 0
         if self.solve_sample is None:
@@ -200,13 +205,15 @@ class AllPairs:
             return Step(at.state.undone(), record, is_settled, n_generations)
         remaining = change.largest if is_left else remaining_change([*at.records, record])
         is_near = remaining < CHANGE_PER_TOL * run.tol or change.n_moved == 0
-        state = at.state.after(reached, found, leads=not is_near and (is_left or length == 1.0))
+        leads = not is_near and (is_left or (length == 1.0 and may_lead(at.records)))
+        state = at.state.after(reached, found, leads=leads)
         is_settled |= is_near and not is_ahead and len(at.records) >= FEWEST_PASSES - 1
         return Step(state, record, is_settled, n_generations)
 
     def _may_leave(self, at: Iterate[Passes]) -> bool:
         """Return whether a pass may take no step, since the next goes by sums ahead: not twice in turn."""
-        return self.solve_sample is not None and all(r["step_length"] > 0.0 for r in at.records[-1:])
+        steps = at.records[-1:]
+        return self.solve_sample is not None and may_lead(at.records) and all(r["step_length"] for r in steps)
 
     def passes_left(self, run: Run, records: list[Record]) -> int | None:
         """Return about how many more passes there are: over a calibrated model, by the changes that remain.
@@ -330,6 +337,11 @@ class Past(NamedTuple):
     S: np.ndarray
     """Of ``F(e)``, as T."""
     T: np.ndarray
+
+
+def may_lead(records: list[Record]) -> bool:
+    """Return whether the next pass may be by sums ahead: not if several of late led nowhere."""
+    return sum(record["step_length"] == 0.0 for record in records[-LATE_PASSES:]) < MOST_UNDONE
 
 
 def remaining_change(records: list[Record]) -> float:
