@@ -111,11 +111,13 @@ def bipartite_embedding(
     *,
     tol: float = RESIDUAL,
     max_passes: int = MOST_PASSES,
+    more_objects: float = 0.0,
 ) -> Embedding:
     """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``.
 
     One pass; where a table of overlaps would cost more, several, until residuals are at most ``tol``. With
-    weights of partitions, these multiply the columns of ``H H^T`` and count in ``D_r``.
+    weights of partitions, these multiply the columns of ``H H^T`` and count in ``D_r``. Base clusters count
+    as if they had ``more_objects``.
     """
     offsets = ensemble.offsets
 
@@ -127,16 +129,17 @@ def bipartite_embedding(
             ensemble, engine, lambda labels: (sum_of_weights(labels, offsets, weights) > 0) * 1.0
         )
         counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
-        scale = np.sqrt(counted / over_zero(sizes))
+        scale = np.sqrt(counted / over_zero(sizes + more_objects))
         return embed_by_passes(
             ensemble, engine, weigh, scale, n_columns, weights, tol=tol, max_passes=max_passes
         )
     overlaps = fold_overlaps(ensemble, engine, weigh)
     if weights is None:
         sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
-        return embed(overlaps, 1.0 / np.sqrt(over_zero(sizes)), offsets, n_columns)
+        return embed(overlaps, 1.0 / np.sqrt(over_zero(sizes + more_objects)), offsets, n_columns)
     sizes = np.einsum("bc,c->b", overlaps, weights.base_clusters)
-    return embed(overlaps, np.sqrt(weights.base_clusters / over_zero(sizes)), offsets, n_columns, weights)
+    scale = np.sqrt(weights.base_clusters / over_zero(sizes + more_objects))
+    return embed(overlaps, scale, offsets, n_columns, weights)
 
 
 def embed(

@@ -39,6 +39,11 @@ MOST_LABELS = 1 << 22
 # How well the eigenvectors of a start are found, and after how many passes at the latest.
 RESIDUAL, MOST_PASSES = 1e-3, 12
 
+# Objects that base clusters count as if they had besides their own. Without any, the leading vectors of very
+# small base clusters tell of a few objects that hang on the others by a single label: from them, KCC of
+# 200,000 objects in 20 partitions of 50,000 base clusters, half of the labels missing, had an adjusted Rand
+# index of .03 (8 planted classes), with one more object .84. Of larger base clusters hardly anything changes.
+MORE_OBJECTS = 1.0
 
 # Parameters by which methods choose how to start, and the value that means base partitions.
 FROM_PARTITIONS = {"init": "partition", "encode": "onehot"}
@@ -70,7 +75,10 @@ def check_embedding_plan(
 def spectral_centers(run: Run, n_clusters: int, weights: Weights | None) -> Centers:
     """Return the centers of k-means of the sample in the spectral embedding of all objects."""
     embedding = bipartite_embedding(
-        *(run.data, run.engine, n_clusters, weights), tol=RESIDUAL, max_passes=MOST_PASSES
+        *(run.data, run.engine, n_clusters, weights),
+        tol=RESIDUAL,
+        max_passes=MOST_PASSES,
+        more_objects=MORE_OBJECTS,
     )
     rows, labeled = embedding.rows_of(run.sample)
     rows = rows[labeled]

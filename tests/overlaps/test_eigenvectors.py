@@ -1,5 +1,6 @@
 """Eigenvectors by passes over the labels are those of the table of overlaps, on any engine."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -169,7 +170,11 @@ def test_methods__find_the_same_by_passes_as_by_the_table(model, weights, monkey
 def test_embeddings__by_passes_are_those_of_the_table(monkeypatch):
     ensemble, _ = planted_ensemble(500, 10, n_clusters=(8, 14), missing=0.3, random_state=4)
     rows = ensemble.read(0, 500)
-    for embed in (bipartite_embedding, lambda *given: cut_embedding(*given, observed=True)):
+    for embed in (
+        bipartite_embedding,
+        partial(bipartite_embedding, more_objects=5.0),
+        lambda *given: cut_embedding(*given, observed=True),
+    ):
         expected = embed(ensemble, SERIAL, 3)
         with monkeypatch.context() as patch:
             patch.setattr(embedding, "takes_passes", lambda *_: True)

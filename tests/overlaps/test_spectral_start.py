@@ -49,6 +49,14 @@ def test_fine_base_clusters(name: str, fine: tuple[Ensemble, np.ndarray]) -> Non
     assert model.start_objectives_ == []
 
 
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
+def test_base_clusters_of_two_or_three_objects() -> None:
+    shares = [0.125] * 8
+    ensemble, classes = planted_ensemble(20_000, 20, shares=shares, n_clusters=(5_000, 5_000), random_state=0)
+    model = METHODS["kcc"](8, random_state=0).fit(ensemble)
+    assert adjusted_rand(classes, model.labels_) > 0.8  # without further objects in each: 0.16
+
+
 def test_pcc_of_fine_base_clusters(fine: tuple[Ensemble, np.ndarray]) -> None:
     ensemble, classes = fine
     model = METHODS["pcc"](4, random_state=0).fit(ensemble)

@@ -47,6 +47,10 @@ SOLVES = {
     "pcc pruned": ("pcc", {"prune": 0.2}),
 }
 
+# Of each way in which a cluster returns results, one solve without a store: carried by passes, by labels, by
+# memberships of blocks, and by a few of an object.
+IN_MEMORY_TOO = ("bce", "ivc", "hbgf", "pcc", "pcc kl", "pcc of many clusters")
+
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
@@ -104,12 +108,13 @@ def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path
     if "tol" in model.get_params() and solve != "hgpa km1":  # a cut takes one pass
         assert model.n_passes_ > 1
     assert bits(fit(solve, stored, ThreadsEngine(2))) == expected
-    on_cluster = fit(solve, stored, cluster)
+    on_cluster = fit(solve, stored, cluster, out=tmp_path / "consensus.zarr")
     assert bits(on_cluster) == expected
+    assert Consensus.open(tmp_path / "consensus.zarr").labels.tobytes() == expected[0]
     if isinstance(model, AssignmentClusterer) and solve != "ipc observed":
         assert on_cluster.predict(stored).tobytes() == expected[0]
-    assert bits(fit(solve, stored, cluster, out=tmp_path / "consensus.zarr")) == expected
-    assert Consensus.open(tmp_path / "consensus.zarr").labels.tobytes() == expected[0]
+    if solve in IN_MEMORY_TOO:
+        assert bits(fit(solve, stored, cluster)) == expected
 
 
 @pytest.mark.parametrize("name", ["did", "eac-average"])
