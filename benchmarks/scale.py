@@ -38,7 +38,7 @@ def plant(n_objects: int, folder: Path, n_partitions: int = N_PARTITIONS) -> tup
     if path.exists() and truth_path.exists():
         return path, truth_path
     recipe = planted_blocks(n_objects, n_partitions, missing=0.5, random_state=0)
-    chunk_rows = default_chunk_rows(n_objects)
+    chunk_rows = default_chunk_rows(n_objects, n_partitions)
     n_clusters = recipe.read(0, min(n_objects, 100_000))[0].max(axis=0).astype(np.int64) + 1
     n_labeled = np.zeros(n_partitions, np.int64)
     truth = np.lib.format.open_memmap(truth_path, "w+", np.int8, (n_objects,))
