@@ -97,14 +97,23 @@ def measure(n_objects: int, repeats: int, folder: Path) -> dict:
     rounds = [[run(name, path, folder) for name in ENGINES] for _ in range(repeats)]
     if len({result["bits"] for results in rounds for result in results}) != 1:
         raise SystemExit("the engines do not agree on the bits of the result")
+    return {"n_objects": n_objects, "passes": PASSES, "rounds": rounds, **compared(rounds)}
+
+
+def compared(rounds: list[list[dict]]) -> dict:
+    """Return what the engines took in each round, by another, as medians over the rounds."""
     seconds = {name: [results[at]["seconds"] for results in rounds] for at, name in enumerate(ENGINES)}
+    in_passes = {
+        name: [sum(results[at]["pass_seconds"]) for results in rounds] for at, name in enumerate(ENGINES)
+    }
     return {
-        "n_objects": n_objects,
-        "passes": PASSES,
-        "rounds": rounds,
         "seconds": {name: statistics.median(values) for name, values in seconds.items()},
         "speed_up_of_second_thread": middle_ratio(seconds["threads-1"], seconds["threads-2"]),
         "speed_up_of_second_process": middle_ratio(seconds["processes-1"], seconds["processes-2"]),
+        "speed_up_of_second_thread_in_passes": middle_ratio(in_passes["threads-1"], in_passes["threads-2"]),
+        "speed_up_of_second_process_in_passes": middle_ratio(
+            in_passes["processes-1"], in_passes["processes-2"]
+        ),
         "overhead_of_one_process": middle_ratio(seconds["processes-1"], seconds["threads-1"]) - 1.0,
         "overhead_of_two_processes": middle_ratio(seconds["processes-2"], seconds["threads-2"]) - 1.0,
         "same_bits": True,
