@@ -251,9 +251,8 @@ def append_objects_in_memory(
     table = _in_order_of(header, table)
     extended = _with_objects(header, categories, table)
     new = encode_labels(table, extended.encodings, extended.dtype)
-    header = held(extended.header)
-    header = header._replace(chunk_rows=default_chunk_rows(header.n_objects, header.n_columns))
-    return np.concatenate([labels.astype(extended.dtype, copy=False), *new]), header, extended.categories
+    labels = np.concatenate([labels.astype(extended.dtype, copy=False), *new])
+    return labels, _held_in_chunks(extended.header), extended.categories
 
 
 def append_partitions_in_memory(
@@ -267,7 +266,12 @@ def append_partitions_in_memory(
     extended = _with_partitions(header, categories, table, names)
     new = np.concatenate([*extended.encoded(table)])
     labels = np.hstack([labels.astype(extended.dtype, copy=False), new])
-    return labels, held(extended.header), extended.categories
+    return labels, _held_in_chunks(extended.header), extended.categories
+
+
+def _held_in_chunks(header: Header) -> Header:
+    """Return a header with its ids in memory and the default rows per chunk."""
+    return held(header)._replace(chunk_rows=default_chunk_rows(header.n_objects, header.n_columns))
 
 
 # Appends: in a store

@@ -317,6 +317,15 @@ def test_append_objects__goes_by_the_names_of_a_table():
         ensemble.append_objects(pd.DataFrame({"a": [1], "c": ["y"]}))
 
 
+def test_append__gives_the_blocks_of_an_ensemble_made_at_once(monkeypatch):
+    monkeypatch.setattr("bigcons.tables.encode._CHUNK_LABELS", 4096)
+    labels = np.random.default_rng(0).integers(0, 3, (100, 200))
+    expected = Ensemble.from_labels(labels).blocks()
+    assert len(expected) > 1
+    assert Ensemble.from_labels(labels[:, :4]).append_partitions(labels[:, 4:]).blocks() == expected
+    assert Ensemble.from_labels(labels[:8]).append_objects(labels[8:]).blocks() == expected
+
+
 @pytest.mark.parametrize("column", [[3, 4], (3, 4), np.array([3, 4]), pd.Series([3, 4]), pl.Series([3, 4])])
 def test_append_partitions__takes_one_column(column):
     ensemble = Ensemble.from_labels([[0], [1]]).append_partitions(column, names=["new"])
