@@ -112,7 +112,8 @@ class Correspondence(SoftPredictingClusterer):
         else:
             similarity = sparse_cosines(overlaps) if is_sparse else cosines(overlaps, offsets)
         with one_thread():
-            found, objectives = self._group(overlaps, similarity, offsets, times, seed, engine)
+            base = BaseClusters(overlaps, similarity, offsets, times)
+            found, objectives = self._group(base, seed, engine)
             nearest = nearest_groups(similarity, found.groups, K, engine, times)
         self._groups: np.ndarray = np.full(ensemble.n_base_clusters, -1)
         self._groups[counted] = found.groups
@@ -142,19 +143,8 @@ class Correspondence(SoftPredictingClusterer):
         """Check the method's own parameters."""
 
     @abstractmethod
-    def _group(
-        self,
-        overlaps: Any,
-        similarity: Any,
-        offsets: np.ndarray,
-        times: np.ndarray,
-        seed: int,
-        engine: Engine,
-    ) -> tuple[Grouping, list[float]]:
-        """Return the best grouping, and the objectives of all starts; empty without starts.
-
-        ``times`` (B,) are the weights of the base clusters.
-        """
+    def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
+        """Return the best grouping, and the objectives of all starts; empty without starts."""
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         offsets, groups, K = self._recoding.offsets, self._groups, self.n_clusters
@@ -204,15 +194,8 @@ class Alternating(Correspondence):
         check_int("n_init", self.n_init)
         check_int("max_iter", self.max_iter)
 
-    def _group(
-        self,
-        overlaps: Any,
-        similarity: Any,
-        offsets: np.ndarray,
-        times: np.ndarray,
-        seed: int,
-        engine: Engine,
-    ) -> tuple[Grouping, list[float]]:
+    def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
+        overlaps, similarity, offsets, times = base
         is_table = isinstance(overlaps, np.ndarray)
         sizes = cluster_sizes(overlaps, offsets) if is_table else overlaps.diagonal()
         by_labels = isinstance(similarity, Products)
@@ -426,15 +409,8 @@ class CCSVD(Correspondence):
         check_choice("grouping", self.grouping, ("kmeans", "argmax"))
         check_int("n_init", self.n_init)
 
-    def _group(
-        self,
-        overlaps: Any,
-        similarity: Any,
-        offsets: np.ndarray,
-        times: np.ndarray,
-        seed: int,
-        engine: Engine,
-    ) -> tuple[Grouping, list[float]]:
+    def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
+        overlaps, similarity, offsets, times = base
         root = np.sqrt(times)
         if not isinstance(overlaps, np.ndarray):
             whole = both_triangles(overlaps) if issparse(overlaps) else overlaps
@@ -458,6 +434,19 @@ class CCSVD(Correspondence):
         summed = times_table(similarity, one_hot(groups, self.n_clusters, times), engine)
         objective = mean_similarity(summed, offsets, groups, times)
         return Grouping(groups, objective), objectives
+
+
+class BaseClusters(NamedTuple):
+    """The base clusters that count, of which there are B."""
+
+    overlaps: Any
+    """(B, B): a table, the upper triangle as a csr_array, or `Products`."""
+    similarity: Any
+    """(B, B): their cosines, symmetric."""
+    offsets: np.ndarray
+    """(M + 1,): where those of a partition begin."""
+    times: np.ndarray
+    """(B,): their weights."""
 
 
 class Grouping(NamedTuple):
