@@ -72,7 +72,7 @@ def test_data__have_several_blocks_and_gaps(folder):
 
 
 @pytest.mark.parametrize("solve", [*SOLVES, *WEIGHTED])
-@pytest.mark.parametrize("n_workers", [2, 5])
+@pytest.mark.parametrize("n_workers", [1, 2, 5])
 def test_fit__threads_give_the_bits_of_serial(solve, fit, expected, n_workers):
     assert fit(solve, ThreadsEngine(n_workers)) == expected[solve]
 

@@ -174,9 +174,8 @@ class AllPairs:
         reached = found = apply_change(sums, change)
         is_ahead = at.state.ahead is not None
         if is_ahead:
-            overshoots = (
-                not objective_change(sums, change) <= 0.0
-            )  # nor NaN, of sums far from any memberships
+            # nor may it be NaN, as of sums far from those of any memberships
+            overshoots = not objective_change(sums, change) <= 0.0
         else:
             move_at_once = len(run.blocks) > 1 or self.solve_sample is not None
             overshoots = move_at_once and change.n_moved > 0 and not decreases_enough(sums, change)
