@@ -19,14 +19,14 @@ from bigcons.solving.passes import best_start
 
 # From so many clusters on, k-means of unit rows is spherical, and starts on a part of the rows, with so many
 # of them for each cluster.
-MANY_CLUSTERS, ROWS_PER_CLUSTER = 50, 16
+MANY_CLUSTERS, ROWS_PER_CLUSTER = 50, 8
 
 # Starts where no number is asked for. Of many clusters only the one by pivots: on 60 to 300 planted classes,
 # equal and not, nine random ones more led to the same clusters.
 STARTS, STARTS_OF_MANY = 10, 1
 
-# How often centers are exchanged.
-MOST_EXCHANGES = 10
+# How often centers are exchanged, and rows that are compared with all of them at a time.
+MOST_EXCHANGES, ROWS_AT_ONCE = 10, 4096
 
 # Rows of unit length are distinguished by this many decimals.
 DECIMALS = 8
@@ -192,11 +192,16 @@ def _exchanged(rows: np.ndarray, weights: np.ndarray, found: RowClusters) -> np.
     """
     from bigcons.kernels.overlaps import normalize_rows
 
-    centers, own, n_clusters = found.centers.copy(), np.arange(len(rows)), len(found.centers)
-    cosines = rows @ centers.T
-    nearest = cosines[own, found.labels]
-    cosines[own, found.labels] = -np.inf
-    costs = np.bincount(found.labels, weights * (nearest - cosines.max(axis=1)), minlength=n_clusters)
+    centers, n_clusters = found.centers.copy(), len(found.centers)
+    lead = np.empty(len(rows))
+    for begin in range(0, len(rows), ROWS_AT_ONCE):
+        some = slice(begin, begin + ROWS_AT_ONCE)
+        cosines = rows[some] @ centers.T
+        own = np.arange(len(cosines)), found.labels[some]
+        nearest = cosines[own]
+        cosines[own] = -np.inf
+        lead[some] = nearest - cosines.max(axis=1)
+    costs = np.bincount(found.labels, weights * lead, minlength=n_clusters)
     gains, halves = np.zeros(n_clusters), np.zeros((n_clusters, 2, rows.shape[1]))
     ends = np.bincount(found.labels, minlength=n_clusters).cumsum()
     members = np.split(np.argsort(found.labels, kind="stable"), ends)

@@ -116,7 +116,9 @@ def test_fit_of_many_clusters(tmp_path):
     ensemble = ensemble.save(tmp_path / "labels.zarr", chunk_rows=400)
     model = PCC(60, random_state=0, client="serial").fit(ensemble)
     assert adjusted_rand(truth, model.labels_) > 0.85
-    assert np.all(np.diff(model.history_["objective"]) < 0)
+    objectives = model.history_["objective"]
+    assert np.all(np.diff(objectives) <= 0)
+    assert objectives[-1] < objectives[0]
     assert (model.memberships_ > 0).sum(axis=1).max() <= MOST_SHARES
     np.testing.assert_allclose(model.memberships_.sum(axis=1), 1.0, atol=1e-5)
     assert model.affinities_.shape == (60, 60)

@@ -68,9 +68,6 @@ RARITY = 0.5
 DEFAULT_STARTS = 8
 """On the subsample, where starts are cheap."""
 
-MANY_STARTS = 2
-"""Of many clusters, where they are not."""
-
 
 class Choices(NamedTuple):
     """Parameters without "auto"."""

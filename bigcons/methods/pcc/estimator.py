@@ -41,7 +41,6 @@ from bigcons.methods.pcc.choices import (
     BLOCKED,
     CANDIDATES,
     HEAP,
-    MANY_STARTS,
     PAIRWISE,
     PAPER,
     PAPER_MODEL,
@@ -94,6 +93,7 @@ from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.pruning import PrunedPairs, settled
 from bigcons.methods.pcc.subsample import INFORMATION, SUBSAMPLE, Extension, extend_subsample, extension_of
 from bigcons.overlaps.eigenvectors import Spectrum
+from bigcons.overlaps.kmeans import STARTS_OF_MANY
 from bigcons.overlaps.n_clusters import ChoosingClusterer, distinct_clusters
 from bigcons.overlaps.spectral_start import check_embedding_plan, is_fine
 from bigcons.progress import expect_steps
@@ -614,7 +614,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         prune = choose_prune(self.prune, init, solver, pairs, divergence, calibration)
         weights = choose_weights(self.weights, ensemble.offsets, solver, pairs, divergence)
         if solver == ALL and takes_candidates(self.n_clusters, calibration, init, prune[0]):
-            solver, n_init = CANDIDATES, MANY_STARTS if self.n_init == "auto" else n_init
+            solver, n_init = CANDIDATES, STARTS_OF_MANY if self.n_init == "auto" else n_init
         if not isinstance(init, str):
             given = checked_start(init, ensemble.n_objects, self.n_clusters)
             init = "uniform" if np.ptp(given, axis=1).max() < PERTURBATION / self.n_clusters / 100 else given
