@@ -25,17 +25,15 @@ from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors
 from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.incidence import (
-    check_overlaps_plan,
     clear_own_partitions,
     cluster_sizes,
-    fold_overlaps,
     one_hot,
     over_zero,
     shares,
     votes_of,
 )
-from bigcons.overlaps.products import ByLabels, ByMatrix, Products, overlaps_by_products, takes_products
-from bigcons.overlaps.sparse import both_triangles, sparse_cosines, sparse_overlaps, takes_sparse, times_table
+from bigcons.overlaps.products import ByLabels, ByMatrix, Products, of_base_clusters, overlaps_in_any_form
+from bigcons.overlaps.sparse import both_triangles, sparse_cosines, times_table
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.passes import best_start
@@ -79,38 +77,24 @@ class Correspondence(SoftPredictingClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         name, K = type(self).__name__, self.n_clusters
-        is_sparse = takes_sparse(ensemble)
-        by_products = takes_products(ensemble, engine, K if self._takes_vectors else 0)
-        plan: dict[str, Any] = {"columns": K, "in_memory": out is None}
-        if not is_sparse:
-            check_overlaps_plan(name, ensemble, engine, self.memory, **plan)
         self._weights = Weights.given(self.weights, ensemble.offsets)
+        plan: dict[str, Any] = {"columns": K, "in_memory": out is None}
+        n_vectors = K if self._takes_vectors else 0
+        overlaps = overlaps_in_any_form(name, ensemble, engine, self.memory, n_vectors=n_vectors, **plan)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
-        offsets = ensemble.offsets
-        counted: Any = slice(None)
-        overlaps: Any
-        if by_products:
-            overlaps = overlaps_by_products(name, ensemble, engine, self.memory, **plan)
-        elif is_sparse:
-            overlaps = sparse_overlaps(name, ensemble, engine, self.memory, **plan)
-        else:
-            overlaps = fold_overlaps(ensemble, engine)
+        offsets, counted = ensemble.offsets, np.arange(ensemble.n_base_clusters)
         times = np.ones(int(offsets[-1])) if self._weights is None else self._weights.base_clusters
         is_counted = (times > 0) & (overlaps.diagonal() > 0)
         if not is_counted.all():  # the rest is of the base clusters that count
             counted = np.flatnonzero(is_counted)
-            if by_products:
-                overlaps = overlaps.of(counted)
-            else:
-                overlaps = overlaps[counted][:, counted] if is_sparse else overlaps[np.ix_(counted, counted)]
-            times = times[counted]
+            overlaps, times = of_base_clusters(overlaps, counted), times[counted]
             n_own = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
             offsets = np.append(0, np.cumsum(n_own[n_own > 0]))
         similarity: Any
-        if by_products:
+        if isinstance(overlaps, Products):
             similarity = overlaps.cosines()
         else:
-            similarity = sparse_cosines(overlaps) if is_sparse else cosines(overlaps, offsets)
+            similarity = sparse_cosines(overlaps) if issparse(overlaps) else cosines(overlaps, offsets)
         with one_thread():
             base = BaseClusters(overlaps, similarity, offsets, times)
             found, objectives = self._group(base, seed, engine)

@@ -27,7 +27,7 @@ from bigcons.overlaps.incidence import (
     shares,
     votes_of,
 )
-from bigcons.overlaps.sparse import both_triangles, sparse_overlaps, takes_sparse
+from bigcons.overlaps.sparse import both_triangles, estimated_pairs, sparse_overlaps, takes_sparse
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -161,7 +161,8 @@ class CumulativeVoting(SoftPredictingClusterer):
             sizes = np.diag(overlaps)
         elif self.variant == "acv":
             plan = {"columns": columns, "in_memory": out is None}
-            overlaps = both_triangles(sparse_overlaps(name, ensemble, engine, self.memory, **plan))
+            n_pairs = estimated_pairs(ensemble, engine)
+            overlaps = both_triangles(sparse_overlaps(name, ensemble, engine, self.memory, n_pairs, **plan))
             sizes = overlaps.diagonal()
         else:
             sizes = fold_sizes(ensemble, engine, lambda labels: np.ones(len(labels)))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse
 from scipy.spatial.distance import squareform
 
 from bigcons.coassociation.factorized import Weights, partition_of_clusters
@@ -19,9 +20,7 @@ from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvect
 from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.graph_clusterer import checked_imbalance, refuse_unused
 from bigcons.overlaps.incidence import (
-    check_overlaps_plan,
     clear_own_partitions,
-    fold_overlaps,
     observed_pairs,
     one_hot,
     over_zero,
@@ -29,8 +28,8 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.products import Products, overlaps_by_products, takes_products
-from bigcons.overlaps.sparse import sparse_jaccard, sparse_overlaps, takes_sparse, times_table
+from bigcons.overlaps.products import Form, Products, of_base_clusters, overlaps_in_any_form
+from bigcons.overlaps.sparse import sparse_jaccard, times_table
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -155,41 +154,34 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
                 parameter="weights",
             )
         imbalance = checked_imbalance(self.imbalance)
-        is_sparse = self.partitioner == "spectral" and takes_sparse(ensemble)
-        by_products = is_sparse and self.union == "all" and takes_products(ensemble, engine)
-        plan: dict[str, Any] = {"columns": self.n_clusters, "in_memory": out is None}
-        if not is_sparse:
-            check_overlaps_plan("MCLA", ensemble, engine, self.memory, **plan)
-        if ensemble.is_soft and self.union == "observed":
+        observed = self.union == "observed"
+        if ensemble.is_soft and observed:
             raise InvalidInputError(
                 "union='observed' does not apply to soft clusterings; leave it at 'all'.", parameter="union"
             )
         self._weights = Weights.given(self.weights, ensemble.offsets)
+        last = Form.SPARSE if observed else Form.PRODUCTS
+        overlaps = overlaps_in_any_form(
+            *("MCLA", ensemble, engine, self.memory),
+            columns=self.n_clusters,
+            in_memory=out is None,
+            last=last if self.partitioner == "spectral" else Form.TABLE,
+        )
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
-        observed = self.union == "observed"
-        overlaps: Any
+        sizes = overlaps.diagonal().copy()
         jaccard: Any
-        if by_products:
-            overlaps = overlaps_by_products("MCLA", ensemble, engine, self.memory, **plan)
-            jaccard, sizes = overlaps.cosines(), overlaps.diagonal()
-        elif is_sparse:
-            overlaps = sparse_overlaps("MCLA", ensemble, engine, self.memory, **plan)
-            jaccard = sparse_jaccard(overlaps, ensemble.offsets, observed=observed)
-            sizes = overlaps.diagonal()
+        if isinstance(overlaps, Products):
+            jaccard = overlaps.cosines()
         else:
-            overlaps = fold_overlaps(ensemble, engine)
-            jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=observed)
-            sizes = np.diag(overlaps).copy()
+            of_pairs = sparse_jaccard if scipy.sparse.issparse(overlaps) else jaccard_weights
+            jaccard = of_pairs(overlaps, ensemble.offsets, observed=observed)
         del overlaps
         counted: Any = slice(None)
         times = None if self._weights is None else self._weights.base_clusters
         is_counted = sizes > 0 if times is None else (sizes > 0) & (times > 0)
         if not is_counted.all():
             counted = np.flatnonzero(is_counted)
-            if by_products:
-                jaccard = jaccard.of(counted)
-            else:
-                jaccard = jaccard[counted][:, counted] if is_sparse else jaccard[np.ix_(counted, counted)]
+            jaccard = of_base_clusters(jaccard, counted)
             times = None if times is None else times[counted]
         if self.partitioner == "metis":
             groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
@@ -251,8 +243,6 @@ def repeated(weights: Any, times: np.ndarray | None) -> Any:
 
     Copies of one base cluster are similar to each other, but not to themselves. None: one copy of each.
     """
-    import scipy.sparse
-
     if times is None:
         return weights
     if isinstance(weights, Products):
@@ -337,8 +327,6 @@ def in_order_of_appearance(groups: np.ndarray) -> np.ndarray:
 
 def share_within(weights: Any, groups: np.ndarray) -> float:
     """Return the share of the weight of a graph that lies within groups; 1 if there is no weight."""
-    import scipy.sparse
-
     if isinstance(weights, Products | RepeatedProducts):
         table = one_hot(groups, int(groups.max()) + 1)
         total = float((weights @ np.ones((len(groups), 1))).sum())

@@ -1,13 +1,15 @@
-"""Overlaps of base clusters that are too many to list: as products with tables, by passes over the labels.
+"""Overlaps of base clusters in the form that takes least: a table, a sparse matrix, or products with tables.
 
 Where partitions are very many, most pairs of base clusters share an object, and neither a table nor a sparse
-matrix of them fits. The product of ``H^T H`` and a table (B, columns) takes two sums for each label, and the
-cosine ``|a and b| / sqrt(|a| |b|)`` of base clusters of different partitions is that of the scaled incidence
-matrix with itself, without its diagonal: base clusters of one partition share no object.
+matrix of them fits. A product of ``H^T H`` and a table (B, columns) then takes a pass over the labels, with
+two sums for each. The cosine ``|a and b| / sqrt(|a| |b|)`` of base clusters of different partitions is that
+of the scaled incidence matrix with itself, without its diagonal: base clusters of one partition share no
+object.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -24,13 +26,20 @@ from bigcons.overlaps.eigenvectors import (
     logger,
     multiply,
 )
-from bigcons.overlaps.incidence import fold_sizes, one_hot, over_zero
+from bigcons.overlaps.incidence import (
+    check_overlaps_plan,
+    fold_overlaps,
+    fold_sizes,
+    one_hot,
+    over_zero,
+)
 from bigcons.overlaps.sparse import (
     MARGIN,
     MOST_BYTES,
     PAIR_BYTES,
     estimated_pairs,
     rows_of_entries,
+    sparse_overlaps,
     takes_sparse,
 )
 from bigcons.solving.memory_plan import label_bytes
@@ -46,20 +55,64 @@ EXACT_BITS = 51
 LISTED = 4
 
 
-def takes_products(ensemble: Ensemble, engine: Engine, n_vectors: int = 0) -> bool:
-    """Return whether too many pairs of base clusters share an object to list them; at most one pass.
+class Form(IntEnum):
+    """A form of the overlaps; the finer base clusters are, the later the one that takes least."""
 
-    Or whether products take less, if ``n_vectors`` eigenvectors are all that is wanted. A base cluster
-    overlaps with at least one of every other partition, if no labels are missing.
+    TABLE = 0
+    SPARSE = 1
+    PRODUCTS = 2
+
+
+def overlaps_in_any_form(
+    name: str,
+    ensemble: Ensemble,
+    engine: Engine,
+    memory: str | float | None,
+    *,
+    columns: int,
+    in_memory: bool,
+    last: Form = Form.PRODUCTS,
+    n_vectors: int = 0,
+) -> Any:
+    """Return ``H^T H`` (B, B): a table, the upper triangle as a csr_array, or `Products`.
+
+    ``last`` is the last form that the method ``name`` can use. Logs its memory, and refuses a budget that
+    cannot hold it. ``columns``, ``in_memory``: see `check_overlaps_plan`; ``n_vectors``: `form_of`.
     """
-    if not takes_sparse(ensemble):
-        return False
+    plan: dict[str, Any] = {"columns": columns, "in_memory": in_memory}
+    form, n_pairs = form_of(ensemble, engine, last, n_vectors)
+    if form == Form.TABLE:
+        check_overlaps_plan(name, ensemble, engine, memory, **plan)
+        return fold_overlaps(ensemble, engine)
+    if form == Form.SPARSE:
+        return sparse_overlaps(name, ensemble, engine, memory, n_pairs, **plan)
+    return overlaps_by_products(name, ensemble, engine, memory, **plan)
+
+
+def form_of(
+    ensemble: Ensemble, engine: Engine, last: Form = Form.PRODUCTS, n_vectors: int = 0
+) -> tuple[Form, int]:
+    """Return the form that takes least, up to ``last``, and of a sparse matrix about how many pairs it has.
+
+    Products, if too many pairs of base clusters share an object to list them, or if all that is wanted are
+    ``n_vectors`` eigenvectors and products take less. At most one pass over the labels.
+    """
+    if last == Form.TABLE or not takes_sparse(ensemble):
+        return Form.TABLE, 0
     n, M, B = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters
-    if n_vectors and costs(ensemble, n_vectors)[0] < LISTED * n * M * M / 2:
-        return True
-    if M * B // 2 > MOST_PAIRS:
-        return True
-    return min(B * B, n * M * M) // 2 > MOST_PAIRS and estimated_pairs(ensemble, engine) > MOST_PAIRS
+    takes_less = n_vectors > 0 and costs(ensemble, n_vectors)[0] < LISTED * n * M * M / 2
+    # a base cluster overlaps with at least one of every other partition, if no labels are missing
+    if last == Form.PRODUCTS and (takes_less or M * B // 2 > MOST_PAIRS):
+        return Form.PRODUCTS, 0
+    n_pairs = estimated_pairs(ensemble, engine)
+    return (Form.PRODUCTS if n_pairs > MOST_PAIRS and last == Form.PRODUCTS else Form.SPARSE), n_pairs
+
+
+def of_base_clusters(overlaps: Any, kept: np.ndarray) -> Any:
+    """Return the overlaps, or similarities, in any form, of some base clusters."""
+    if isinstance(overlaps, Products):
+        return overlaps.of(kept)
+    return overlaps[kept][:, kept] if issparse(overlaps) else overlaps[np.ix_(kept, kept)]
 
 
 class Products(NamedTuple):

@@ -50,16 +50,17 @@ def sparse_overlaps(
     ensemble: Ensemble,
     engine: Engine,
     memory: str | float | None,
+    n_pairs: int,
     *,
     columns: int,
     in_memory: bool,
 ) -> Any:
-    """Return the upper triangle of ``H^T H`` (B, B) as a csr_array, exactly; two passes.
+    """Return the upper triangle of ``H^T H`` (B, B) as a csr_array, exactly; one pass.
 
-    Columns ascend, and the diagonal is in it. Logs the memory of the method ``name``, whose passes compute
-    ``columns`` values for every object, and refuses a budget that cannot hold it.
+    Columns ascend, and the diagonal is in it. ``n_pairs`` is about the number of `estimated_pairs`. Logs the
+    memory of the method ``name``, whose passes compute ``columns`` values for every object, and refuses a
+    budget that cannot hold it.
     """
-    n_pairs = estimated_pairs(ensemble, engine)
     planned = int(MARGIN * n_pairs) + ensemble.n_base_clusters
     _check_plan(name, ensemble, engine, memory, planned, columns, in_memory=in_memory)
     upper = fold_sparse(ensemble, engine, name, planned)

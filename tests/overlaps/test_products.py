@@ -13,12 +13,12 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods import CCC, CCSVD, CCU, MCLA, correspondence, mcla
+from bigcons.methods import CCC, CCSVD, CCU, MCLA
 from bigcons.methods.correspondence import cosines
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import products, sparse
 from bigcons.overlaps.incidence import one_hot
-from bigcons.overlaps.products import ByLabels, ByMatrix, overlaps_by_products, takes_products
+from bigcons.overlaps.products import ByLabels, ByMatrix, Form, form_of, overlaps_by_products
 from tests.naive import overlaps as naive
 from tests.support.strategies import label_matrices
 
@@ -89,9 +89,7 @@ def test_methods__find_the_same_by_products_as_from_the_table(model, weights, mo
     model.set_params(random_state=0, client="serial", weights=weights)
     by_table = model.fit(ensemble)
     labels, objective = by_table.labels_, by_table.objective_
-    for module in (mcla, correspondence):
-        monkeypatch.setattr(module, "takes_sparse", lambda *_: True)
-        monkeypatch.setattr(module, "takes_products", lambda *_: True)
+    monkeypatch.setattr(products, "form_of", lambda *_: (Form.PRODUCTS, 0))
     by_products = model.fit(ensemble)
     if not isinstance(model, MCLA):  # whose similarity is then of another kind
         assert by_products.objective_ == pytest.approx(objective, rel=1e-3)
@@ -104,25 +102,28 @@ def test_methods__find_the_same_by_products_as_from_the_table(model, weights, mo
 
 def test_where_pairs_are_too_many_to_list(monkeypatch):
     ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), random_state=5)
-    assert not takes_products(ensemble, SERIAL)
+    assert form_of(ensemble, SERIAL)[0] == Form.TABLE
     monkeypatch.setattr(sparse, "MOST_FOR_TABLE", 10)
-    assert not takes_products(ensemble, SERIAL)
+    assert form_of(ensemble, SERIAL)[0] == Form.SPARSE
     monkeypatch.setattr(products, "MOST_PAIRS", 10)
-    assert takes_products(ensemble, SERIAL)
+    assert form_of(ensemble, SERIAL)[0] == Form.PRODUCTS
+    assert form_of(ensemble, SERIAL, Form.SPARSE)[0] == Form.SPARSE
+    assert form_of(ensemble, SERIAL, Form.TABLE)[0] == Form.TABLE
     with pytest.raises(MemoryBudgetError, match="CCC needs") as refused:
         overlaps_of(ensemble, "1MB")
     assert refused.value.needed > refused.value.budget
 
 
-def test_where_eigenvectors_take_less_by_products():
+def test_where_eigenvectors_take_less_by_products(monkeypatch):
+    monkeypatch.setattr(products, "estimated_pairs", lambda *_: 10)
     blocks = [None] * 13
     shape = {"n_objects": 100_000, "n_partitions": 50, "n_base_clusters": 6_000, "is_soft": False}
     fine = SimpleNamespace(**shape, blocks=lambda: blocks)
-    assert takes_products(fine, SERIAL, 12)
-    assert not takes_products(fine, SERIAL, 300)
-    assert not takes_products(fine, SERIAL)
+    assert form_of(fine, SERIAL, n_vectors=12) == (Form.PRODUCTS, 0)
+    assert form_of(fine, SERIAL, n_vectors=300) == (Form.SPARSE, 10)
+    assert form_of(fine, SERIAL) == (Form.SPARSE, 10)
     fine.n_partitions = 10
-    assert not takes_products(fine, SERIAL, 12)
+    assert form_of(fine, SERIAL, n_vectors=12) == (Form.SPARSE, 10)
 
 
 def test_by_labels__numbers_as_many_base_clusters_as_the_type_of_the_labels_holds():

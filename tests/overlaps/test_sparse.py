@@ -8,11 +8,11 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods import CCC, CCSVD, CCU, MCLA, CumulativeVoting, correspondence, cumulative, mcla
+from bigcons.methods import CCC, CCSVD, CCU, MCLA, CumulativeVoting, cumulative
 from bigcons.methods.correspondence import cosines
 from bigcons.methods.mcla import jaccard_weights
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps import sparse
+from bigcons.overlaps import products, sparse
 from bigcons.overlaps.sparse import (
     both_triangles,
     estimated_pairs,
@@ -29,7 +29,8 @@ SERIAL = SerialEngine()
 
 
 def overlaps_of(ensemble, engine=SERIAL):
-    return sparse_overlaps("MCLA", ensemble, engine, None, columns=3, in_memory=True)
+    n_pairs = estimated_pairs(ensemble, engine)
+    return sparse_overlaps("MCLA", ensemble, engine, None, n_pairs, columns=3, in_memory=True)
 
 
 @given(label_matrices(max_objects=20))
@@ -81,8 +82,8 @@ def test_methods__find_the_same_from_sparse_overlaps_as_from_the_table(model, we
     model.set_params(random_state=0, client="serial", weights=weights)
     by_table = model.fit(ensemble)
     labels, objective = by_table.labels_, by_table.objective_
-    for module in (mcla, correspondence):
-        monkeypatch.setattr(module, "takes_sparse", lambda *_: True)
+    monkeypatch.setattr(products, "takes_sparse", lambda *_: True)
+    assert products.form_of(ensemble, SERIAL)[0] == products.Form.SPARSE
     by_sparse = model.fit(ensemble)
     assert by_sparse.objective_ == pytest.approx(objective, rel=1e-3)
     assert adjusted_rand(labels, by_sparse.labels_) > 0.98
@@ -100,7 +101,7 @@ def test_estimate__is_of_all_pairs_where_all_base_clusters_are_in_the_sample():
 def test_memory__of_pairs_is_refused_with_the_number(monkeypatch):
     ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), random_state=5)
     with pytest.raises(MemoryBudgetError, match="pairs of base clusters") as refused:
-        sparse_overlaps("MCLA", ensemble, SERIAL, "1MB", columns=3, in_memory=True)
+        sparse_overlaps("MCLA", ensemble, SERIAL, "1MB", 1000, columns=3, in_memory=True)
     assert refused.value.needed > refused.value.budget
     monkeypatch.setattr(sparse, "MOST_BYTES", 100)
     with pytest.raises(MemoryBudgetError, match="PCC or HBGF"):
