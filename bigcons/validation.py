@@ -16,14 +16,20 @@ _LONGEST_SHOWN = 80
 _LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-50, 1e50
 
 
-def check_int(name: str, value: object, *, at_least: int = 1, at_most: int | None = None) -> int:
-    """Return ``value`` as int if it is a whole number in ``[at_least, at_most]``."""
+def check_int(
+    name: str, value: object, *, at_least: int = 1, at_most: int | None = None, or_auto: bool = False
+) -> int:
+    """Return ``value`` as int if it is a whole number in ``[at_least, at_most]``.
+
+    ``or_auto``: "auto" is valid, too, and the caller has taken care of it.
+    """
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         number = int(value)
         if number >= at_least and (at_most is None or number <= at_most):
             return number
+    valid = _range(at_least, at_most) + (" or 'auto'" if or_auto else "")
     raise InvalidInputError(
-        f"{name}={_shown(value)} is out of range; use an integer {_range(at_least, at_most)}.", parameter=name
+        f"{name}={_shown(value)} is out of range; use an integer {valid}.", parameter=name
     )
 
 

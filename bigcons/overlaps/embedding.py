@@ -209,7 +209,7 @@ class KMeansSettings(NamedTuple):
     def check(self) -> None:
         """Refuse invalid parameters."""
         if self.n_init is not None:
-            check_int("n_init", self.n_init)
+            check_int("n_init", self.n_init, or_auto=True)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
 

@@ -566,7 +566,7 @@ def test_fit__of_a_single_object(pairs):
         ({"tol": -1}, "tol=-1 is out of range"),
         ({"tol": float("nan")}, "tol=nan is out of range"),
         ({"max_iter": 0}, "max_iter=0 is out of range"),
-        ({"n_init": 0}, "n_init=0 is out of range"),
+        ({"n_init": 0}, "n_init=0 is out of range; use an integer >= 1 or 'auto'."),
         ({"n_init": 2, "init": "dirichlet"}, "n_init=2 with pairs='all', init='dirichlet': one start; use"),
         ({"n_init": 2, "init": np.full((60, 3), 1 / 3)}, "n_init=2 with init= as memberships: one start"),
         ({"n_init": 2, "solver": "blocked", "pairs": 0.5, "init": "uniform"}, "init='uniform': one start"),

@@ -183,7 +183,7 @@ def choose_n_init(
     """Return the number of starts; refuse several if there is only one."""
     if asked == "auto":
         return DEFAULT_STARTS if solver != HEAP or calibration is not None else 1
-    n_init = check_int("n_init", asked)
+    n_init = check_int("n_init", asked, or_auto=True)
     # "information" and calibration have starts of their own
     is_informed = (isinstance(weights, str) and weights == INFORMATION) or calibration is not None
     reason = None
@@ -206,7 +206,7 @@ def choose_n_prototypes(
         if solver != PROTOTYPES:
             return 0
         return n_objects if n_objects <= FEW_OBJECTS else default_prototypes(n_clusters)
-    n_prototypes = check_int("n_prototypes", asked)
+    n_prototypes = check_int("n_prototypes", asked, or_auto=True)
     if solver != PROTOTYPES:
         raise InvalidInputError(
             f"n_prototypes={n_prototypes} with pairs={pairs!r}, divergence={divergence.label!r}; "
