@@ -116,9 +116,11 @@ def test_fit_of_many_clusters(tmp_path):
     ensemble = ensemble.save(tmp_path / "labels.zarr", chunk_rows=400)
     model = PCC(60, random_state=0, client="serial").fit(ensemble)
     assert adjusted_rand(truth, model.labels_) > 0.85
-    objectives = model.history_["objective"]
-    assert np.all(np.diff(objectives) <= 0)
-    assert objectives[-1] < objectives[0]
+    falls = np.diff(model.history_["objective"])
+    taken = np.array(model.history_["step_length"][1:]) > 0  # a pass that would not lower it is not
+    assert taken.any()
+    assert np.all(falls[taken] < 0)
+    assert np.all(falls[~taken] == 0)
     assert (model.memberships_ > 0).sum(axis=1).max() <= MOST_SHARES
     np.testing.assert_allclose(model.memberships_.sum(axis=1), 1.0, atol=1e-5)
     assert model.affinities_.shape == (60, 60)
