@@ -140,15 +140,24 @@ def open_engine(client: object = None) -> Iterator[Engine]:
     """Yield the engine that a ``client=`` argument names.
 
     ``client`` is an argument of `resolve_engine`, or the address of a Dask scheduler such as
-    "tcp://host:8786" or "host:8786", connected for the duration of the ``with`` block.
+    "tcp://host:8786" or "host:8786", connected for the duration of the ``with`` block. A Ctrl-C that comes
+    while Numba loads a kernel leaves the block as the KeyboardInterrupt it is.
     """
-    if _is_address(client):
-        from bigcons.execution.dask_engine import connect
+    try:
+        if _is_address(client):
+            from bigcons.execution.dask_engine import connect
 
-        with connect(client) as engine:
-            yield engine
-    else:
-        yield resolve_engine(client)
+            with connect(client) as engine:
+                yield engine
+        else:
+            yield resolve_engine(client)
+    except SystemError as error:  # by which Numba's dispatcher in C replaces it
+        reason: BaseException | None = error
+        while isinstance(reason, SystemError):
+            reason = reason.__cause__
+        if isinstance(reason, KeyboardInterrupt):
+            raise reason from None
+        raise
 
 
 def resolve_engine(client: object = None) -> Engine:

@@ -239,6 +239,16 @@ def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):
     assert 1 <= len(list(tmp_path.iterdir())) <= len(client.nthreads())
 
 
+@pytest.mark.parametrize(
+    ("reason", "raised"), [(KeyboardInterrupt, KeyboardInterrupt), (ValueError, SystemError)]
+)
+def test_open_engine__leaves_an_interrupt_as_one_that_c_code_has_replaced(reason, raised):
+    inner, outer = SystemError("an exception set"), SystemError("an exception set")
+    inner.__cause__, outer.__cause__ = reason(), inner
+    with pytest.raises(raised), open_engine("serial"):
+        raise outer
+
+
 def test_open_engine__connects_to_an_address_and_leaves_nothing_open():
     with distributed.LocalCluster(
         dashboard_address=":0", n_workers=1, threads_per_worker=1, protocol="tcp", processes=False
