@@ -1,0 +1,74 @@
+"""How reliable base clusters are, by how the other partitions divide their objects.
+
+A base cluster whose objects others put together too is to be relied on; one that they scatter is not. The
+uncertainty of base cluster b is the entropy of the labels of its objects, summed over the partitions:
+
+    H_b = sum_v c_v H_v(b),   H_v(b) = -sum_{a in v} p_ab log2 p_ab,
+
+with the share ``p_ab = |a and b| / sum_{a' in v} |a' and b|`` of the objects of b that v labels, and weights
+``c_v`` of the partitions, 1 without any. Its reliability is ``exp(-H_b / (theta sum_v c_v))``, the
+"ensemble-driven cluster index" of Huang, Wang and Lai (2018), *Locally weighted ensemble clustering*. The own
+partition adds nothing, as its labels of b are all alike; objects that v does not label are left out of its
+entropy. In soft clusterings overlaps of memberships take the place of counts, and the own partition adds how
+far it divides the objects of b itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigcons.coassociation.factorized import partition_of_clusters
+from bigcons.overlaps.eigenvectors import products_of_rows
+from bigcons.overlaps.incidence import MOST_FOR_TABLE
+from bigcons.overlaps.sparse import rows_of_entries
+
+# As published, where .2 to 1 gave about the same.
+THETA = 0.4
+
+
+def reliability_of_table(
+    incidence: Any, offsets: np.ndarray, counts: np.ndarray | None = None, theta: float = THETA
+) -> np.ndarray:
+    """Return the reliability (B,) of base clusters from the incidence matrix H (rows, B) of some objects.
+
+    H is a csr_array of SciPy's, ``counts`` (M,) are weights of the partitions. 2,000 objects in 60 partitions
+    of 11 clusters take 10 ms.
+    """
+    if incidence.shape[1] > MOST_FOR_TABLE:
+        return reliability_of_overlaps((incidence.T @ incidence).tocsr(), offsets, counts, theta)
+    return reliability_of_overlaps(products_of_rows(incidence.T), offsets, counts, theta)
+
+
+def reliability_of_overlaps(
+    overlaps: Any, offsets: np.ndarray, counts: np.ndarray | None = None, theta: float = THETA
+) -> np.ndarray:
+    """Return the reliability (B,) of base clusters from their overlaps ``H^T H`` (B, B).
+
+    A table, or a csr_array of both triangles; ``counts`` (M,) are weights of the partitions.
+    """
+    counts = np.ones(offsets.size - 1) if counts is None else counts
+    uncertainty = np.einsum("bu,u->b", entropies(overlaps, offsets), counts)
+    return np.asarray(np.exp(-uncertainty / (theta * counts.sum())))
+
+
+def entropies(overlaps: Any, offsets: np.ndarray) -> np.ndarray:
+    """Return the entropies (B, M) in bits of the labels that each partition gives to the objects of b.
+
+    0 where it labels none of them.
+    """
+    if isinstance(overlaps, np.ndarray):
+        sizes = np.add.reduceat(overlaps, offsets[:-1], axis=1)
+        sums = np.add.reduceat(_n_log_n(overlaps), offsets[:-1], axis=1)
+    else:
+        B, M = overlaps.shape[0], offsets.size - 1
+        at = rows_of_entries(overlaps).astype(np.int64) * M + partition_of_clusters(offsets)[overlaps.indices]
+        sizes = np.bincount(at, overlaps.data, B * M).reshape(B, M)
+        sums = np.bincount(at, _n_log_n(overlaps.data), B * M).reshape(B, M)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    return np.maximum(np.log2(sizes) - sums / sizes, 0.0)
+
+
+def _n_log_n(n: np.ndarray) -> np.ndarray:
+    return n * np.log2(np.where(n > 0, n, 1.0))
