@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, format_size, parse_size, row_blocks, rows_within
@@ -237,12 +238,11 @@ def distance(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: float, norma
 
 
 def condensed_distances(
-    rows: np.ndarray, normalize: str, engine: Engine, weights: np.ndarray | None = None
+    rows: np.ndarray, normalize: str, engine: Engine, weights: Weights | None = None
 ) -> np.ndarray:
     """Return the distances of all pairs of label rows ``(n, n_partitions)`` as scipy's condensed vector.
 
-    Row 0 with 1, 2, ..., then row 1 with 2, 3, ...: ``n (n - 1) / 2`` float64. Partitions count by their
-    ``weights`` (n_partitions,), if given. O(n^2 n_partitions) time.
+    Row 0 with 1, 2, ..., then row 1 with 2, 3, ...: ``n (n - 1) / 2`` float64. O(n^2 n_partitions) time.
     """
     n = len(rows)
     distances = np.empty(n * (n - 1) // 2)
@@ -263,9 +263,7 @@ def condensed_bytes(n_rows: int, engine: Engine) -> int:
     return 4 * n_rows * (n_rows - 1) + in_flight
 
 
-def _distances_of_band(
-    rows: np.ndarray, normalize: str, weights: np.ndarray | None, band: Block
-) -> np.ndarray:
+def _distances_of_band(rows: np.ndarray, normalize: str, weights: Weights | None, band: Block) -> np.ndarray:
     """Return the distances of each row of a band to the rows after it."""
     from bigcons.kernels.label_rows import weigh_tile
 
@@ -275,6 +273,8 @@ def _distances_of_band(
         n_agree, n_seen = _count_all(left, right)
     else:
         n_agree, n_seen = np.empty((2, len(left), len(right)))
-        weigh_tile(left, right, weights, n_agree, n_seen)
-        total = float(weights.sum())
+        weigh_tile(
+            *(left, right, weights.offsets, weights.base_clusters, weights.partitions), n_agree, n_seen
+        )
+        total = float(weights.partitions.sum())
     return distance(n_agree, n_seen, total, normalize)[np.triu_indices(len(left), 1, len(right))]

@@ -19,12 +19,14 @@ from bigcons.validation import check_partition_weights
 
 
 class Weights(NamedTuple):
-    """Weights of partitions."""
+    """Weights of partitions, or of base clusters."""
 
     partitions: np.ndarray
-    """(M,) float64, at least 0."""
+    """(M,) float64, at least 0: how much it counts that a partition labels objects."""
     base_clusters: np.ndarray
-    """(B,): the weight of each one's partition."""
+    """(B,): how much it counts that a base cluster joins objects; as much as its partition, or its own."""
+    offsets: np.ndarray
+    """(M + 1,): where the base clusters of each partition begin."""
 
     @classmethod
     def of(cls, partitions: Any, offsets: np.ndarray) -> Weights:
@@ -33,7 +35,7 @@ class Weights(NamedTuple):
         Raises InvalidInputError as `check_partition_weights`.
         """
         weights = check_partition_weights(partitions, offsets.size - 1)
-        return cls(weights, np.repeat(weights, np.diff(offsets)))
+        return cls(weights, np.repeat(weights, np.diff(offsets)), offsets)
 
     @classmethod
     def given(cls, partitions: Any, offsets: np.ndarray) -> Weights | None:

@@ -18,15 +18,30 @@ from bigcons.kernels._jit import jit
 
 @jit
 def nearest_clusters(
-    begins, clusters, counts, starts, pieces, shares, root, following, sizes, labeled, wanted, nearest, most
+    begins,
+    clusters,
+    counts,
+    starts,
+    pieces,
+    shares,
+    gains,
+    root,
+    following,
+    sizes,
+    labeled,
+    times,
+    wanted,
+    nearest,
+    most,
 ):
     """Fill ``nearest`` and ``most`` (n_pieces,) for the ``wanted`` clusters: the most similar, and how much.
 
     ``root`` (n_pieces,) is the cluster of each piece, ``sizes`` that of each cluster in objects, ``labeled``
-    (n_pieces, n_partitions) float64 the objects that each partition labels in it. The similarity is the mean
-    number of partitions that join a pair; if ``labeled`` has rows, it is the number of partitions that join
-    a pair, over all pairs, divided by that of those that label it. -1 and 0 if none is positive. Ties go to
-    the pair of lowest hash.
+    (n_pieces, n_partitions) float64 the objects that each partition labels in it. Base clusters count by
+    ``gains`` (n_base_clusters,), at least 1, whose sums are exact and thus do not depend on the order;
+    partitions count ``times`` (n_partitions,). The similarity is the mean number of partitions that join a
+    pair; if ``labeled`` has rows, it is the number of partitions that join a pair, over all pairs, divided by
+    that of those that label it. -1 and 0 if none is positive. Ties go to the pair of lowest hash.
     """
     joined = np.zeros(root.shape[0], np.int64)
     met = np.empty(root.shape[0], np.int64)
@@ -36,7 +51,7 @@ def nearest_clusters(
         piece = a
         while True:
             for e in range(begins[piece], begins[piece + 1]):
-                count = np.int64(counts[e])
+                count = counts[e] * gains[clusters[e]]
                 for at in range(starts[clusters[e]], starts[clusters[e] + 1]):
                     b = root[pieces[at]]
                     if joined[b] == 0:
@@ -59,7 +74,7 @@ def nearest_clusters(
             else:
                 n_pairs = 0.0
                 for u in range(labeled.shape[1]):
-                    n_pairs += labeled[a, u] * labeled[b, u]
+                    n_pairs += labeled[a, u] * labeled[b, u] * times[u]
             similarity = n_joined / n_pairs
             if similarity > most[a] or (similarity == most[a] and _hash(a, b) < _hash(a, nearest[a])):
                 most[a] = similarity

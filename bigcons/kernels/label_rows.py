@@ -42,19 +42,20 @@ def count_tile(left, right, n_agree, n_seen):
 
 
 @jit
-def weigh_tile(left, right, weights, agree, seen):
+def weigh_tile(left, right, offsets, of_clusters, of_partitions, agree, seen):
     """Fill ``agree`` and ``seen`` (rows of left, rows of right) float64 for every row with every row.
 
-    They are the summed ``weights`` (n_partitions,) of the partitions that join two rows, and that label both.
+    They are the summed weights ``of_clusters`` (n_base_clusters,) of the base clusters that have both rows,
+    and ``of_partitions`` (n_partitions,) of the partitions that label both.
     """
     for a in range(left.shape[0]):
         for b in range(right.shape[0]):
             joined, both = 0.0, 0.0
             for u in range(left.shape[1]):
                 if left[a, u] >= 0 and right[b, u] >= 0:
-                    both += weights[u]
+                    both += of_partitions[u]
                     if left[a, u] == right[b, u]:
-                        joined += weights[u]
+                        joined += of_clusters[offsets[u] + left[a, u]]
             agree[a, b], seen[a, b] = joined, both
 
 

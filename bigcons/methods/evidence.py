@@ -33,6 +33,7 @@ from bigcons.coassociation.linkage import (
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import DataBudget
+from bigcons.overlaps.reliability import weights_of
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget
@@ -78,10 +79,12 @@ class EAC(ConsensusClusterer):
         similarity is 0. "all": all partitions. "pooled", for linkage="average": as "observed" for two
         objects, but of two clusters the agreements of all their pairs, divided by the partitions that label
         both objects of a pair, summed over all pairs: pairs count by what is known of them.
-    weights : array of shape (n_partitions,) or None, default=None
+    weights : {"local"}, array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
-        all count the same. They need ``neighbors="all"`` and, for single linkage too, the memory for the
-        distances of all pairs of rows.
+        all count the same. "local": all partitions count the same, and a base cluster joins its objects by
+        its reliability, which is the higher the less other partitions divide it (Huang, Wang and Lai 2018);
+        with average linkage this is their LWEA. Weights need ``neighbors="all"`` and, for single linkage too,
+        the memory for the distances of all pairs of rows.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights.
@@ -189,11 +192,10 @@ class EAC(ConsensusClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
         budget = data_budget(self.memory, engine)
-        given = Weights.given(self.weights, ensemble.offsets)
-        weights = None if given is None else given.partitions
-        survey = take_survey(ensemble, engine, seed, 0, weights)
+        weights = weights_of(type(self).__name__, self.weights, ensemble, engine, self.memory)
+        survey = take_survey(ensemble, engine, seed, 0, None if weights is None else weights.partitions)
         remedy = "use pcc, which reads the labels block by block"
-        rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy, weights=given)
+        rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy, weights=weights)
         logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
         merges = self._merge_in_order(rows, within, weights, budget, engine, seed)
@@ -234,7 +236,7 @@ class EAC(ConsensusClusterer):
         self,
         rows: UniqueRows,
         within: np.ndarray,
-        weights: np.ndarray | None,
+        weights: Weights | None,
         budget: DataBudget,
         engine: Engine,
         seed: int,
@@ -252,7 +254,7 @@ class EAC(ConsensusClusterer):
         self,
         rows: UniqueRows,
         within: np.ndarray,
-        weights: np.ndarray | None,
+        weights: Weights | None,
         budget: DataBudget,
         engine: Engine,
         seed: int,
@@ -270,19 +272,18 @@ class EAC(ConsensusClusterer):
             needed = held + single_link_bytes(rows.labels, engine)
             budget.check(needed, f"the neighbors of {of_rows}", "use pcc")
             return single_link(rows.labels, self.normalize, engine)
-        of_any_number = "linkage='average' with normalize='pooled'"
-        remedy = f"use {of_any_number}, eac-single or pcc"
-        if weights is not None:
-            remedy = f"use pcc, or leave weights out of {of_any_number}"
-        if self.linkage == "average" and weights is None:
-            is_complete = bool(rows.labels.min() >= 0)
+        others = "or pcc" if weights is not None else "eac-single or pcc"  # which holds distances if weighed
+        remedy = f"use linkage='average' with normalize='pooled', {others}"
+        if self.linkage == "average":
+            counted = rows.labels if weights is None else rows.labels[:, weights.partitions > 0]
+            is_complete = bool(counted.min() >= 0)
             pooled = self.normalize == "pooled" and not is_complete
             many = len(rows.labels) > EXHAUSTIVE_ROWS
             if self.normalize == "pooled" or (many and (is_complete or self.normalize == "all")):
                 needed = held + average_link_bytes(rows.labels, engine, pooled=pooled)
-                budget.check(needed, f"the profiles of {of_rows}", "use eac-single or pcc")
-                return average_link(rows.labels, rows.weights, engine, pooled=pooled)
-            remedy = "use normalize='pooled', eac-single or pcc"
+                budget.check(needed, f"the profiles of {of_rows}", "use pcc")
+                return average_link(rows.labels, rows.weights, engine, weights, pooled=pooled)
+            remedy = f"use normalize='pooled', {others}"
         needed = held + condensed_bytes(len(rows.labels), engine)
         budget.check(needed, f"the distances of {of_rows}", remedy)
         distances = condensed_distances(rows.labels, self.normalize, engine, weights)
@@ -306,11 +307,10 @@ class EAC(ConsensusClusterer):
     def _check(self) -> None:
         check_choice("linkage", self.linkage, LINKAGES)
         check_choice("normalize", self.normalize, (*NORMALIZATIONS, "pooled"))
-        if self.normalize == "pooled" and (self.linkage != "average" or self.weights is not None):
-            given = "weights" if self.linkage == "average" else f"linkage={self.linkage!r}"
+        if self.normalize == "pooled" and self.linkage != "average":
             raise InvalidInputError(
-                f"normalize='pooled' with {given}; use normalize='observed', or linkage='average' without "
-                "weights.",
+                f"normalize='pooled' with linkage={self.linkage!r}; use normalize='observed', or "
+                "linkage='average'.",
                 parameter="normalize",
             )
         check_choice("criterion", self.criterion, CRITERIA)
@@ -361,8 +361,8 @@ class EACSingle(EAC):
         "all", or the number of likely neighbors with which each distinct row is compared, as for `EAC`.
     normalize : {"observed", "all"}, default="observed"
         Denominator of the co-association: the partitions that label both objects, or all partitions.
-    weights : array of shape (n_partitions,) or None, default=None
-        Weights of the partitions, as for `EAC`.
+    weights : {"local"}, array of shape (n_partitions,) or None, default=None
+        Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
     allow_single_cluster : bool, default=False
@@ -448,8 +448,8 @@ class EACAverage(EAC):
     normalize : {"observed", "all", "pooled"}, default="observed"
         Denominator of the co-association: the partitions that label both objects, all partitions, or those
         that label both, pooled over the pairs of two clusters, as for `EAC`.
-    weights : array of shape (n_partitions,) or None, default=None
-        Weights of the partitions, as for `EAC`.
+    weights : {"local"}, array of shape (n_partitions,) or None, default=None
+        Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
     allow_single_cluster : bool, default=False
@@ -525,11 +525,20 @@ class EACAverage(EAC):
         )
 
 
-def _within(rows: UniqueRows, normalize: str, weights: np.ndarray | None) -> np.ndarray:
-    """Return the distance between two objects of each row: 0, or the share of labels missing if c / M."""
-    weights = np.ones(rows.labels.shape[1]) if weights is None else weights
-    n_labels = np.where(rows.labels >= 0, weights, 0.0).sum(axis=1)
-    return distance(n_labels, n_labels, float(weights.sum()), normalize)
+def _within(rows: UniqueRows, normalize: str, weights: Weights | None) -> np.ndarray:
+    """Return the distance (n_rows,) between two objects of each row.
+
+    0 if partitions count the same, or are weighed; the share of labels missing if c / M.
+    """
+    if weights is None:
+        n_labels = np.count_nonzero(rows.labels >= 0, axis=1)
+        return distance(n_labels, n_labels, rows.labels.shape[1], normalize)
+    joined, both = np.zeros((2, len(rows.labels)))
+    for labels, offset, weight in zip(rows.labels.T, weights.offsets, weights.partitions, strict=False):
+        seen = labels >= 0
+        joined[seen] += weights.base_clusters[offset + labels[seen]]
+        both[seen] += weight
+    return distance(joined, both, float(weights.partitions.sum()), normalize)
 
 
 def _tree_merges(rows: np.ndarray, normalize: str) -> Merges:

@@ -81,13 +81,14 @@ def cut_embedding(
 ) -> Embedding:
     """Return the embedding by the normalized cut of the co-association ``c_ij r_i r_j``.
 
-    ``r_i`` is ``1 / m_i`` if ``observed``, else 1; ``c_ij`` and ``m_i`` count partitions by their weights.
-    Two passes, more where a table of overlaps would cost more.
+    ``r_i`` is ``1 / m_i`` if ``observed``, else 1; ``c_ij`` sums the weights of base clusters, ``m_i`` those
+    of partitions. Two passes, more where a table of overlaps would cost more.
     """
     offsets = ensemble.offsets
+    seen = None if weights is None else np.repeat(weights.partitions, np.diff(offsets))
 
     def scale_of(labels: np.ndarray) -> np.ndarray:
-        return 1.0 / over_zero(sum_of_weights(labels, offsets, weights)) if observed else np.ones(len(labels))
+        return 1.0 / over_zero(sum_of_weights(labels, offsets, seen)) if observed else np.ones(len(labels))
 
     sizes = fold_sizes(ensemble, engine, scale_of)
     if weights is not None:
@@ -116,29 +117,29 @@ def bipartite_embedding(
     """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``.
 
     One pass; where a table of overlaps would cost more, several, until residuals are at most ``tol``. With
-    weights of partitions, these multiply the columns of ``H H^T`` and count in ``D_r``. Base clusters count
-    as if they had ``more_objects``.
+    weights of base clusters, these multiply the columns of H, whose sums are then ``D_r`` and ``D_c``. Base
+    clusters count as if they had ``more_objects``.
     """
     offsets = ensemble.offsets
+    counted = None if weights is None else weights.base_clusters
 
     def weigh(labels: np.ndarray) -> np.ndarray:
-        return 1.0 / over_zero(sum_of_weights(labels, offsets, weights))
+        return 1.0 / over_zero(sum_of_weights(labels, offsets, counted))
 
     if takes_passes(ensemble, n_columns):
         sizes = fold_sizes(
-            ensemble, engine, lambda labels: (sum_of_weights(labels, offsets, weights) > 0) * 1.0
+            ensemble, engine, lambda labels: (sum_of_weights(labels, offsets, counted) > 0) * 1.0
         )
-        counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
-        scale = np.sqrt(counted / over_zero(sizes + more_objects))
+        scale = np.sqrt((1.0 if counted is None else counted) / over_zero(sizes + more_objects))
         return embed_by_passes(
             ensemble, engine, weigh, scale, n_columns, weights, tol=tol, max_passes=max_passes
         )
     overlaps = fold_overlaps(ensemble, engine, weigh)
-    if weights is None:
+    if counted is None:
         sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
         return embed(overlaps, 1.0 / np.sqrt(over_zero(sizes + more_objects)), offsets, n_columns)
-    sizes = np.einsum("bc,c->b", overlaps, weights.base_clusters)
-    scale = np.sqrt(weights.base_clusters / over_zero(sizes + more_objects))
+    sizes = np.einsum("bc,c->b", overlaps, counted)
+    scale = np.sqrt(counted / over_zero(sizes + more_objects))
     return embed(overlaps, scale, offsets, n_columns, weights)
 
 

@@ -24,6 +24,7 @@ from bigcons.overlaps.embedding import (
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.kmeans import MANY_CLUSTERS
 from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.reliability import weights_of
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import check_held_plan
@@ -104,7 +105,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         n_init: Any = None if self.n_init == AUTO else self.n_init
         settings = KMeansSettings(K, n_init, self.max_iter, self.tol)
         settings.check()
-        self._weights = Weights.given(self.weights, ensemble.offsets)
+        self._weights = weights_of(name, self.weights, ensemble, engine, self.memory)
         survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE, self._partition_weights())
         embedding = embed(self._weights)
         extra = embedding.rows_of_base_clusters()

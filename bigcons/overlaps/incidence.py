@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, enough_for, format_size
@@ -194,11 +193,14 @@ def over_zero(sizes: np.ndarray) -> np.ndarray:
     return np.where(sizes > 0, sizes, 1.0)
 
 
-def sum_of_weights(labels: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> np.ndarray:
-    """Return ``m_i`` (rows,) float64, the summed weights of the partitions that label each object."""
+def sum_of_weights(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Return ``m_i`` (rows,) float64, the summed weights (B,) of the base clusters of each object, 1 if None.
+
+    Memberships are factors of the weights.
+    """
     if weights is None:
         return np.count_nonzero(observed(labels, offsets), axis=1).astype(np.float64)
-    return votes_of(labels, offsets, weights.base_clusters[:, None])[0][:, 0]
+    return votes_of(labels, offsets, weights[:, None])[0][:, 0]
 
 
 def shares(scores: np.ndarray) -> np.ndarray:

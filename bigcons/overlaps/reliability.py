@@ -19,13 +19,66 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import partition_of_clusters
+from bigcons.coassociation.factorized import Weights, partition_of_clusters
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import Engine
 from bigcons.overlaps.eigenvectors import products_of_rows
-from bigcons.overlaps.incidence import MOST_FOR_TABLE
-from bigcons.overlaps.sparse import rows_of_entries
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, check_overlaps_plan, fold_overlaps
+from bigcons.overlaps.sparse import (
+    both_triangles,
+    estimated_pairs,
+    rows_of_entries,
+    sparse_overlaps,
+    takes_sparse,
+)
+from bigcons.stores.ensemble import Ensemble
 
-# As published, where .2 to 1 gave about the same.
+# As published.
 THETA = 0.4
+
+LOCAL = "local"
+
+
+def weights_of(
+    name: str, weights: Any, ensemble: Ensemble, engine: Engine, memory: str | float | None
+) -> Weights | None:
+    """Return what a parameter ``weights`` of the method ``name`` tells: "local", one number for each
+    partition, or None.
+
+    With "local", base clusters join objects by their reliability, and all partitions count the same. Raises
+    InvalidInputError for others, MemoryBudgetError if ``memory`` cannot hold the overlaps.
+    """
+    if not isinstance(weights, str):
+        return Weights.given(weights, ensemble.offsets)
+    if weights != LOCAL:
+        raise InvalidInputError(
+            f"weights={weights!r} is not known; use {LOCAL!r}, one number for each partition, or None.",
+            parameter="weights",
+        )
+    by_base_cluster = reliability(ensemble, engine, name=f"{name} with weights='local'", memory=memory)
+    return Weights(np.ones(ensemble.n_partitions), by_base_cluster, ensemble.offsets)
+
+
+def reliability(
+    ensemble: Ensemble,
+    engine: Engine,
+    counts: np.ndarray | None = None,
+    theta: float = THETA,
+    *,
+    name: str = "the reliability of base clusters",
+    memory: str | float | None = None,
+) -> np.ndarray:
+    """Return the reliability (B,) of the base clusters of an ensemble; ``counts`` (M,) weigh the partitions.
+
+    One pass over the labels, O(n M^2) time; two of very many base clusters, whose overlaps are then sparse.
+    Logs the memory of this step of the method ``name``, and refuses a budget that cannot hold it.
+    """
+    if takes_sparse(ensemble):
+        n_pairs = estimated_pairs(ensemble, engine)
+        upper = sparse_overlaps(name, ensemble, engine, memory, n_pairs, columns=0, in_memory=False)
+        return reliability_of_overlaps(both_triangles(upper), ensemble.offsets, counts, theta)
+    check_overlaps_plan(name, ensemble, engine, memory, columns=0, in_memory=False)
+    return reliability_of_overlaps(fold_overlaps(ensemble, engine), ensemble.offsets, counts, theta)
 
 
 def reliability_of_table(

@@ -199,15 +199,14 @@ def test_average_link__merges_nearest_clusters_of_objects_every_time(normalize, 
     assert (np.diff(merges.heights) >= 0).all()
 
 
-def test_average_link__of_more_rows_has_the_dendrogram_of_all_distances(monkeypatch):
-    monkeypatch.setattr("bigcons.methods.evidence.EXHAUSTIVE_ROWS", 10)
-    labels = np.random.default_rng(0).integers(0, 6, (300, 40))  # similarities of clusters seldom tie
+@pytest.mark.parametrize("weights", [np.random.default_rng(1).random(40), "local"], ids=["given", "local"])
+def test_average_link__of_profiles_has_the_dendrogram_of_all_distances(weights):
+    labels = np.random.default_rng(0).integers(0, 6, (300, 40))  # weighed similarities do not tie
     labels[:, :30] = np.where(np.arange(300)[:, None] % 3 == labels[:, :30] % 3, labels[:, :30], 7)
-    model, exact = EACAverage(3).fit(labels), EACAverage(3, weights=np.ones(40)).fit(labels)
-    assert adjusted_rand(model.labels_, exact.labels_) == 1
-    assert model.objective_ == pytest.approx(exact.objective_, rel=0.01)
-    pooled = EACAverage(3, normalize="pooled").fit(labels)
-    np.testing.assert_allclose(pooled.linkage_[:, 2], model.linkage_[:, 2], atol=1e-12)
+    exact = EACAverage(3, weights=weights).fit(labels)
+    by_profiles = EACAverage(3, weights=weights, normalize="pooled").fit(labels)  # the same without gaps
+    np.testing.assert_array_equal(by_profiles.labels_, exact.labels_)
+    np.testing.assert_allclose(by_profiles.linkage_, exact.linkage_, atol=1e-12)
 
 
 @given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 4))
@@ -469,8 +468,10 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
         EACSingle(4, neighbors=16, random_state=1),
         EACAverage(4),
         EACAverage(4, normalize="pooled"),
+        EACAverage(4, weights="local"),
+        EACAverage(4, normalize="pooled", weights="local"),
     ],
-    ids=["ward", "centroid", "single", "neighbors", "average", "pooled"],
+    ids=["ward", "centroid", "single", "neighbors", "average", "pooled", "local", "pooled local"],
 )
 @pytest.mark.parametrize("exhaustive", [10_000, 0])
 def test_eac__has_the_same_bits_on_any_engine(model, exhaustive, tmp_path, monkeypatch):
@@ -509,7 +510,7 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkey
         (EAC(2, linkage="centroid", criterion="lifetime"), "linkage='centroid', whose heights may fall"),
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
         (EACSingle(2, normalize="pooled"), "normalize='pooled' with linkage='single'"),
-        (EACAverage(2, normalize="pooled", weights=[1] * 4), "normalize='pooled' with weights"),
+        (EACAverage(2, weights="entropy"), "weights='entropy' is not known; use 'local'"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
         (EACSingle(2, lifetime_ties="random"), "lifetime_ties='random' is unknown"),
         (EACSingle(2, lifetime_ties="fewer"), "lifetime_ties='fewer' needs criterion='lifetime'"),

@@ -163,13 +163,15 @@ def test_weights__in_the_anmi_are_numbers_of_copies(labels):
 @given(label_matrices(max_objects=8), st.integers(0, 99))
 @settings(max_examples=20)
 def test_weigh_tile__sums_the_weights_of_agreeing_partitions(labels, seed):
-    weights = np.random.default_rng(seed).random(labels.shape[1])
+    rng, offsets = np.random.default_rng(seed), np.cumsum([0, *(labels.max(axis=0) + 1)])
+    of_clusters, weights = rng.random(offsets[-1]), rng.random(labels.shape[1])
     agree, seen = np.empty((2, len(labels), len(labels)))
-    weigh_tile(labels, labels, weights, agree, seen)
+    weigh_tile(labels, labels, offsets, of_clusters, weights, agree, seen)
     for i, j in np.ndindex(agree.shape):
         both = [u for u in range(labels.shape[1]) if labels[i, u] >= 0 and labels[j, u] >= 0]
         assert seen[i, j] == pytest.approx(sum(weights[u] for u in both))
-        assert agree[i, j] == pytest.approx(sum(weights[u] for u in both if labels[i, u] == labels[j, u]))
+        joining = [offsets[u] + labels[i, u] for u in both if labels[i, u] == labels[j, u]]
+        assert agree[i, j] == pytest.approx(sum(of_clusters[joining]))
 
 
 def test_weights__are_refused_for_likely_neighbors(labels):

@@ -19,6 +19,7 @@ from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import eigenvectors, embedding, graph_clusterer
 from bigcons.overlaps.eigenvectors import check_passes_plan, groups_of, leading_by_passes, takes_passes
 from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
+from bigcons.overlaps.reliability import weights_of
 from tests.naive.overlaps import incidence
 from tests.support.strategies import label_matrices
 
@@ -169,11 +170,13 @@ def test_methods__find_the_same_by_passes_as_by_the_table(model, weights, monkey
 
 def test_embeddings__by_passes_are_those_of_the_table(monkeypatch):
     ensemble, _ = planted_ensemble(500, 10, n_clusters=(8, 14), missing=0.3, random_state=4)
-    rows = ensemble.read(0, 500)
+    rows, local = ensemble.read(0, 500), weights_of("HBGF", "local", ensemble, SERIAL, None)
     for embed in (
         bipartite_embedding,
         partial(bipartite_embedding, more_objects=5.0),
+        partial(bipartite_embedding, weights=local),
         lambda *given: cut_embedding(*given, observed=True),
+        lambda *given: cut_embedding(*given, local, observed=True),
     ):
         expected = embed(ensemble, SERIAL, 3)
         with monkeypatch.context() as patch:

@@ -21,6 +21,8 @@ UNLABELED = [5, 1500]
 # The method and the parameters of each solve.
 SOLVES = {
     **{name: (name, {}) for name in METHODS if METHODS[name].info.out_of_core},
+    "cspa local": ("cspa", {"weights": "local"}),
+    "hbgf local": ("hbgf", {"weights": "local"}),
     "bce finalists": ("bce", {"n_finalists": 2}),
     "cumulative adaptive": ("cumulative", {"variant": "acv"}),
     "furthest": ("furthest", {"init": "sampled"}),
@@ -117,13 +119,15 @@ def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path
         assert bits(fit(solve, stored, cluster)) == expected
 
 
-@pytest.mark.parametrize("name", ["did", "eac-average"])
+@pytest.mark.parametrize("name", ["did", "eac-average", "eac-average local"])
 def test_fit__of_a_dendrogram_has_the_same_bits_on_every_engine(name, cluster, monkeypatch):
     monkeypatch.setattr("bigcons.coassociation.increments.PAIRS_PER_TASK", 5000)
     monkeypatch.setattr("bigcons.coassociation.counts.BAND_ENTRIES", 5000)
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(200, 2)), rng.integers(-1, 4, (200, 6))
     parameters = {"features": features} if name == "did" else {}
+    if name.endswith("local"):
+        name, parameters = "eac-average", {"weights": "local"}
     found = [
         METHODS[name](K, client=client, **parameters).fit(labels)
         for client in ("serial", ThreadsEngine(2), cluster)
