@@ -1,16 +1,202 @@
-"""One tree over groups of objects: groups of a sample, and the merges that lead from them to few clusters."""
+"""Trees over groups of objects: from some hundred small groups of a sample to any number of clusters.
+
+Groups come from the spectral embedding of the labels, and all else from their table: how many objects of each
+group are in each base cluster. Two trees merge the groups, the least costly pair first.
+
+*Average link of the locally weighted co-association* (Huang, Wang and Lai 2018): the mean, over the pairs of
+objects of two clusters and the partitions that label both, of the reliability of the base cluster that joins
+them, 0 if none does (`bigcons.overlaps.reliability`). It finds clusters of similar sizes; a large cluster,
+whose distant objects are seldom joined, it divides before it shows small ones.
+
+*Distinctness*: partition u separates clusters k and l by ``x_u = 1 - cos(t_uk, t_ul)``, the rows of their
+table within u, and they are distinct as far as the partitions that separate them do so cleanly,
+
+    D_kl = sum_u w_u x_u^2 / (2 + sum_u w_u x_u).
+
+Pieces of one cluster are separated by many partitions, too, but each cuts it in a place of its own. Sizes do
+not matter.
+
+Which tree is right differs from ensemble to ensemble. Both are cut at K, and the cut is taken that has the
+larger product of its mean normalized mutual information with the partitions (Strehl and Ghosh 2002) and the
+mean, over the objects, of the distinctness of their cluster from the least distinct other one.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from bigcons.coassociation.factorized import incidence_of
+from bigcons.coassociation.factorized import by_partition, incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.overlaps.eigenvectors import Spectrum
-from bigcons.overlaps.merging import merge
 from bigcons.overlaps.n_clusters import cut_spectrum, normalized
+from bigcons.overlaps.reliability import reliability_of_table
 
-N_GROUPS = 100
+N_GROUPS, GROUPS_PER_CLUSTER = 100, 3
+"""Groups, and the fewest for each cluster asked for; twice or half as many give the same accuracy."""
+
+AVERAGE, DISTINCTNESS = "average", "distinctness"
+TREES = (AVERAGE, DISTINCTNESS)
+
+
+class Tree(NamedTuple):
+    """The merges of groups, from many to one."""
+
+    merges: np.ndarray
+    """(G - 1, 2): the lower-numbered group, which is kept, and the one merged into it."""
+    heights: np.ndarray
+    """(G - 1,): what the merges cost."""
+
+    def cut(self, n_clusters: int) -> np.ndarray:
+        """Return the cluster (G,) int64 of every group where ``n_clusters`` are left, or fewer groups."""
+        G = len(self.merges) + 1
+        found = np.arange(G)
+        for kept, merged in self.merges[: max(G - n_clusters, 0)]:
+            found[found == merged] = kept
+        return np.unique(found, return_inverse=True)[1]
+
+
+class Cut(NamedTuple):
+    """Clusters of the groups by one of the trees, and how good they are."""
+
+    clusters: np.ndarray
+    """(G,) int64."""
+    tree: str
+    """One of `TREES`."""
+    anmi: float
+    """Mean normalized mutual information with the partitions."""
+    distinctness: float
+    """Mean over the objects, of their cluster from the least distinct other."""
+
+    @property
+    def score(self) -> float:
+        """What the cut is judged by."""
+        return self.anmi * self.distinctness
+
+
+class Groups(NamedTuple):
+    """Small groups of the objects of a sample, and the trees that merge them."""
+
+    groups: np.ndarray
+    """(rows,) int64 of the objects, -1 for those without labels."""
+    table: np.ndarray
+    """(G, B) float64: objects of each group in each base cluster."""
+    offsets: np.ndarray
+    counts: np.ndarray
+    """(M,): the weights of the partitions."""
+    trees: dict[str, Tree]
+
+    @classmethod
+    def of(
+        cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
+    ) -> Groups:
+        """Return at most ``n_groups`` groups of objects by their labels (rows, M), or memberships (rows, B).
+
+        O(rows M^2 + B^3 + rows g^2 + B g^2) time for g groups.
+        """
+        counts = np.ones(offsets.size - 1) if counts is None else counts
+        found = np.full(len(labels), -1)
+        with one_thread():
+            incidence = incidence_of(labels, offsets)
+            by_column = np.repeat(counts, np.diff(offsets))
+            labeled = (incidence @ by_column) > 0
+            incidence = incidence[labeled]
+            reliable = reliability_of_table(incidence, offsets, counts)
+            spectrum = Spectrum.of(normalized(incidence, by_column * reliable), n_groups)
+            found[labeled], _ = cut_spectrum(spectrum.vectors, n_groups)
+        groups = np.unique(found[labeled], return_inverse=True)[1]
+        found[labeled] = groups
+        table = counts_of_groups(incidence, groups)
+        return cls(found, table, offsets, counts, merge_groups(table, offsets, counts, reliable))
+
+    def cut(self, n_clusters: int) -> Cut:
+        """Return the better cut of the two trees into ``n_clusters``, that of average link if equal."""
+        sizes = np.bincount(self.groups[self.groups >= 0], minlength=len(self.table))
+        cuts = []
+        for name, tree in self.trees.items():
+            clusters = tree.cut(n_clusters)
+            K = int(clusters.max()) + 1
+            table = np.zeros((K, self.table.shape[1]))
+            np.add.at(table, clusters, self.table)
+            anmi = mean_nmi(table, self.offsets, self.counts)
+            of_cluster = np.bincount(clusters, sizes, K)
+            nearest = least_distinctness(table, self.offsets, self.counts)
+            cuts.append(Cut(clusters, name, anmi, float(of_cluster @ nearest / of_cluster.sum())))
+        return max(cuts, key=lambda cut: round(cut.score, 12))
+
+    def clusters_of(self, cut: Cut) -> np.ndarray:
+        """Return the clusters (rows,) int64 of the objects in a cut, -1 for those without labels."""
+        return np.append(cut.clusters, -1)[self.groups]
+
+
+def n_groups_for(n_clusters: int) -> int:
+    """Return how many groups a tree needs that is cut into ``n_clusters``."""
+    return max(N_GROUPS, GROUPS_PER_CLUSTER * n_clusters)
+
+
+def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:
+    """Return how many objects of each group are in each base cluster, (G, B) float64, by H (rows, B)."""
+    import scipy.sparse
+
+    ones = np.ones(groups.size), (groups, np.arange(groups.size))
+    return np.ascontiguousarray((scipy.sparse.csr_array(ones) @ incidence).toarray())
+
+
+def merge_groups(
+    table: np.ndarray, offsets: np.ndarray, counts: np.ndarray, reliable: np.ndarray
+) -> dict[str, Tree]:
+    """Return both trees over groups by their table (G, B), weights (M,) and reliabilities (B,).
+
+    Groups that no partition sees together cost what two groups cost in the mean: nothing is known of them.
+    """
+    from bigcons.kernels.tree import agglomerate, pair_costs
+
+    G, trees = len(table), {}
+    gains = np.repeat(counts, np.diff(offsets)) * reliable
+    for rule, name in enumerate(TREES):
+        costs, merges, heights = np.empty((G, G)), np.empty((G - 1, 2), np.int64), np.empty(G - 1)
+        pair_costs(rule, table, offsets, counts, gains, costs)
+        known = np.isfinite(costs)
+        unknown = float(costs[known].mean()) if known.any() else 0.0
+        agglomerate(rule, table.copy(), offsets, counts, gains, costs, unknown, merges, heights)
+        trees[name] = Tree(merges, heights)
+    return trees
+
+
+def least_distinctness(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the distinctness (K,) of clusters from the least distinct other one by their table (K, B).
+
+    0 for a single cluster; of those that no partition sees together with another one.
+    """
+    from bigcons.kernels.tree import DISTINCT, pair_costs
+
+    costs = np.empty((len(table), len(table)))
+    pair_costs(DISTINCT, table, offsets, counts, np.ones(table.shape[1]), costs)
+    costs[~np.isfinite(costs)] = np.inf
+    nearest = costs.min(axis=1)
+    return np.where(np.isfinite(nearest), nearest, float(len(table) > 1))
+
+
+def mean_nmi(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> float:
+    """Return the normalized mutual information of clusters with the partitions, in the mean.
+
+    By the table (K, B) of the clusters and weights (M,) of the partitions; a partition of one cluster, or of
+    objects of one, has 0. Normalized by the geometric mean of the entropies (Strehl and Ghosh 2002).
+    """
+    sizes = by_partition(table.T, offsets)  # (M, K): labeled objects
+    n = np.maximum(sizes.sum(axis=1), 1.0)
+    joint = np.add.reduceat(_n_log_n(table).sum(axis=0), offsets[:-1])
+    of_labels = np.add.reduceat(_n_log_n(table.sum(axis=0)), offsets[:-1])
+    of_clusters, whole = _n_log_n(sizes).sum(axis=1), _n_log_n(n)
+    shared = joint + whole - of_labels - of_clusters
+    room = np.sqrt(np.maximum((whole - of_labels) * (whole - of_clusters), 0.0))
+    found = np.divide(shared, room, out=np.zeros_like(room), where=room > 1e-9 * n)
+    return float(counts @ found / counts.sum())
+
+
+def _n_log_n(n: np.ndarray) -> np.ndarray:
+    return n * np.log(np.where(n > 0, n, 1.0))
 
 
 def tree_clusters(
@@ -21,15 +207,5 @@ def tree_clusters(
     -1 for objects without any label. Of soft clusterings, ``labels`` are memberships (rows, B). ``counts``
     (M,): the weights of the partitions, None if all count the same.
     """
-    counts = np.ones(offsets.size - 1) if counts is None else counts
-    with one_thread():
-        incidence = incidence_of(labels, offsets)
-        of_columns = np.repeat(counts, np.diff(offsets))
-        labeled = (incidence @ of_columns) > 0
-        spectrum = Spectrum.of(normalized(incidence[labeled], of_columns), N_GROUPS)
-        groups, _ = cut_spectrum(spectrum.vectors, N_GROUPS)
-        path = merge(incidence[labeled], offsets, counts, groups)
-    found = np.full(len(labels), -1)
-    at = np.flatnonzero(path.numbers <= n_clusters)
-    found[labeled] = path.clusters[at[0]] if at.size else 0
-    return found
+    groups = Groups.of(labels, offsets, n_groups_for(n_clusters), counts)
+    return groups.clusters_of(groups.cut(n_clusters))
