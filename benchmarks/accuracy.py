@@ -472,8 +472,9 @@ def taking_part(solvers: Mapping[str, Solver], asked: Iterable[str] | None) -> d
     return found
 
 
-def as_text(labels: np.ndarray, seen: np.ndarray) -> str:
-    """Return labels as characters, clusters numbered as they first appear; "/" for objects not ``seen``."""
+def as_text(labels: np.ndarray) -> str:
+    """Return labels as characters, clusters numbered as they first appear; "/" for negative ones."""
+    seen = labels >= 0
     _, first, clusters = np.unique(labels[seen], return_index=True, return_inverse=True)
     numbers = np.full(labels.size, -1)
     numbers[seen] = np.argsort(np.argsort(first))[clusters]
@@ -503,13 +504,14 @@ def rows_of(
             yield row | {"ari": 0.0, "nmi": 0.0, "refused": f"{type(error).__name__}: {error}"[:200]}, None
             continue
         seconds = elsewhere or time.process_time() - began
+        found[~seen] = -1
         row |= {
             "ari": round(float(adjusted_rand(classes[seen], found[seen])), 4),
             "nmi": round(float(nmi(classes[seen], found[seen])), 4),
             "clusters": int(np.unique(found[seen]).size),
             "seconds": round(seconds, 3),
         }
-        yield row, as_text(found, seen)
+        yield row, as_text(found)
 
 
 KEY = ("data", "kind", "seed", "contender")

@@ -157,9 +157,9 @@ def main() -> None:
             seconds = time.perf_counter() - began
             ari = [float(adjusted_rand(community, labels[:, u])) for u in range(N_RUNS)]
             print(
-                f"{n_nodes} nodes, mixing {mixing}: {graph.nnz // 2} links, {across:.3f} across; "
+                f"{n_nodes} nodes, mixing {mixing}: {graph.nnz // 2} links, {across:.3f} across, "
                 f"{sizes.size} communities of {sizes.min()} to {sizes.max()}; "
-                f"{N_RUNS} runs in {seconds:.1f} s: {labels.max(axis=0).min() + 1} to {labels.max() + 1} communities, "
+                f"{N_RUNS} runs in {seconds:.1f} s: {labels.max(axis=0).min() + 1} to {labels.max() + 1}, "
                 f"ARI {min(ari):.3f} to {max(ari):.3f}, mean {np.mean(ari):.3f}"
             )
 
