@@ -64,6 +64,7 @@ from accuracy_report import labels_beside, read_rows, report, show
 from real_data import from_file, from_sklearn
 
 from bigcons import METHODS, Ensemble
+from bigcons.datasets import planted_ensemble
 from bigcons.datasets.kdd import KDD_FILE
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand, nmi
@@ -432,9 +433,9 @@ def refusal(method: str, parameters: dict[str, Any]) -> str | None:
     """Return why a method does not take parameters, asked with a small ensemble, or None."""
     if method not in METHODS:
         return f"there is no method {method!r}"
-    small = np.array([[0, 0, 1], [0, 0, 1], [0, 1, 0], [1, 1, 0], [1, 1, 0], [1, 1, 0]])
+    small, _ = planted_ensemble(200, 10, missing=0.0, random_state=0)
     try:
-        METHODS[method](**{"n_clusters": 2, "client": "serial"} | parameters).fit(small)
+        METHODS[method](**{"n_clusters": 6, "client": "serial"} | parameters).fit(small)
     except (InvalidInputError, TypeError) as error:
         return str(error)
     return None

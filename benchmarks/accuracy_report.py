@@ -365,7 +365,7 @@ def attainable_lines(found: dict[str, Any], noise: dict[str, Any]) -> list[str]:
     repeats = next(iter(noise.values()))["repeats"]
     lines = ["## What shortfall is attainable", ""]
     lines += ["The best of all contenders is another one for each ensemble, in part by chance. The best of"]
-    lines += [f"{repeats} results of one contender on the same ensemble (choosing half, `accuracy_noise.py`)"]
+    lines += [f"{repeats} results of one contender on the same ensemble (for choosing, `accuracy_noise.py`)"]
     lines += ["is above their mean by so much, from other random states alone, and with partitions drawn"]
     lines += ["with replacement, too:", ""]
     lines += ["| contender | ensembles | random states | and partitions |", "|---|---|---|---|"]
@@ -442,6 +442,8 @@ def main() -> None:
     parser.add_argument("--rescore", metavar="MODULE.FUNCTION", help="another measure of the labels found")
     parser.add_argument("--write", action="store_true", help="write the results")
     arguments = parser.parse_args()
+    if arguments.write and len(arguments.groups) < len(VIEWS):
+        parser.error("--write takes all groups; leave --groups out.")
     groups = {group: VIEWS[group] for group in arguments.groups}
     if arguments.rescore:
         module, _, function = arguments.rescore.rpartition(".")
