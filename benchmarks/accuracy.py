@@ -1,16 +1,27 @@
 """How accurate is each consensus on ordinary data? Methods, variants and do-it-yourself code compared.
 
-Real and planted data sets, each clustered into ensembles of several kinds with several seeds; every contender
-is given the true number of clusters and the labels, nothing else. `accuracy_report.py` makes the tables and
-the picture of the rows. Seconds are of processor time, on one thread.
+Every contender is given the labels and the true number of classes, nothing else, and the rows in random
+order: files are often sorted by class, and some published methods gain from that. Those named "auto", and
+"same in every run", are not given the number; they run on networks only. `accuracy_report.py` makes tables
+and a picture of the rows. Seconds are of processor time, on one thread.
 
-The data sets are divided once and for all: defaults, thresholds and constants are chosen on `CHOOSING`, and
-results are claimed on `REPORTING`. One change, of how PCC chooses its start, was prompted by failures seen on
-`REPORTING`, and decided by other ensembles.
+What is clustered is divided once and for all: defaults, thresholds and constants are chosen on the groups for
+choosing, and results are claimed on the others.
 
-Ensembles (60 partitions):
+===============  ========================================================================================
+choosing         13 data sets, planted and real, each in the nine kinds of ensembles below
+reporting        14 other ones
+pools-choosing   Aggregation, Ecoli, LS, PD, Semeion and VS: 100 base clusterings each, published with papers
+                 on locally weighted ensembles, of which 20 are drawn at random for each seed
+pools-reporting  Caltech20, GLIOMA, MF, SPF and Texture; the pools took turns in the order of their names
+networks         three networks with planted communities, others for each seed, in 20 runs of a community
+                 detection at different resolutions (`accuracy_networks.py`); for reporting
+large-networks   the same of 10,000 nodes, run only if asked for
+===============  ========================================================================================
 
-===================  ============================================================================
+Kinds of ensembles (60 partitions):
+
+===================  ====================================================================================
 halves-10, -20       k-means of random halves of the objects, 2 to 10 or 2 to 20 clusters
 all-20               k-means of all objects, 2 to 20 clusters
 sqrt                 k-means of all objects, sqrt(n) / 2 to sqrt(n) clusters: evidence accumulation
@@ -19,18 +30,18 @@ views                k-means of random halves of the features, 2 to 20 clusters
 mixed                k-means, Gaussian mixtures, and linkage (average, Ward) of subsamples
 sparse               halves-20 with labels deleted until four in five are missing
 useless              halves-20 with a quarter of the partitions random
-===================  ============================================================================
+===================  ====================================================================================
 
-Results are appended to ``--out`` as they come, and an interrupted run resumes: seed 0 of the reporting half
-first, then seed 0 of the choosing half, then the other seeds. ``--ensembles`` keeps the ensembles, which take
-longer to make than most contenders take to solve them. ``--peers`` names the folder of the environments that
-``accuracy_peers.py install`` makes; without it only bigcons and the do-it-yourself code run. Features come
-from the folder that BIGCONS_DATA names; without it there are the planted sets, iris and digits.
+Results are appended to ``--out`` as they come, seed 0 of all first, and an interrupted run resumes. Beside
+it, ``NAME.labels.jsonl`` keeps the labels that each contender found, in the order of the data set, a
+character an object: "0" is cluster 0, the next characters of Unicode are the next clusters, and "/" is an
+object that no partition labels. So `accuracy_report.py --rescore` scores anew by any other measure.
 
-The committed results hold the reporting half, with seeds 0 to 4 for the fast contenders (0 and 1 for one of
-another package) and seed 0 for the others, of which magic04 has two kinds of ensembles; hgpa and three more
-only planted sets; and the choosing half with seed 0 for the fast contenders. "pcc moments" and "pcc least
-squares" were run with rarity 1 only. Five seeds of all data sets take several hours of one core.
+``--ensembles`` keeps the ensembles, which take longer to make than most contenders take to solve them.
+``--peers`` names the folder of the environments that ``accuracy_peers.py install`` makes; without it only
+bigcons and the do-it-yourself code run. Features and pools come from the folder that BIGCONS_DATA names;
+without it there are the planted sets, iris, digits and networks. A variant that its method refuses is named
+and left out. Contenders in `SLOW` run on seed 0 only, unless they are asked for by name.
 `accuracy_noise.py` measures what shortfall chance alone gives.
 """
 
@@ -41,18 +52,21 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import accuracy_peers
 import numpy as np
-from accuracy_report import read_rows, report, show
+from accuracy_networks import detections, network
+from accuracy_report import labels_beside, read_rows, report, show
 from real_data import from_file, from_sklearn
 
 from bigcons import METHODS, Ensemble
+from bigcons.datasets import planted_ensemble
 from bigcons.datasets.kdd import KDD_FILE
+from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.seeding import generator
 
@@ -128,12 +142,33 @@ REAL: dict[str, Callable[[], tuple[Any, Any]]] = {
     "yeast": lambda: from_file("yeast/yeast.data.gz", named=True),
 }
 
+POOLS = ("Aggregation", "Caltech20", "Ecoli", "GLIOMA", "LS", "MF", "PD", "SPF", "Semeion", "Texture", "VS")
+POOL_SIZE = 20
+
+NETWORKS = {f"network-{mixing}": (2000, mixing) for mixing in (0.1, 0.3, 0.5)} | {
+    f"large-network-{mixing}": (10_000, mixing) for mixing in (0.1, 0.3, 0.5)
+}
+"""Number of nodes, and share of links that leave a community."""
+
 REPORTING = [
     *("blobs-12", "blobs-50", "blobs-one-of-80", "blobs-unequal"),
     *("breast-cancer", "classic3", "covertype", "digits", "glass", "house-votes"),
     *("iris", "isolet", "magic04", "pima"),
 ]
 CHOOSING = [name for name in (*PLANTED, *REAL) if name not in REPORTING]
+
+GROUPS: dict[str, list[str]] = {
+    "reporting": REPORTING,
+    "pools-reporting": list(POOLS[1::2]),
+    "networks": list(NETWORKS)[:3],
+    "choosing": CHOOSING,
+    "pools-choosing": list(POOLS[::2]),
+    "large-networks": list(NETWORKS)[3:],
+}
+"""Data sets by group; the last one is run only if asked for."""
+
+VIEWS = GROUPS | {"reporting without planted": [name for name in REPORTING if name not in PLANTED]}
+"""The groups that have tables."""
 
 
 @cache
@@ -218,14 +253,41 @@ def ensemble_of(kind: str, x: np.ndarray, seed: int) -> np.ndarray:
     return labels
 
 
+def pool(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels (n, 100) and the classes (n,) of a pool of base clusterings."""
+    from scipy.io import loadmat
+
+    found = loadmat(Path(os.environ["BIGCONS_DATA"]) / "pools" / f"{name}.mat")
+    return found["members"].astype(np.int16) - 1, np.unique(found["gt"], return_inverse=True)[1].ravel()
+
+
+def classes_of(name: str, seed: int) -> np.ndarray:
+    """Return the classes (n,) of a data set, a pool, or the network of a seed."""
+    if name in POOLS:
+        return pool(name)[1]
+    return network(*NETWORKS[name], seed)[1] if name in NETWORKS else load(name)[1]
+
+
+def made(name: str, kind: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels and classes of an ensemble."""
+    if name in POOLS:
+        labels, classes = pool(name)
+        drawn = generator(seed, f"accuracy.pool.{name}").choice(labels.shape[1], POOL_SIZE, replace=False)
+        return labels[:, drawn], classes
+    if name in NETWORKS:
+        graph, classes = network(*NETWORKS[name], seed)
+        return detections(graph, seed).astype(np.int16), classes
+    x, classes = load(name)
+    return ensemble_of(kind, x, seed), classes
+
+
 def kept_ensemble(name: str, kind: str, seed: int, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     """Return labels and classes of an ensemble, read from ``folder`` if they were made before."""
     path = folder / f"{name}.{kind}.{seed}.npz" if folder else None
     if path and path.exists():
         with np.load(path) as found:
             return found["labels"], found["classes"]
-    x, classes = load(name)
-    labels = ensemble_of(kind, x, seed)
+    labels, classes = made(name, kind, seed)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part.npz")
@@ -235,6 +297,12 @@ def kept_ensemble(name: str, kind: str, seed: int, folder: Path | None) -> tuple
 
 
 KINDS = ("halves-10", "halves-20", "all-20", "sqrt", "projections", "views", "mixed", "sparse", "useless")
+
+
+def kinds_of(name: str) -> tuple[str, ...]:
+    """Return the kinds of ensembles of a data set, of which pools and networks have one."""
+    return ("pool",) if name in POOLS else ("louvain",) if name in NETWORKS else KINDS
+
 
 # -------------------------------------------------------------------------------------------- contenders
 
@@ -287,17 +355,58 @@ def spectral(labels: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     return model.fit_predict(similarity)
 
 
-DO_IT_YOURSELF = {"one-hot k-means": one_hot_kmeans, "scaled SVD": svd_kmeans, "spectral": spectral}
+def coassociation(labels: np.ndarray, weights: Any = 1.0) -> np.ndarray:
+    """Return the co-association (n, n), base clusters weighed, of the partitions that label both objects."""
+    h, seen = one_hot(labels).toarray().astype(np.float32), (labels >= 0).astype(np.float32)
+    return (h * np.float32(weights)) @ h.T / np.maximum(seen @ seen.T, 1)
 
-PAPER: dict[str, Any] = {"coassociation": "paper", "rarity": 0.0, "common_rates": False, "weights": None}
+
+def average_link(similarity: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return the clusters of average linkage by a matrix of similarities."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    tree = linkage(squareform(1 - similarity, checks=False), "average")
+    return fcluster(tree, n_clusters, "maxclust")
+
+
+def eac(labels: np.ndarray, n_clusters: int, _seed: int) -> np.ndarray:
+    """Fifteen lines of SciPy: average linkage of the co-association (Fred and Jain, 2005)."""
+    return average_link(coassociation(labels), n_clusters)
+
+
+def lwea(labels: np.ndarray, n_clusters: int, _seed: int) -> np.ndarray:
+    """Twenty lines: the same, base clusters weighed by their entropy (Huang, Wang and Lai, 2018)."""
+    h = one_hot(labels)
+    of = np.repeat(np.arange(labels.shape[1]), labels.max(axis=0) + 1)
+    overlaps = (h.T @ h).toarray()
+    totals = np.column_stack([overlaps[:, of == u].sum(axis=1) for u in range(labels.shape[1])])[:, of]
+    shares = overlaps / np.maximum(totals, 1)
+    entropy = -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=1)
+    return average_link(coassociation(labels, np.exp(-entropy / (0.4 * labels.shape[1]))), n_clusters)
+
+
+def same_in_every_run(labels: np.ndarray, _n_clusters: int, _seed: int) -> np.ndarray:
+    """One line: objects with the same label in every partition."""
+    return np.unique(labels, axis=0, return_inverse=True)[1].ravel()
+
+
+DO_IT_YOURSELF = {
+    "one-hot k-means": one_hot_kmeans,
+    "scaled SVD": svd_kmeans,
+    "spectral": spectral,
+    "EAC by SciPy": eac,
+    "LWEA in NumPy": lwea,
+    "same in every run": same_in_every_run,
+}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "pcc paper": ("pcc", PAPER),
-    "pcc paper, entropy": ("pcc", PAPER | {"weights": "entropy"}),
-    "pcc paper, information": ("pcc", PAPER | {"weights": "information"}),
-    "pcc least squares": ("pcc", PAPER | {"coassociation": "least-squares"}),
-    "pcc least squares, rarity 1": ("pcc", PAPER | {"coassociation": "least-squares", "rarity": 1.0}),
-    "pcc moments": ("pcc", PAPER | {"coassociation": "moments"}),
-    "pcc moments, rarity 1": ("pcc", PAPER | {"coassociation": "moments", "rarity": 1.0}),
+    "tree auto": ("tree", {"n_clusters": "auto"}),
+    "pcc auto": ("pcc", {"n_clusters": "auto"}),
+    "pcc calibrated": ("pcc", {"coassociation": "calibrated"}),
+    "pcc entropy": ("pcc", {"weights": "entropy"}),
+    "eac-average local": ("eac-average", {"weights": "local"}),
+    "hbgf local": ("hbgf", {"weights": "local"}),
+    "cspa local": ("cspa", {"weights": "local"}),
 }
 LEFT_OUT = {
     "did": "needs features",
@@ -307,23 +416,37 @@ LEFT_OUT = {
     "supra": "the best of others, by ANMI",
     "pcc kl": "all pairs of 2,000 objects, one by one: 16 to 38 seconds an ensemble",
 }
-ONCE = {
-    *("bce", "ccc", "ccu", "hgpa", "ipc", "nmf", "spectral"),
-    *("pcc paper, entropy", "pcc paper, information"),
-    *("pcc least squares", "pcc least squares, rarity 1", "pcc moments", "pcc moments, rarity 1"),
+NUMBER_UNKNOWN = {"tree auto", "pcc auto", "same in every run"}
+"""Contenders that are not given the number of classes: for networks."""
+
+SLOW = {
+    *("bce", "ccc", "ccu", "hgpa", "ipc", "nmf", "spectral", "pcc entropy"),
     *("ensembleclustering hbgf", "pce lwea", "pce lwgp", "pce ecpcs_mc", "pce mdecbg"),
 }
-"""Contenders that take a quarter of a second or more, and variants, run on seed 0 of the reporting half."""
+"""Contenders that take a quarter of a second or more, and a variant."""
 
 Solver = Callable[[np.ndarray, int, int], tuple[np.ndarray, float | None]]
 """Takes labels, number of clusters and seed; returns labels, and seconds if spent in another process."""
+
+
+def refusal(method: str, parameters: dict[str, Any]) -> str | None:
+    """Return why a method does not take parameters, asked with a small ensemble, or None."""
+    if method not in METHODS:
+        return f"there is no method {method!r}"
+    small, _ = planted_ensemble(200, 10, missing=0.0, random_state=0)
+    try:
+        METHODS[method](**{"n_clusters": 6, "client": "serial"} | parameters).fit(small)
+    except (InvalidInputError, TypeError) as error:
+        return str(error)
+    return None
 
 
 def contenders(peers: Path | None) -> dict[str, Solver]:
     """Return every contender by name."""
 
     def ours(labels: np.ndarray, n_clusters: int, seed: int, *, method: str, **parameters: Any) -> Any:
-        model = METHODS[method](n_clusters, random_state=seed, client="serial", **parameters)
+        chosen = {"n_clusters": n_clusters, "random_state": seed, "client": "serial"} | parameters
+        model = METHODS[method](**chosen)
         return np.asarray(model.fit(Ensemble.from_labels(labels)).labels_), None
 
     def own(labels: np.ndarray, n_clusters: int, seed: int, *, solve: Callable[..., np.ndarray]) -> Any:
@@ -336,42 +459,86 @@ def contenders(peers: Path | None) -> dict[str, Solver]:
     return found | (accuracy_peers.solvers(peers) if peers else {})
 
 
+def taking_part(solvers: Mapping[str, Solver], asked: Iterable[str] | None) -> dict[str, Solver]:
+    """Return the contenders asked for, or all; those that their method refuses are named and left out."""
+    found = {}
+    for name in asked or solvers:
+        reason = refusal(*VARIANTS[name]) if name in VARIANTS else None
+        if name not in solvers:
+            reason = "there is no such contender"
+        if reason:
+            print(f"{name} left out: {reason}")
+        else:
+            found[name] = solvers[name]
+    return found
+
+
+def as_text(labels: np.ndarray) -> str:
+    """Return labels as characters, clusters numbered as they first appear; "/" for negative ones."""
+    seen = labels >= 0
+    _, first, clusters = np.unique(labels[seen], return_index=True, return_inverse=True)
+    numbers = np.full(labels.size, -1)
+    numbers[seen] = np.argsort(np.argsort(first))[clusters]
+    return "".join(map(chr, numbers + ord("0")))
+
+
+def as_labels(text: str) -> np.ndarray:
+    """Return the labels (n,) of a text made by `as_text`, -1 for "/"."""
+    return np.array([ord(character) for character in text]) - ord("0")
+
+
 def rows_of(
     name: str, kind: str, seed: int, solvers: Mapping[str, Solver], ensembles: Path | None
-) -> Iterator[dict[str, Any]]:
-    """Yield a row for each contender on one ensemble."""
+) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """Yield a row for each contender on one ensemble, and the labels found, as text."""
     labels, classes = kept_ensemble(name, kind, seed, ensembles)
     n_clusters = int(classes.max()) + 1
     seen = (labels >= 0).any(axis=1)
+    order = generator(seed, f"accuracy.order.{name}.{kind}").permutation(len(labels))
+    given, found = labels[order], np.empty(len(labels), int)
     for contender, solve in solvers.items():
         began = time.process_time()
-        row = {"data": name, "kind": kind, "seed": seed, "contender": contender}
+        row = {"data": name, "kind": kind, "seed": seed, "contender": contender, "classes": n_clusters}
         try:
-            found, elsewhere = solve(labels, n_clusters, seed)
+            found[order], elsewhere = solve(given, n_clusters, seed)
         except Exception as error:  # a refusal counts as a result
-            yield row | {"ari": 0.0, "nmi": 0.0, "refused": f"{type(error).__name__}: {error}"[:200]}
+            yield row | {"ari": 0.0, "nmi": 0.0, "refused": f"{type(error).__name__}: {error}"[:200]}, None
             continue
         seconds = elsewhere or time.process_time() - began
-        yield row | {
+        found[~seen] = -1
+        row |= {
             "ari": round(float(adjusted_rand(classes[seen], found[seen])), 4),
             "nmi": round(float(nmi(classes[seen], found[seen])), 4),
             "clusters": int(np.unique(found[seen]).size),
             "seconds": round(seconds, 3),
         }
+        yield row, as_text(found)
 
 
-def order(data: list[str], seeds: int) -> Iterator[tuple[int, str]]:
-    """Yield seeds and data sets, what matters most first."""
-    for first, halves in ((0, (REPORTING, CHOOSING)), (1, (REPORTING, CHOOSING))):
-        for half in halves:
-            for seed in range(first, seeds if first else min(seeds, 1)):
-                yield from ((seed, name) for name in data if name in half)
+KEY = ("data", "kind", "seed", "contender")
+
+
+def append(path: Path, row: dict[str, Any]) -> None:
+    """Append a row to a file of JSON lines."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def without(path: Path, contenders: Iterable[str]) -> list[dict[str, Any]]:
+    """Remove the rows of some contenders from a file of JSON lines; return the others."""
+    rows = [row for row in read_rows(path) if row["contender"] not in contenders]
+    if path.exists():
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--smallest", action="store_true", help="one small data set, to see that it runs")
-    parser.add_argument("--data", nargs="+", help="data sets, by default all that are at hand")
+    parser.add_argument(
+        "--smallest", action="store_true", help="an ensemble of each group, to see that it runs"
+    )
+    parser.add_argument("--groups", nargs="+", default=list(GROUPS)[:-1], choices=list(GROUPS))
+    parser.add_argument("--data", nargs="+", help="data sets, by default all of the groups that are at hand")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, metavar="KIND")
     parser.add_argument("--seeds", type=int, default=5, help="0 to SEEDS - 1")
     parser.add_argument("--contenders", nargs="+", help="by default all")
@@ -381,31 +548,39 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON lines, one a solve; results/accuracy.jsonl")
     arguments = parser.parse_args()
     out = arguments.out or Path(__file__).parent / "results" / "accuracy.jsonl"
-    data = arguments.data or [*PLANTED, *(REAL if os.environ.get("BIGCONS_DATA") else ["iris", "digits"])]
-    solvers = contenders(arguments.peers)
-    names, kinds, seeds = arguments.contenders or list(solvers), arguments.kinds, arguments.seeds
+    at_hand = {*PLANTED, *NETWORKS, "iris", "digits"}
+    if os.environ.get("BIGCONS_DATA"):
+        at_hand.update(REAL, POOLS)
+    data = arguments.data or [name for group in arguments.groups for name in GROUPS[group] if name in at_hand]
+    kinds, seeds, asked = (*arguments.kinds, "pool", "louvain"), arguments.seeds, arguments.contenders
     if arguments.smallest:
-        out, data, kinds, seeds, names = None, ["iris"], ["halves-10"], 1, ["pcc", "hbgf", "one-hot k-means"]
+        out, kinds, seeds = None, ("halves-10", "pool", "louvain"), 1
+        data = [name for name in ("blobs-5", "iris", "Ecoli", "GLIOMA", "network-0.1") if name in at_hand]
+        asked = ["tree", "hbgf", "eac-average local", "LWEA in NumPy", "same in every run"]
     warnings.simplefilter("ignore")
-    rows = read_rows(out) if out else []
-    if out and arguments.again:
-        rows = [row for row in rows if row["contender"] not in arguments.again]
-        out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    solvers = taking_part(contenders(arguments.peers), asked)
+    rows: list[dict[str, Any]] = []
+    if out:
+        without(labels_beside(out), arguments.again)
+        rows = without(out, arguments.again)
     done = {(row["data"], row["kind"], row["seed"], row["contender"]) for row in rows}
-    for seed, name in order(data, seeds):
-        for kind in kinds:
+    for seed, name in ((seed, name) for seed in range(seeds) for name in data):
+        for kind in kinds_of(name):
             todo = {
-                contender: solvers[contender]
-                for contender in names
-                if (name, kind, seed, contender) not in done
-                and (contender not in ONCE or (seed == 0 and name in REPORTING))
+                contender: solve
+                for contender, solve in solvers.items()
+                if kind in kinds
+                and (name, kind, seed, contender) not in done
+                and (name in NETWORKS or contender not in NUMBER_UNKNOWN)
+                and (seed == 0 or asked or contender not in SLOW)
             }
-            for row in rows_of(name, kind, seed, todo, arguments.ensembles) if todo else ():
+            for row, found in rows_of(name, kind, seed, todo, arguments.ensembles) if todo else ():
                 rows.append(row)
                 if out:
-                    with out.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-    show(report(rows, {"choosing": CHOOSING, "reporting": REPORTING}))
+                    if found is not None:
+                        append(labels_beside(out), {what: row[what] for what in KEY} | {"labels": found})
+                    append(out, row)
+    show(report(rows, VIEWS))
 
 
 if __name__ == "__main__":
