@@ -123,7 +123,9 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, merges, hei
                 continue
             if nearest[k] == a or nearest[k] == b:
                 nearest[k] = nearest_of(costs, alive, k)
-            elif costs[k, a] < costs[k, nearest[k]] or (costs[k, a] == costs[k, nearest[k]] and a < nearest[k]):
+            elif costs[k, a] < costs[k, nearest[k]] or (
+                costs[k, a] == costs[k, nearest[k]] and a < nearest[k]
+            ):
                 nearest[k] = a
 
 
@@ -148,8 +150,8 @@ def place(
     object, -1 for none. ``rates`` (B, padded K) are the log-probabilities of base clusters in each cluster,
     ``without`` what is to be added to that of the object's own cluster, as if it were in none; ``prior`` and
     ``own_prior`` (K,) are those of the clusters. Sets ``assigned`` (n,) int32, -1 without labels; unless they
-    have no rows, sets ``memberships`` (n, K) float32 to the probabilities by the evidence of the labels times
-    ``temperature``, and adds the objects to ``T`` (B, padded K) and ``sizes`` (K,). ``totals`` (2,) gains the
+    have no rows, sets ``memberships`` (n, K) float32 to the probabilities by the evidence of labels and sizes
+    times ``temperature``, and adds the objects to ``T`` (B, padded K) and ``sizes`` (K,). ``totals`` (2,) gains the
     summed log-probability of the labels and the number of objects that moved.
     """
     n, M = labels.shape
@@ -175,7 +177,7 @@ def place(
                     scores[r, before] += own[at[e] + np.uint64(before)]
             best, highest = -1, -np.inf
             for k in range(K):
-                scores[r, k] = temperature * scores[r, k] + (own_prior[k] if k == before else prior[k])
+                scores[r, k] = temperature * (scores[r, k] + (own_prior[k] if k == before else prior[k]))
                 if scores[r, k] > highest:
                     best, highest = k, scores[r, k]
             mass = 0.0

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 _REGISTRY = {
+    "tree": "tree:ConsensusTree",
     "pcc": "pcc.estimator:PCC",
     "bce": "bce.variational:BCE",
     "bce-gibbs": "bce.gibbs:GibbsBCE",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from bigcons.methods.qmi import KCC as KCC
     from bigcons.methods.qmi import QMI as QMI
     from bigcons.methods.supra import Supra as Supra
+    from bigcons.methods.tree import ConsensusTree as ConsensusTree
     from bigcons.methods.voting import IPC as IPC
     from bigcons.methods.voting import IPVC as IPVC
     from bigcons.methods.voting import IVC as IVC

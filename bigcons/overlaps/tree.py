@@ -36,6 +36,9 @@ from bigcons.overlaps.reliability import reliability_of_table
 N_GROUPS, GROUPS_PER_CLUSTER = 100, 3
 """Groups, and the fewest for each cluster asked for; twice or half as many give the same accuracy."""
 
+ROWS_PER_GROUP = 20
+"""Objects of the sample for each group."""
+
 AVERAGE, DISTINCTNESS = "average", "distinctness"
 TREES = (AVERAGE, DISTINCTNESS)
 
@@ -133,6 +136,11 @@ class Groups(NamedTuple):
 def n_groups_for(n_clusters: int) -> int:
     """Return how many groups a tree needs that is cut into ``n_clusters``."""
     return max(N_GROUPS, GROUPS_PER_CLUSTER * n_clusters)
+
+
+def rows_for(n_clusters: int) -> int:
+    """Return how many objects are sampled for a tree that is cut into ``n_clusters``."""
+    return ROWS_PER_GROUP * n_groups_for(n_clusters)
 
 
 def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:

@@ -1,0 +1,310 @@
+"""The consensus tree: groups of a sample merged into clusters, and all objects placed by naive Bayes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bigcons.coassociation.factorized import Weights
+from bigcons.execution.engine import Engine
+from bigcons.kernels.cluster_tables import in_whole_vectors, padded
+from bigcons.memory import Block
+from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
+from bigcons.overlaps.incidence import votes_of
+from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.tree import Groups, n_groups_for, rows_for
+from bigcons.seeding import SeedLike
+from bigcons.solving.estimator import MethodInfo
+from bigcons.solving.pass_clusterer import SoftPassClusterer
+from bigcons.solving.passes import (
+    BestOfStarts,
+    Finalists,
+    Iterate,
+    Problem,
+    Record,
+    Run,
+    State,
+    Stats,
+    Winner,
+)
+from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
+from bigcons.solving.workspace import Output
+from bigcons.stores.ensemble import Ensemble
+
+
+class Placement:
+    """Naive Bayes placement of all objects in the clusters of a sample, a `Problem` of one pass.
+
+    The labels of an object are evidence for its cluster, ``P(k | labels) ~ P(k) prod_u P(label in u | k)``,
+    with the shares of base clusters in the clusters of the other objects. The pass places all objects by the
+    table of the sample and counts the table anew; results are by that.
+    """
+
+    name = "tree"
+    n_carried = 1
+    carried_dtype = "<i4"
+    lower_is_better = False
+
+    def __init__(self, offsets: np.ndarray, n_clusters: int, weights: Weights | None, sample: np.ndarray):
+        self.offsets = offsets
+        self.n_clusters = n_clusters
+        self.weights = weights
+        self.sample = sample
+
+    def start(self, _labels: np.ndarray, _seed: int, _number: int) -> tuple[State, np.ndarray | None]:
+        """Not called: the tree is the start."""
+        raise NotImplementedError
+
+    def for_all(self, state: State) -> State:
+        """Return the state itself."""
+        return state
+
+    def state(self, T: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the evidence of labels from the objects T (B, K) and sizes (K,) of the clusters."""
+        n, K = sizes.sum(), self.n_clusters
+        with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
+            rates, own = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, self.offsets)
+            own_prior = np.log(sizes / (n - 1.0 + K))
+        prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
+        rates, own = np.where(sizes > 0, rates, 0.0), np.where(sizes > 0, own, 0.0)
+        if self.weights is not None:
+            rates, own = (of * self.weights.base_clusters[:, None] for of in (rates, own))
+        return {
+            "rates": in_whole_vectors(rates),
+            "without": in_whole_vectors(own - rates),
+            "prior": prior,
+            "own_prior": own_prior,
+            "temperature": np.ones(1),
+        }
+
+    def place(
+        self, state: State, labels: np.ndarray, carried: np.ndarray | None, *, soft: bool
+    ) -> tuple[np.ndarray, np.ndarray, Stats]:
+        """Return the clusters (rows,) int32 of a block, memberships (rows, K) if ``soft``, and statistics.
+
+        ``carried`` (rows, 1): the clusters in which the state counts the objects.
+        """
+        from bigcons.kernels.tree import place
+
+        labels = labels if self.weights is None else self.weights.counted(labels)
+        rows, K = len(labels), self.n_clusters
+        current = np.full(rows, -1, np.int32) if carried is None else np.ascontiguousarray(carried[:, 0])
+        assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
+        T, sizes, totals = np.zeros((self.offsets[-1], padded(K))), np.zeros(K), np.zeros(2)
+        evidence = state["rates"], state["without"], state["prior"], state["own_prior"]
+        temperature = float(state["temperature"][0]) if soft else 1.0
+        counted = np.zeros((0, T.shape[1])) if soft else T
+        if labels.dtype.kind == "f":
+            scores = temperature * (votes_of(labels, self.offsets, state["rates"], K)[0] + state["prior"])
+            labeled = labels.any(axis=1)
+            assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
+            highest = scores.max(axis=1, keepdims=True)
+            shares = np.exp(scores - highest)
+            mass = shares.sum(axis=1, keepdims=True)
+            totals[:] = (highest + np.log(mass))[labeled].sum(), (assigned != current)[labeled].sum()
+            if soft:
+                memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
+            else:
+                for k in range(K):
+                    T[:, k] = labels[assigned == k].sum(axis=0, dtype=np.float64)
+                sizes += np.bincount(assigned[labeled], minlength=K)
+        else:
+            place(
+                *(labels, current, self.offsets, *evidence, temperature),
+                *(assigned, memberships, counted, sizes, totals),
+            )
+        return assigned, memberships, {"T": T, "sizes": sizes, "totals": totals}
+
+    def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
+        """Place the objects of a block and count them in their clusters."""
+        assigned, _, stats = self.place(state, labels, carried, soft=False)
+        return stats, assigned[:, None]
+
+    def finish(self, _state: State, stats: Stats) -> tuple[State, Record]:
+        """Return the evidence by all objects, tempered because partitions of the same data repeat each other.
+
+        The record is of the state before.
+        """
+        T, K = stats["T"], self.n_clusters
+        state = self.state(T, stats["sizes"])
+        if self.sample.dtype.kind != "f":
+            clusters, _, _ = self.place(state, self.sample, None, soft=False)
+            table = np.ascontiguousarray(T[:, :K].T).astype(np.int64)
+            rates = np.ascontiguousarray(state["rates"][:, :K])
+            own = np.ascontiguousarray(state["without"][:, :K]) + rates
+            share = independent_share(self.sample, clusters, self.offsets, table, rates, own)
+            state["temperature"] = np.array([share])
+        log_likelihood, moved = stats["totals"]
+        return state, {"objective": float(log_likelihood), "moved": float(moved)}
+
+    def is_settled(self, _previous: Record | None, _record: Record, _tol: float) -> bool:
+        """Return True: the table is counted anew once."""
+        return True
+
+    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+        """Return the memberships (rows, K) float32 of a block."""
+        return self.place(state, labels, carried, soft=True)[1]
+
+
+class TreeStart(BestOfStarts):
+    """The pass that follows from the clusters of a sample."""
+
+    def __init__(self, problem: Placement, clusters: np.ndarray) -> None:
+        super().__init__(problem, 1)
+        self.placement = problem
+        self.clusters = clusters
+
+    def n_held(self, _n_init: int) -> int:
+        """Return 0: no start is run on the sample."""
+        return 0
+
+    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+        """Return the evidence of the clusters of the sample; nothing else is tried."""
+        placement, K = self.placement, self.placement.n_clusters
+        labels = run.sample if placement.weights is None else placement.weights.counted(run.sample)
+        T, sizes = np.zeros((placement.offsets[-1], K)), np.zeros(K)
+        for k in range(K):
+            inside = labels[self.clusters == k]
+            sizes[k] = len(inside)
+            if labels.dtype.kind == "f":
+                T[:, k] = inside.sum(axis=0, dtype=np.float64)
+            else:
+                rows, columns = np.nonzero(inside >= 0)
+                base = placement.offsets[columns] + inside[rows, columns]
+                T[:, k] = np.bincount(base, minlength=len(T))
+        carries = len(run.sample) == run.data.n_objects
+        if carries:
+            for block in run.blocks:
+                run.arrays.write(0, block, self.clusters[block.start : block.stop, None].astype(np.int32))
+        return Finalists([], [placement.state(T, sizes)], [[]], carries), []
+
+    def winner(self, run: Run, at: Iterate[Finalists]) -> Winner:
+        """Return the evidence of all objects, counted by the pass, and the clusters it counts them in."""
+        found = super().winner(run, at)
+        return found._replace(state=at.state.following[0])
+
+
+class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
+    """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
+
+    The default method: it has no start to choose and the same answer for every seed as far as the sample is
+    all objects; it takes clusters of equal and of very unequal sizes, and incomplete, weighted and soft
+    ensembles. See `PCC` for memberships as the paper of evidence accumulation defines them.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default=8
+        Number of clusters. "auto": by `bigcons.choose_n_clusters`.
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
+        all count the same.
+    resume : bool, default=True
+        Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the sample; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a fit that would need more is refused before it starts.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects that no partition labeled
+    memberships_ : (n_objects, n_clusters) float32, probabilities of the clusters by the labels of each object
+    n_clusters_ : number of clusters with at least one object in ``labels_``
+    trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
+    tree_ : which tree was cut, "average" or "distinctness"
+    temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
+    objective_ : log-probability of the labels of all objects by the clusters of the sample
+    history_, n_passes_
+
+    Notes
+    -----
+    Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the spectral embedding of
+    their labels. Two trees merge the groups: by average link of the locally weighted co-association, and by
+    distinctness, how cleanly the partitions that separate two clusters do so. Both are cut, and the cut with
+    the larger product of mean normalized mutual information with the partitions and mean distinctness is
+    taken: see `bigcons.overlaps.tree`. All objects are then placed by naive Bayes on their labels, by the
+    table of the sample and once more by that of all objects. Memberships are the probabilities of that
+    placement, an object itself left out, tempered by the share of partitions that would be as uncertain were
+    they independent (`bigcons.metrics.trust`). O(n M K) time for a pass, of which there are four with trust;
+    O(B K) memory.
+
+    References
+    ----------
+    Huang, Wang and Lai (2018), *Locally weighted ensemble clustering*, IEEE Transactions on Cybernetics 48.
+    Strehl and Ghosh (2002), *Cluster ensembles*, Journal of Machine Learning Research 3.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.ConsensusTree(n_clusters=2).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo("Huang et al. 2018", "labels", soft=True, soft_input=True)
+
+    def __init__(
+        self,
+        n_clusters: int | str = 8,
+        *,
+        weights: Any = None,
+        resume: bool = True,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=1,
+            max_iter=1,
+            tol=0.0,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.weights = weights
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        self.__dict__.pop("_problem", None)
+        self._weights = Weights.given(self.weights, ensemble.offsets)
+        counted = self._partition_weights()
+        survey = take_survey(ensemble, engine, seed, rows_for(self.n_clusters), counted)
+        warn_of_dissent(survey, ensemble, counted, "leave them out, or give them weights= of 0")
+        self._solve_surveyed(ensemble, engine, seed, out, survey)
+
+    def _make_problem(self, ensemble: Ensemble, survey: Survey) -> Placement:
+        return Placement(ensemble.offsets, self.n_clusters, self._weights, survey.sample)
+
+    def _starts(self, problem: Problem, ensemble: Ensemble, _engine: Engine, survey: Survey) -> BestOfStarts:
+        K = self.n_clusters
+        groups = Groups.of(survey.sample, ensemble.offsets, n_groups_for(K), self._partition_weights())
+        cut = groups.cut(K)
+        self.tree_: str = cut.tree
+        return TreeStart(problem, groups.clusters_of(cut))
+
+    def _publish_winner(
+        self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
+    ) -> None:
+        self.temperature_: float = float(winner.state["temperature"][0])
+
+        def read(block: Block) -> np.ndarray:
+            labels = ensemble.read(block.start, block.stop)
+            return self._problem.results(winner.state, labels, winner.carried(block))
+
+        trusted = not ensemble.is_soft and can_weigh(ensemble, self.n_clusters)
+        self._publish(ensemble, read, survey.unlabeled, out, engine, trust=engine if trusted else None)
+
+    @property
+    def _states_probabilities(self) -> bool:
+        """Whether memberships are the probabilities of clusters: they are."""
+        return True
