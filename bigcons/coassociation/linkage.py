@@ -79,6 +79,28 @@ def unique_rows(
     return UniqueRows(table.rows, sizes, row_of_object)
 
 
+def order_by_content(rows: UniqueRows, weights: Weights | None) -> np.ndarray:
+    """Return an order (n_rows,) of distinct rows that their objects and labels tell, in which to break ties.
+
+    The first rows have the most objects in their base clusters; if these are as many, the base clusters of
+    those objects have the most. So it depends neither on the order of objects and partitions nor on the names
+    of labels, except for rows alike in both, which stay in order. O(n_rows n_partitions) time.
+    """
+    times = np.ones(rows.labels.shape[1]) if weights is None else weights.partitions
+    near = _summed_over_clusters(rows.labels, times, rows.weights)
+    further = _summed_over_clusters(rows.labels, times, rows.weights * near)
+    return np.lexsort((-further, -near))
+
+
+def _summed_over_clusters(rows: np.ndarray, times: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return for each row the values (n_rows,) of all rows in its base clusters, of partition u times[u]."""
+    summed = np.zeros(len(rows))
+    for labels, weight in zip(rows.T, times, strict=True):
+        seen = labels >= 0
+        summed[seen] += weight * np.bincount(labels[seen], values[seen])[labels[seen]]
+    return summed
+
+
 class RowTable:
     """A growing table of distinct rows ``(n_rows, n_partitions)``, which numbers them as they come."""
 

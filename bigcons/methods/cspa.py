@@ -38,9 +38,11 @@ class CSPA(GraphClusterer):
         objects; "all", as in the authors' code, which takes a missing label for a disagreement. The spectral
         form replaces the former by ``m_i m_j / M``, its expectation when labels are missing independently,
         because the exact ratio does not factorize. The two are the same without missing labels.
-    weights : array of shape (n_partitions,) or None, default=None
+    weights : {"local"}, array of shape (n_partitions,) or None, default=None
         For the spectral form, numbers >= 0 by which each partition counts, as if it occurred that many
-        times; 0 leaves it out. None: all count the same.
+        times; 0 leaves it out. None: all count the same. "local": of the locally weighted co-association of
+        Huang, Wang and Lai (2018), in which a base cluster joins its objects by its reliability, as for
+        `HBGF`; the denominators are those of ``normalize``.
     imbalance : float or None, default=None
         With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
     n_init : int or "auto", default="auto"
@@ -78,7 +80,8 @@ class CSPA(GraphClusterer):
 
     References
     ----------
-    Strehl and Ghosh (2002), *Cluster ensembles*.
+    Strehl and Ghosh (2002), *Cluster ensembles*;
+    Huang, Wang and Lai (2018), *Locally weighted ensemble clustering*.
 
     Examples
     --------

@@ -26,6 +26,7 @@ from bigcons.coassociation.linkage import (
     cut,
     largest_lifetime,
     linkage_matrix,
+    order_by_content,
     sorted_merges,
     sparse_merges,
     unique_rows,
@@ -81,10 +82,10 @@ class EAC(ConsensusClusterer):
         both objects of a pair, summed over all pairs: pairs count by what is known of them.
     weights : {"local"}, array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
-        all count the same. "local": all partitions count the same, and a base cluster joins its objects by
-        its reliability, which is the higher the less other partitions divide it (Huang, Wang and Lai 2018);
-        with average linkage this is their LWEA. Weights need ``neighbors="all"`` and, for single linkage too,
-        the memory for the distances of all pairs of rows.
+        all count the same. "local": a base cluster joins its objects by its reliability, which is the higher
+        the less other partitions divide it; the denominator stays the number of partitions. With average
+        linkage this is the LWEA of Huang, Wang and Lai (2018). Weights need ``neighbors="all"`` and, for
+        single linkage too, the memory for the distances of all pairs of rows.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights.
@@ -96,8 +97,9 @@ class EAC(ConsensusClusterer):
         "fewer".
     ties : {"lowest", "random"}, default="lowest"
         How to break ties: "lowest" merges the pair of the first rows (as far as the linkage visits rows in
-        order); "random" puts the rows in random order first. Distances take few values, so ties are common;
-        several seeds show how much depends on them.
+        order), which are those of the largest base clusters, whatever the order of objects and partitions;
+        "random" puts the rows in random order. Distances take few values, so ties are common; several seeds
+        show how much depends on them.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the random orders of ``neighbors`` and of random ties.
     memory : str, int or None, default=None
@@ -132,12 +134,14 @@ class EAC(ConsensusClusterer):
     rows. Below, single linkage takes O(U^2 M) time on one core, with q neighbors O(q U (M + log U)). The
     others, complete linkage among them: 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000, 40 GB for
     100,000), refused above ``memory``, and O(U^2 M) time, pairs counted on all workers; centroid linkage
-    takes O(U^3) in the worst case. With missing labels and normalize="all", equal rows might not be the first
-    to merge under centroid linkage; here they do all the same.
+    takes O(U^3) in the worst case. With missing labels, equal rows might not be the first to merge under
+    centroid linkage with normalize="all", nor with weights="local"; here they do all the same. The latter
+    takes one pass more, O(n M^2) time, to count the overlaps of base clusters.
 
     References
     ----------
-    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*.
+    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*;
+    Huang, Wang and Lai (2018), *Locally weighted ensemble clustering*.
 
     Examples
     --------
@@ -243,8 +247,9 @@ class EAC(ConsensusClusterer):
     ) -> Merges:
         """Return the merges of the rows, which are visited in the order that breaks ties."""
         if self.ties == "lowest":
-            return self._merge(rows, within, weights, budget, engine, seed)
-        order = generator(seed, "eac.ties").permutation(len(rows.labels))
+            order = order_by_content(rows, weights)
+        else:
+            order = generator(seed, "eac.ties").permutation(len(rows.labels))
         taken = rows._replace(labels=rows.labels[order], weights=rows.weights[order])
         budget = budget._replace(n_bytes=budget.n_bytes - rows.labels.nbytes)
         merges = self._merge(taken, within[order], weights, budget, engine, seed)
@@ -481,7 +486,8 @@ class EACAverage(EAC):
     References
     ----------
     Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*;
-    Nguyen and Caruana (2007), whose HAC consensus this is.
+    Nguyen and Caruana (2007), whose HAC consensus this is;
+    Huang, Wang and Lai (2018), whose LWEA it is with weights="local".
 
     Examples
     --------

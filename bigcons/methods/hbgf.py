@@ -30,9 +30,11 @@ class HBGF(GraphClusterer):
         "spectral": singular vectors of the normalized incidence matrix; the sizes of the clusters are free.
         "metis" (needs pymetis): a balanced cut of the graph, which is held in memory; it splits clusters of
         uneven sizes.
-    weights : array of shape (n_partitions,) or None, default=None
+    weights : {"local"}, array of shape (n_partitions,) or None, default=None
         For the spectral form, numbers >= 0 by which each partition counts, as if it occurred that many
-        times; 0 leaves it out. None: all count the same.
+        times; 0 leaves it out. None: all count the same. "local": the edges of a base cluster have its
+        reliability as their weight, which is the higher the less other partitions divide it; this is the LWGP
+        of Huang, Wang and Lai (2018).
     imbalance : float or None, default=None
         With "metis", the share by which parts may exceed their equal share of the graph; None is 0.05.
     n_init : int or "auto", default="auto"
@@ -70,12 +72,15 @@ class HBGF(GraphClusterer):
     starts take 16 rows of the sample for each, the first is the authors' (rows that are as orthogonal as
     possible), by QR with pivots, and centers have unit length. Three passes and those of k-means;
     O(n M^2 + B^3 + n M K) time, O(B^2) memory; of many base clusters O(n M K) a pass and O(B K) memory.
-    METIS: O(n M) memory, 128 bytes a label. Soft clusterings put their memberships in H (spectral form only),
-    and take O(n b^2) time for b memberships > 0 of an object.
+    METIS: O(n M) memory, 128 bytes a label. weights="local" takes one pass more, O(n M^2) time, to count the
+    overlaps of base clusters, and of very many two, which keep only those that overlap; the normalized cut of
+    the weighted graph is that of the transfer cut. Soft clusterings put their memberships in H (spectral form
+    only), and take O(n b^2) time for b memberships > 0 of an object.
 
     References
     ----------
-    Fern and Brodley (2004), *Solving cluster ensemble problems by bipartite graph partitioning*.
+    Fern and Brodley (2004), *Solving cluster ensemble problems by bipartite graph partitioning*;
+    Huang, Wang and Lai (2018), *Locally weighted ensemble clustering*.
 
     Examples
     --------

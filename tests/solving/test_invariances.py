@@ -1,0 +1,119 @@
+"""What no method should depend on: the order of objects and partitions, names of labels, forms of weights.
+
+Partitions and objects are permuted on planted labels whose clusters methods find, so that k-means, samplers
+and other searches that draw by position end at the same clusters.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from bigcons import METHODS
+from bigcons.errors import ConsensusWarning, ConvergenceWarning
+from bigcons.metrics import adjusted_rand
+
+K, N_OBJECTS, N_PARTITIONS = 4, 300, 12
+TWICE = np.where(np.isin(np.arange(N_PARTITIONS), (2, 5, 6)), 2, 1)
+
+# The method and the parameters of each solve.
+SOLVES = {
+    **{name: (name, {}) for name in METHODS},
+    "bce": ("bce", {"n_init": 3}),
+    "cspa local": ("cspa", {"weights": "local"}),
+    "eac pooled": ("eac", {"normalize": "pooled"}),
+    "eac-average local": ("eac-average", {"weights": "local"}),
+    "hbgf local": ("hbgf", {"weights": "local"}),
+    "hgpa laplacian": ("hgpa", {"objective": "laplacian"}),
+    "kmeans onehot": ("kmeans", {"encode": "onehot"}),
+}
+
+# What a solve depends on all the same, and why.
+DEPENDS = {
+    "bce-gibbs": {"partitions": "its chain draws labels by the sums of partitions, rounded in their order"},
+    "eac pooled": {"partitions": "clusters that are as near are taken in an order in which rows are listed"},
+    "furthest": {"objects": "of the pairs that are equally far apart it takes the first"},
+    "hgpa": dict.fromkeys(
+        ("objects", "partitions", "names", "copies"), "its cuts of a hypergraph start at random vertices"
+    ),
+    "ivc": {"partitions": "it starts from partitions drawn by their places, and objects stay on a tie"},
+    "kmeans": dict.fromkeys(("objects", "names"), "it takes labels for numbers"),
+    "pcc": {"ones": "weights of one choose another model of the co-association than None"},
+}
+
+
+def solves_that_keep(what):
+    return [name for name in SOLVES if what not in DEPENDS.get(name, {})]
+
+
+def taking_weights(what):
+    return [
+        name
+        for name in solves_that_keep(what)
+        if "weights" in METHODS[SOLVES[name][0]]().get_params() and "weights" not in SOLVES[name][1]
+    ]
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Labels of four groups, a fifth wrong, some missing, a third of the partitions finer; and features."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(K, size=N_OBJECTS)
+    labels = np.tile(truth[:, None], N_PARTITIONS)
+    wrong = rng.random(labels.shape) < 0.2
+    labels[wrong] = rng.integers(K, size=wrong.sum())
+    labels[:, ::3] = 2 * labels[:, ::3] + rng.integers(2, size=labels[:, ::3].shape)
+    labels[rng.random(labels.shape) < 0.15] = -1
+    return labels, rng.normal(size=(N_OBJECTS, 2)) + 6.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[truth]
+
+
+def fit(solve, labels, features, **others):
+    name, parameters = SOLVES[solve]
+    needed = {"features": features} if name == "did" else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConsensusWarning)  # of what an ensemble or a result looks like
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return METHODS[name](K, random_state=0, **needed, **parameters, **others).fit(labels)
+
+
+@pytest.mark.parametrize("solve", solves_that_keep("objects"))
+def test_clusters__do_not_depend_on_the_order_of_objects(solve, data):
+    order = np.random.default_rng(9).permutation(N_OBJECTS)
+    found, expected = fit(solve, *(values[order] for values in data)), fit(solve, *data)
+    assert adjusted_rand(found.labels_, expected.labels_[order]) == 1.0
+
+
+@pytest.mark.parametrize("solve", solves_that_keep("partitions"))
+def test_clusters__do_not_depend_on_the_order_of_partitions(solve, data):
+    labels, features = data
+    order = np.random.default_rng(9).permutation(N_PARTITIONS)
+    found, expected = fit(solve, labels[:, order], features), fit(solve, *data)
+    assert adjusted_rand(found.labels_, expected.labels_) == 1.0
+
+
+@pytest.mark.parametrize("solve", solves_that_keep("names"))
+def test_clusters__do_not_depend_on_the_names_of_labels(solve, data):
+    labels, features = data
+    names = [np.append(np.random.default_rng(u).permutation(2 * K), -1) for u in range(N_PARTITIONS)]
+    renamed = np.stack([names[u][labels[:, u]] for u in range(N_PARTITIONS)], axis=1)
+    found, expected = fit(solve, renamed, features), fit(solve, *data)
+    assert adjusted_rand(found.labels_, expected.labels_) == 1.0
+
+
+@pytest.mark.parametrize("solve", taking_weights("ones"))
+def test_weights__of_one_are_no_weights_to_the_last_bit(solve, data):
+    found, expected = fit(solve, *data, weights=np.ones(N_PARTITIONS)), fit(solve, *data)
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+    assert found.objective_ == expected.objective_
+
+
+@pytest.mark.parametrize("solve", taking_weights("copies"))
+def test_weights__of_two_are_partitions_given_twice(solve, data):
+    labels, features = data
+    found = fit(solve, *data, weights=TWICE)
+    expected = fit(solve, np.repeat(labels, TWICE, axis=1), features)
+    assert adjusted_rand(found.labels_, expected.labels_) == 1.0
+
+
+def test_dependence__is_told_of_solves_there_are():
+    assert DEPENDS.keys() <= SOLVES.keys()
