@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigcons.methods.pcc.block_model import INFORMED, block_rates, rarity_of
+from bigcons.methods.pcc.calibrated import BLOCK_MODEL, Calibration, EmbeddedStart
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods import METHODS
-from bigcons.methods.pcc.block_model import INFORMED, block_rates, rarity_of
-from bigcons.methods.pcc.calibrated import BLOCK_MODEL, Calibration, EmbeddedStart
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import spectral_start
 from bigcons.solving.passes import Run
