@@ -255,15 +255,15 @@ def test_fit__refuses_to_resume_from_a_snapshot_of_another_format(tmp_path, monk
 @pytest.mark.parametrize(
     ("parameters", "n_starts"),
     [
-        ({"n_init": 3}, 4),
-        ({}, 9),
-        ({"coassociation": "calibrated"}, 9),
-        ({"n_init": 3, "divergence": "kl"}, 4),
-        ({"n_init": 3, "pairs": "dense", "divergence": "kl"}, 4),
-        ({"pairs": 0.5, "solver": "blocked"}, 9),
+        ({"n_init": 3}, 3),
+        ({}, 8),
+        ({"coassociation": "calibrated"}, 8),
+        ({"n_init": 3, "divergence": "kl"}, 3),
+        ({"n_init": 3, "pairs": "dense", "divergence": "kl"}, 3),
+        ({"pairs": 0.5, "solver": "blocked"}, 8),
     ],
 )
-def test_start_objectives__are_one_of_each_random_start_and_that_of_the_tree(parameters, n_starts):
+def test_start_objectives__are_one_of_each_start(parameters, n_starts):
     labels, _ = planted()
     model = PCC(3, random_state=0, **parameters).fit(labels)
     assert len(model.start_objectives_) == n_starts

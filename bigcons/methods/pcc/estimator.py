@@ -65,8 +65,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         ``max_iter``. With prototypes, passes end when the gap of the grouped problem is below it or a pass
         lowers the objective by less than ``tol / 1000`` of it.
     n_init : int or "auto", default="auto"
-        Number of random starts, "auto": 8. They and the clusters of a tree are solved on a sample of 2,048
-        objects; the solution with the lowest objective is extended to all objects.
+        Number of starts, "auto": 8. The first is the clusters of a tree, the others random memberships. All
+        are solved on a sample of 2,048 objects; that of the lowest objective is extended to all objects.
     weights : "entropy", array of shape (n_partitions,) or None, default=None
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
@@ -180,7 +180,20 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         self.coassociation = coassociation
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        variant = choose_variant(self, ensemble, engine)
+        variant = choose_variant(
+            self.n_clusters,
+            ensemble,
+            engine,
+            divergence=self.divergence,
+            pairs=self.pairs,
+            solver=self.solver,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            n_init=self.n_init,
+            weights=self.weights,
+            coassociation=self.coassociation,
+            memory=self.memory,
+        )
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         n, K, weights = ensemble.n_objects, self.n_clusters, variant.weights
         trusts = not ensemble.is_soft and can_weigh(ensemble, K)

@@ -97,7 +97,7 @@ def solve_sample(
     *,
     calibrates: bool = False,
 ) -> Solved:
-    """Solve a sample (rows, M) from the clusters of its tree and ``n_init`` random starts; keep the best.
+    """Solve a sample (rows, M) from ``n_init`` starts, the clusters of its tree first; keep the best.
 
     Its squared divergence is over all pairs. If it ``calibrates``, the rates are found first, from the tree.
     """
@@ -111,13 +111,13 @@ def solve_sample(
         drawn = first if number == 0 else dirichlet(len(labels), n_clusters, seed, number)
         return descend(labels, offsets, drawn, how, *RANKING)
 
-    with progress("starts of PCC", n_init + 1, "starts") as listener:
+    with progress("starts of PCC", n_init, "starts") as listener:
 
         def counted(start: Solved) -> float:
             listener.advance(1)
             return start.sums.objective
 
-        best, objectives = best_start(engine.map(solve_start, range(n_init + 1)), counted)
+        best, objectives = best_start(engine.map(solve_start, range(n_init)), counted)
     solved = descend(labels, offsets, best.memberships, how, *SOLVING)
     return solved._replace(start_objectives=objectives)
 

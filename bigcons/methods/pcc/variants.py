@@ -496,36 +496,46 @@ def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
     return engine.shares_memory and label_bytes(ensemble, ensemble.n_objects) <= FEW_LABELS
 
 
-def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
-    """Check the parameters of a PCC, refuse those that do not apply, and return its variant."""
-    check_number("tol", model.tol, at_least=0.0)
-    check_choice("coassociation", model.coassociation, (PAPER, CALIBRATED))
-    divergence, max_iter, weights = resolve_divergence(model.divergence), model.max_iter, model.weights
+def choose_variant(
+    n_clusters: int,
+    ensemble: Ensemble,
+    engine: Engine,
+    *,
+    divergence: str | Divergence = "l2",
+    pairs: Any = ALL,
+    solver: str = "auto",
+    max_iter: Any = None,
+    tol: Any = 3e-5,
+    n_init: Any = "auto",
+    weights: Any = None,
+    coassociation: str = PAPER,
+    memory: str | float | None = None,
+) -> Variant:
+    """Check the parameters of PCC, refuse those that do not apply, and return the variant."""
+    check_number("tol", tol, at_least=0.0)
+    check_choice("coassociation", coassociation, (PAPER, CALIBRATED))
+    divergence, calibrates = resolve_divergence(divergence), coassociation == CALIBRATED
     if max_iter not in (None, PAPER):
         max_iter = check_int("max_iter", max_iter)
-    n_init = 8 if model.n_init == "auto" else check_int("n_init", model.n_init, or_auto=True)
+    n_starts = 8 if n_init == "auto" else check_int("n_init", n_init, or_auto=True)
     if isinstance(weights, str) and weights != ENTROPY:
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
-    calibrates = model.coassociation == CALIBRATED
-    checked = (divergence, model.pairs, max_iter, model.tol, n_init, counted, calibrates, model.memory)
-    kind = _choose_class(model, divergence, ensemble)
-    variant = kind(model.n_clusters, *checked)
-    if kind is Heap and model.solver == "auto" and max_iter != PAPER and _is_stored(model.pairs):
+    kind = _choose_class(solver, pairs, divergence, ensemble, heap_only=max_iter == PAPER)
+    asked = (n_clusters, divergence, pairs, max_iter, tol, n_starts, counted, calibrates, memory)
+    variant = kind(*asked)
+    if kind is Heap and solver == "auto" and max_iter != PAPER and _is_stored(pairs):
         # at most: with memberships in memory
         needed = variant.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
-        if model.memory is not None and needed > parse_size(model.memory):
-            variant = Blocked(model.n_clusters, *checked)
-    _refuse_others(
-        variant,
-        ensemble,
-        {
-            "n_init": model.n_init != "auto",
-            "max_iter='paper'": max_iter == PAPER,
-            "weights": weights is not None,
-            "coassociation='calibrated'": calibrates,
-        },
-    )
+        if memory is not None and needed > parse_size(memory):
+            variant = Blocked(*asked)
+    given = {
+        "n_init": n_init != "auto",
+        "max_iter='paper'": max_iter == PAPER,
+        "weights": weights is not None,
+        "coassociation='calibrated'": calibrates,
+    }
+    _refuse_others(variant, ensemble, given)
     return variant
 
 
@@ -552,12 +562,13 @@ def _refuse_others(variant: Variant, ensemble: Ensemble, given: dict[str, bool])
             )
 
 
-def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> type[Variant]:
+def _choose_class(
+    asked: str, pairs: Any, divergence: Divergence, ensemble: Ensemble, *, heap_only: bool
+) -> type[Variant]:
     """Return the variant for these pairs and divergence.
 
     "auto" solves pairs block by block if they are in tiles, or at least `MANY_PAIRS`.
     """
-    pairs, asked = model.pairs, model.solver
     is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
     if not (is_share or isinstance(pairs, (str, os.PathLike, PairTable))):
         raise InvalidInputError(
@@ -576,7 +587,7 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> typ
         return EveryPair if ensemble.n_objects <= SUBSAMPLE else Grouped
     if asked != "auto":
         return Heap if asked == HEAP else Blocked
-    if model.max_iter == PAPER or (isinstance(pairs, str) and pairs == "dense"):
+    if heap_only or (isinstance(pairs, str) and pairs == "dense"):
         return Heap
     is_tiled = _is_stored(pairs) and _opened(pairs).rows_per_block is not None
     return Blocked if is_tiled or n_pair_ends(pairs, ensemble.n_objects) >= 2 * MANY_PAIRS else Heap
