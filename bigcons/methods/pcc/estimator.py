@@ -140,9 +140,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     >>> model.labels_
     array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     >>> model.memberships_.round(2)[:3]
-    array([[1.  , 0.  ],
-           [1.  , 0.  ],
-           [0.88, 0.12]], dtype=float32)
+    array([[0.99, 0.01],
+           [0.99, 0.01],
+           [0.82, 0.18]], dtype=float32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
