@@ -273,7 +273,7 @@ def stopping(kind: Any, name: str, at: int) -> Iterator[None]:
 SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     "PCC": ("pcc", {}),
     "PCC of prototypes": ("pcc", {"divergence": "kl", "n_init": 1}),
-    "blocked PCC": ("pcc", {"pairs": "pairs", "solver": "blocked", "init": "uniform", "n_init": 1}),
+    "blocked PCC": ("pcc", {"pairs": "pairs", "solver": "blocked", "n_init": 1}),
     "BCE": ("bce", {"n_init": 2}),
     "Gibbs": ("bce-gibbs", {"sweeps": "blocks", "n_init": 1, "burn_in": 3, "n_samples": 3}),
     "mixture": ("mixture", {"n_init": 2}),

@@ -16,15 +16,44 @@ import warnings
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 from machine import describe
 
-from bigcons import PCC
+from bigcons import PCC, Ensemble
+from bigcons.coassociation.factorized import agreement_sums
 from bigcons.datasets import planted_ensemble
+from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConvergenceWarning
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.methods.pcc.prototypes import Prototypes
+from bigcons.methods.pcc.start import SUBSAMPLE, Begin, Solved, solve_sample
 from bigcons.metrics import pcc_objective
+from bigcons.solving.passes import Iterate, Run, run_passes
+from bigcons.solving.survey import take_survey
 
 COUNTS = (8, 16, 32, 64, 128)
 THREE_CLASSES = (0.6, 0.25, 0.15)
+
+
+def solved(
+    ensemble: Ensemble,
+    n_clusters: int,
+    n_prototypes: int,
+    begin: Begin | None = None,
+    max_passes: int = 100,
+    tol: float = 3e-5,
+) -> tuple[Iterate, np.ndarray]:
+    """Return where passes with so many prototypes end, and the memberships, from a sample by default."""
+    engine = ThreadsEngine()
+    survey = take_survey(ensemble, engine, 0, SUBSAMPLE)
+
+    def of_sample(run: Run) -> Solved:
+        return solve_sample(run.sample, ensemble.offsets, n_clusters, 8, 0, engine)
+
+    run = Run(ensemble, engine, 0, max_passes, tol, survey.sample)
+    asked = n_clusters, resolve_divergence("kl"), n_prototypes, survey.mean_weight
+    at = run_passes(run, Prototypes(*asked, begin or of_sample))
+    return at, np.concatenate([run.arrays.read(at.generation, block) for block in run.blocks])
 
 
 def against_dense(n_objects: int, n_clusters: int) -> list[dict]:
@@ -35,19 +64,14 @@ def against_dense(n_objects: int, n_clusters: int) -> list[dict]:
         n_clusters, divergence="kl", pairs="dense", random_state=0, max_iter=80 * n_objects * n_clusters
     )
     lowest = pcc_objective(ensemble, dense.fit(ensemble).memberships_, divergence="kl")
+    start = dense.memberships_
+    given = Solved(start, agreement_sums(ensemble.read(0, n_objects), ensemble.offsets, start), [])
     rows = []
     for n_prototypes in COUNTS:
-        model = PCC(n_clusters, divergence="kl", n_prototypes=n_prototypes, random_state=0).fit(ensemble)
-        again = PCC(
-            n_clusters,
-            divergence="kl",
-            n_prototypes=n_prototypes,
-            init=dense.memberships_,
-            random_state=0,
-        ).fit(ensemble)
-        found, near = (
-            pcc_objective(ensemble, m.memberships_, divergence="kl") / lowest - 1 for m in (model, again)
+        (at, found), (_, near) = (
+            solved(ensemble, n_clusters, n_prototypes, begin) for begin in (None, lambda _: given)
         )
+        found, near = (pcc_objective(ensemble, Y, divergence="kl") / lowest - 1 for Y in (found, near))
         rows.append(
             {
                 "n_objects": n_objects,
@@ -55,8 +79,8 @@ def against_dense(n_objects: int, n_clusters: int) -> list[dict]:
                 "n_prototypes": n_prototypes,
                 "excess": round(found, 5),
                 "excess_from_dense": round(near, 5),
-                "error": round(model.approximation_error_, 5),
-                "passes": model.n_passes_,
+                "error": round(at.records[-1]["error"], 5),
+                "passes": len(at.records),
             }
         )
         print(json.dumps(rows[-1]), flush=True)
@@ -67,10 +91,14 @@ def seconds_a_pass(n_objects: int) -> list[dict]:
     """Measure (b)."""
     ensemble, _ = planted_ensemble(n_objects, 100, shares=THREE_CLASSES, missing=0.5, random_state=1)
     rows = []
-    for divergence, n_prototypes in (("l2", "auto"), *(("kl", count) for count in COUNTS)):
-        model = PCC(3, divergence=divergence, n_prototypes=n_prototypes, max_iter=6, tol=0, random_state=0)
-        history = model.fit(ensemble).history_
-        whole = [s for s, step in zip(history["seconds"], history["step_length"], strict=True) if step == 1.0]
+    for divergence, n_prototypes in (("l2", None), *(("kl", count) for count in COUNTS)):
+        if n_prototypes is None:
+            history = PCC(3, max_iter=6, tol=0, random_state=0).fit(ensemble).history_
+            passes = list(zip(history["seconds"], history["step_length"], strict=True))
+        else:
+            at, _ = solved(ensemble, 3, n_prototypes, max_passes=6, tol=0.0)
+            passes = [(record["seconds"], record["step_length"]) for record in at.records]
+        whole = [seconds for seconds, length in passes if length == 1.0]
         rows.append(
             {
                 "n_objects": n_objects,

@@ -7,8 +7,7 @@ process of its own:
   accumulation), around random objects of 12 Gaussian classes
 - wide: many more partitions than objects, as from bootstraps of a genomics study
 - many: 100 and 300 classes of 100,000 objects, in 50 partitions of a sixth to half as many clusters, half
-  missing; with ``--full`` also 1,000 classes of a million objects, PCC within 4 GB and its results in a
-  store
+  missing; with ``--full`` also 1,000 classes of a million objects
 - evidence: 10,000 objects by single and average linkage, beside SciPy's of the whole co-association; the fine
   ensemble, of which that would take 40 GB, within 4 GB, with ``--full`` also a million objects; and how far
   average linkage of pooled pairs is from that of observed ones with missing labels
@@ -16,7 +15,6 @@ process of its own:
   gives, 12 classes, complete and half missing; for PCC also its passes, and the labels that a longer solve
   changes
 - creeping (``--full``): the passes of PCC by both models at 3 to 20 clusters, on 100,000 such objects
-- passes (``--full``): a pass of calibrated PCC against one of the paper's model, from the same memberships
 
 A solve that takes more than ``--limit`` seconds is ended and said to be; what ``--minutes`` leave no time for
 is left out. Writes ``results/shapes.json`` and, as a table, ``results/shapes.md``. A cell is a function that
@@ -32,7 +30,6 @@ import queue
 import resource
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -47,12 +44,8 @@ from machine import describe
 from numba.core.event import install_recorder
 
 from bigcons import Ensemble
-from bigcons.coassociation.factorized import add_sums, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.methods import METHODS
-from bigcons.methods.pcc.calibrated import BLOCK_MODEL, Calibration, solve_calibrated
-from bigcons.methods.pcc.subsample import SUBSAMPLE
-from bigcons.methods.pcc.updates import place_block, update_block
 from bigcons.metrics import adjusted_rand
 
 RESULTS = Path(__file__).parent / "results"
@@ -129,7 +122,9 @@ def ordinary(*, smallest: bool, full: bool) -> Iterator[Cell]:
         methods: dict[str, Callable[[Ensemble], Any]] = {
             "PCC": method("pcc", 12),
             "PCC, longer": method("pcc", 12, tol=1e-7, max_iter=12 if smallest else 200),
-            "PCC, paper": method("pcc", 12, coassociation="paper", max_iter=5 if smallest else None),
+            "PCC, calibrated": method(
+                "pcc", 12, coassociation="calibrated", max_iter=5 if smallest else None
+            ),
             "mixture": method("mixture", 12),
             "kcc": method("kcc", 12),
             "one-hot k-means": partial(one_hot_kmeans, n_clusters=12),
@@ -143,7 +138,7 @@ def creeping(*, smallest: bool) -> Iterator[dict[str, Any]]:
     for missing in (0.0, 0.5):
         ensemble, classes = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
         for n_clusters in (3, 12) if smallest else (3, 8, 12, 20):
-            for model in ("block-model", "paper"):
+            for model in ("paper", "calibrated"):
                 solve = partial(METHODS["pcc"], n_clusters, coassociation=model, random_state=0)
                 most = {"max_iter": 5 if smallest else 300}
                 with warnings.catch_warnings():
@@ -264,60 +259,11 @@ def many(*, smallest: bool, full: bool) -> Iterator[Cell]:
         ensemble, classes = equal_classes(n, M, K, n_clusters=(K // 6, K // 2))
         methods: dict[str, Callable[[Ensemble], Any]] = {
             "scaled SVD, k-means": partial(scaled_svd, n_clusters=K),
-            "PCC": method("pcc", K),
             "kcc": method("kcc", K),
         }
-        if n > 100_000:
-            methods["PCC"] = partial(stored_pcc, n_clusters=K)
-        else:
+        if n <= 100_000:
             methods |= {name: method(name, K, memory="8GB") for name in ("hbgf", "mcla", "mixture")}
         yield f"{n:,} x {M}, {K:,} classes", ensemble, classes, methods
-
-
-def stored_pcc(ensemble: Ensemble, n_clusters: int) -> Any:
-    """Return the labels of PCC, its memberships in a store."""
-    with tempfile.TemporaryDirectory() as folder:
-        model = METHODS["pcc"](
-            n_clusters, random_state=0, memory="4GB", out=Path(folder) / "consensus.zarr"
-        ).fit(ensemble)
-        return np.asarray(model.labels_)
-
-
-def passes(*, smallest: bool) -> Iterator[dict[str, Any]]:
-    """Yield the seconds of one thread for a pass of each model, from the memberships of the block model."""
-    n, M = (4_096, 20) if smallest else (131_072, 100)
-    rows = n // 8 if smallest else n // 4
-    for missing in (0.0, 0.5):
-        ensemble, _ = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
-        labels, offsets = ensemble.read(0, n), ensemble.offsets
-        blocks = [slice(start, start + rows) for start in range(0, n, rows)]
-        for n_clusters in (3, 8, 20):
-            sample = np.ascontiguousarray(labels[:: n // SUBSAMPLE])
-            found = solve_calibrated(sample, offsets, n_clusters, 2, 0, Calibration(BLOCK_MODEL, 0.5, False))
-            memberships = np.empty((n, n_clusters), np.float32)
-            estimate = found.sums.scaled(n / len(sample))
-            for block in blocks:
-                place_block(estimate, labels[block], offsets, memberships[block])
-            seconds = {}
-            for model, weights in (("paper", None), ("block", found.sums.weights)):
-                sums = None
-                for block in blocks:
-                    part = agreement_sums(labels[block], offsets, memberships[block], weights)
-                    sums = part if sums is None else add_sums(sums, part)
-                times = []
-                for _ in range(2 if smallest else 4):
-                    began = time.thread_time()
-                    for block in blocks:
-                        update_block(sums, offsets, 0.0, 1.0, labels[block], memberships[block], at_once=True)
-                    times.append(time.thread_time() - began)
-                seconds[model] = min(times)
-            yield {
-                "ensemble": f"{n:,} x {M}, {100 * missing:.0f} % missing",
-                "n_clusters": n_clusters,
-                "paper_ns_per_object": round(seconds["paper"] / n * 1e9),
-                "block_ns_per_object": round(seconds["block"] / n * 1e9),
-                "ratio": round(seconds["block"] / seconds["paper"], 2),
-            }
 
 
 CELLS: dict[str, Callable[..., Iterator[Any]]] = {
@@ -327,13 +273,12 @@ CELLS: dict[str, Callable[..., Iterator[Any]]] = {
     "evidence": evidence,
     "ordinary": ordinary,
     "creeping": creeping,
-    "passes": passes,
 }
 
 GROWING = ("many", "evidence", "ordinary")
 """Cells that have more, or larger, ensembles with ``--full``."""
 
-SLOW = ("creeping", "passes")
+SLOW = ("creeping",)
 """Cells that only ``--full`` or ``--cells`` runs."""
 
 

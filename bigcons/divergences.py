@@ -25,18 +25,7 @@ class CompiledDivergence(NamedTuple):
     value: Callable[[float, float, float], float]
     slope: Callable[[float, float, float], float]
     curvature: Callable[[float, float, float], float]
-    parameter: Any
-    """A number; with functions of ``a + d p``, the tuple of ``a``, ``d`` and a number."""
-
-    def of_joins(self, a: float = 0.0, d: float = 1.0) -> CompiledDivergence:
-        """Return the divergence of ``x`` from ``a + d p`` as functions of ``x`` and ``p``."""
-        from bigcons.kernels.divergences import functions_of_joins
-
-        value, slope, curvature, parameter = self
-        if isinstance(parameter, tuple):
-            return self._replace(parameter=(a, d, parameter[2]))
-        value, slope, curvature = functions_of_joins(value, slope, curvature)
-        return CompiledDivergence(value, slope, curvature, (a, d, parameter))
+    parameter: float
 
 
 class Divergence:
@@ -164,9 +153,7 @@ class _Family(Divergence):
 
         functions = (getattr(family, f"{self.name}_{part}") for part in ("value", "slope", "curvature"))
         value, slope, curvature = functions
-        compiled = CompiledDivergence(value, slope, curvature, self.parameter)
-        # one code for plain and calibrated probabilities; squares need no code of their own, see `Calibrated`
-        return compiled if self.name == "l2" else compiled.of_joins()
+        return CompiledDivergence(value, slope, curvature, self.parameter)
 
     @cached_property
     def nonconvexity(self) -> float | None:
@@ -174,43 +161,6 @@ class _Family(Divergence):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Family, (self.name, self.parameter)  # every process has one copy of the compiled functions
-
-
-class Calibrated(Divergence):
-    """A divergence of the observed share from ``a + d p``, ``p`` being the co-membership probability.
-
-    The squared one is ``d^2`` times that of ``(x - a) / d`` from ``p``: kernels use the functions of "l2" and
-    take `targets` for shares and weights. Other divergences are defined on [0, 1] alone, where ``a + d p``
-    must stay.
-    """
-
-    def __init__(self, plain: Divergence, a: float, d: float) -> None:
-        self.plain = plain
-        self.a = a
-        self.d = d
-        self.name: str = plain.name
-        self.parameter: float = plain.parameter
-        self.allow_nonconvex: bool = plain.allow_nonconvex
-
-    @cached_property
-    def compiled(self) -> CompiledDivergence:
-        """The scalar functions of ``x`` and ``p``, or of the targets and ``p``, for kernels."""
-        plain = self.plain.compiled
-        return plain if self.plain.label == "l2" else plain.of_joins(self.a, self.d)
-
-    @cached_property
-    def nonconvexity(self) -> float | None:
-        """As without calibration: ``a + d p`` is linear."""
-        return self.plain.nonconvexity
-
-    def targets(self, share: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return shares and weights as the compiled functions expect them; float32."""
-        if self.plain.label != "l2":
-            return share, weight
-        return (share - np.float32(self.a)) / np.float32(self.d), weight * np.float32(self.d * self.d)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Calibrated, (self.plain, self.a, self.d)
 
 
 def resolve_divergence(divergence: str | Divergence) -> Divergence:

@@ -248,6 +248,10 @@ class DissentWarning(ConsensusWarning):
     """Some partitions agree with no other partition."""
 
 
+class DisconnectedWarning(ConsensusWarning):
+    """Some objects share no partition with others, even by way of further objects."""
+
+
 class SuspiciousLabelsWarning(UserWarning):
     """The table of labels may be transposed, contain an id column, or lack its header."""
 

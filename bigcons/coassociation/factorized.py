@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons.kernels import all_pairs as kernel
 from bigcons.kernels import all_pairs_soft as soft_kernel
-from bigcons.kernels.cluster_tables import map_rows, padded
+from bigcons.kernels.cluster_tables import padded
 from bigcons.validation import check_partition_weights
 
 
@@ -55,46 +55,24 @@ class Weights(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How often partitions join objects, in a calibrated model of the co-association.
+    """Weights of partitions and the rates of a calibrated co-association, ``(c_ij / N_ij - a) / d``.
 
-    Partition u joins two objects with probability ``a_u + d_u y_i.y_j``: it hits with ``a + d`` and joins
-    falsely with ``a``. Each pair of objects that it labels costs ``w_u (J - a_u - d_u y_i.y_j)^2``, J being
-    ``omega_b`` if it joins them in base cluster b, else 0.
+    Every partition joins two objects of different clusters with probability ``a``, its false-join rate, and
+    of one cluster with probability ``a + d``, its hit rate.
     """
 
     partitions: np.ndarray
-    """(M,): ``w d^2``."""
+    """(M,): the weights ``w``."""
     base_clusters: np.ndarray
-    """(B + M,): the gains ``w d omega`` of base clusters, then those of partitions, ``-w d a``."""
-    a: np.ndarray
-    d: np.ndarray
-    w: np.ndarray
-    omega: np.ndarray
-    """(B,)"""
-    theta: np.ndarray | None = None
-    """(K, K) symmetric, at least 0, of a block model, which has ``y_i' theta y_j`` for ``y_i.y_j``."""
+    """(B + M,): the gains ``w / d`` of base clusters, then those of partitions, ``-w a / d``."""
+    a: float
+    d: float
 
     @classmethod
-    def of(
-        cls,
-        a: np.ndarray,
-        d: np.ndarray,
-        w: np.ndarray,
-        omega: np.ndarray,
-        offsets: np.ndarray,
-        theta: np.ndarray | None = None,
-    ) -> Rates:
+    def of(cls, a: float, d: float, partitions: np.ndarray, offsets: np.ndarray) -> Rates:
         """Return the rates with their gains."""
-        gains = np.concatenate([np.repeat(w * d, np.diff(offsets)) * omega, -w * d * a])
-        return cls(w * d * d, gains, a, d, w, omega, theta)
-
-    def of_partitions(self, chosen: np.ndarray, offsets: np.ndarray) -> Rates:
-        """Return the rates of the chosen partitions of those whose base clusters begin at ``offsets``."""
-        sizes, is_chosen = np.diff(offsets), np.zeros(offsets.size - 1, bool)
-        is_chosen[chosen] = True
-        own = np.concatenate([[0], np.cumsum(sizes[chosen])])
-        omega = self.omega[np.repeat(is_chosen, sizes)]
-        return Rates.of(self.a[chosen], self.d[chosen], self.w[chosen], omega, own, self.theta)
+        gains = np.concatenate([np.repeat(partitions / d, np.diff(offsets)), -partitions * a / d])
+        return cls(partitions, gains, a, d)
 
 
 class AgreementSums(NamedTuple):
@@ -110,8 +88,8 @@ class AgreementSums(NamedTuple):
     """(M, padded K(K+1)/2): summed outer products of the objects seen in each partition, entries k <= r at
     r(r+1)/2 + k."""
     squares: float
-    """Sum of m_i |y_i|^2, with m_i the number of labels of object i or the sum of their weights; of a block
-    model, with ``y_i' theta y_i`` for |y_i|^2."""
+    """Sum of m_i |y_i|^2, with m_i the number of labels of object i or the sum of their weights; with `Rates`
+    the sum of their gains."""
     quartics: float
     """Sum of m_i |y_i|^4."""
     weights: Weights | Rates | None = None
@@ -141,31 +119,14 @@ class AgreementSums(NamedTuple):
 
     @property
     def gains(self) -> tuple[np.ndarray, ...]:
-        """Gains (B + M,) of the rows of S in a calibrated model, and theta of a block model: the last
-        arguments of kernels, none for other models."""
-        if not isinstance(self.weights, Rates):
-            return ()
-        gains, theta = self.weights.base_clusters, self.weights.theta
-        return (gains,) if theta is None else (gains, theta)
-
-    @property
-    def own(self) -> np.ndarray:
-        """(M,): summed |y_i|^2 of the objects of each partition."""
-        k = np.arange(self.n_clusters)
-        return np.asarray(self.T[:, k * (k + 3) // 2].sum(axis=1))
-
-    @property
-    def theta(self) -> np.ndarray | None:
-        """Of a block model."""
-        return self.weights.theta if isinstance(self.weights, Rates) else None
+        """Gains (B + M,) of the rows of S with `Rates`, the last argument of kernels; else none."""
+        return (self.weights.base_clusters,) if isinstance(self.weights, Rates) else ()
 
     def dot(self, A: np.ndarray, B: np.ndarray) -> float:
         """Return the inner product of two tables such as S, partitions by their weights.
 
         Not by BLAS, whose sums depend on its number of threads.
         """
-        if self.theta is not None and self.weights is not None:
-            return float(kernel.sum_products(A, B, self.theta, self.weights.base_clusters))
         if self.weights is None:
             return float(np.einsum("ij,ij->", A, B))
         return float(np.einsum("i,i->", np.einsum("ij,ij->i", A, B), self.weights.base_clusters))
@@ -174,7 +135,6 @@ class AgreementSums(NamedTuple):
         """Return the inner product of two tables such as T, partitions by their weights."""
         counts = 2.0 * np.ones((self.n_clusters, self.n_clusters)) - np.eye(self.n_clusters)
         counts = counts[np.tril_indices(self.n_clusters)]  # of each entry of the triangle in the whole
-        A = A if self.theta is None else triangles_times(A, self.theta)
         A, B = A[:, : counts.size], B[:, : counts.size]
         if self.weights is None:
             return float(np.einsum("uq,uq,q->", A, B, counts))
@@ -225,27 +185,6 @@ def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
     return a._replace(squares=a.squares + b.squares, quartics=a.quartics + b.quartics)
 
 
-def select_clusters(sums: AgreementSums, kept: np.ndarray) -> AgreementSums:
-    """Return the sums of the memberships in the clusters ``kept``, in that order, all others left out.
-
-    ``quartics`` is that of all clusters, and so is ``squares`` with `Rates`: sums do not tell what is left.
-    """
-    n = kept.size
-    S, T = np.zeros((sums.S.shape[0], padded(n))), np.zeros((sums.T.shape[0], padded(kernel.triangle(n))))
-    first, second = (kept[index] for index in np.tril_indices(n))
-    larger, smaller = np.maximum(first, second), np.minimum(first, second)
-    S[:, :n] = sums.S[:, kept]
-    T[:, : larger.size] = sums.T[:, larger * (larger + 1) // 2 + smaller]
-    selected = sums._replace(n_clusters=n, S=S, T=T)
-    if isinstance(sums.weights, Rates):
-        theta = None if sums.theta is None else np.ascontiguousarray(sums.theta[np.ix_(kept, kept)])
-        return selected._replace(weights=sums.weights._replace(theta=theta))
-    k = np.arange(n)
-    squares = T[:, k * (k + 3) // 2].sum(axis=1)
-    by_partition = np.ones(len(T)) if sums.weights is None else sums.weights.partitions
-    return selected._replace(squares=float(np.einsum("u,u->", squares, by_partition)))
-
-
 def sizes_of(offsets: np.ndarray, memberships: np.ndarray) -> tuple[int, int, int]:
     """Return the numbers of base clusters, partitions and clusters."""
     return int(offsets[-1]), offsets.size - 1, memberships.shape[1]
@@ -271,20 +210,6 @@ def clusters_in_order(S: np.ndarray, order: np.ndarray) -> np.ndarray:
     columns = np.arange(S.shape[1])
     columns[: order.size] = order
     return np.take(S, columns, axis=1)
-
-
-def rows_times(S: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return a table such as S with rows ``theta S_b``."""
-    mapped = np.empty_like(S)
-    map_rows(S, np.pad(theta, ((0, 0), (0, S.shape[1] - len(theta)))), mapped)
-    return mapped
-
-
-def triangles_times(T: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return a table such as T with triangles of ``theta T_u theta``."""
-    mapped = np.zeros_like(T)
-    kernel.map_triangles(T, theta, mapped)
-    return mapped
 
 
 def triangles_in_order(T: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -10,8 +10,8 @@ changes one of these parts, one warning is logged and only speed suffers:
 - `_cache` keeps compiled kernels on disk; otherwise every process compiles them. Numba's own cache misses
   changes in the kernels that a kernel calls, and processes race for its index.
 - `_llvm` provides vectors of eight doubles; otherwise `_plain` uses tuples of eight floats.
-- `leaf` and `uncounted` switch off reference counting, and a `leaf` has no entry for calls from Python, which
-  would take longer to compile than the few small loops it consists of.
+- `leaf` switches off reference counting, which takes two atomic instructions per array and call, and has no
+  entry for calls from Python, which would take longer to compile than the few small loops it consists of.
 
 The environment variables ``BIGCONS_JIT_CACHE=0`` and ``BIGCONS_JIT_VECTORS=0`` disable the first two.
 """
@@ -36,8 +36,8 @@ _FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 _OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": _FASTMATH, "forceinline": True}
 
 
-def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
-    """Return `_cache` and `_llvm`, or None where unusable, and the options of `uncounted` and `leaf`."""
+def _private_parts() -> tuple[Any, Any, dict[str, bool]]:
+    """Return `_cache` and `_llvm`, or None where unusable, and the options of `leaf`."""
     broken: list[str] = []
 
     def part(name: str, switch: str) -> Any:
@@ -58,17 +58,17 @@ def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
         return {}
 
     disk, llvm = part("_cache", "BIGCONS_JIT_CACHE"), part("_llvm", "BIGCONS_JIT_VECTORS")
-    uncounted, unwrapped = option("_nrt", False), option("no_cpython_wrapper", True)
+    of_leaves = option("_nrt", False) | option("no_cpython_wrapper", True)
     if broken:
         logger.warning(
             "numba %s lacks internals that bigcons relies on for speed: %s; results agree up to rounding. "
             "Install a version of numba that this release of bigcons was tested with.",
             *(numba.__version__, "; ".join(broken)),
         )
-    return disk, llvm, uncounted, uncounted | unwrapped
+    return disk, llvm, of_leaves
 
 
-_DISK, LLVM, _UNCOUNTED, _OF_LEAVES = _private_parts()
+_DISK, LLVM, _OF_LEAVES = _private_parts()
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,17 +76,12 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     return _compiled(function)
 
 
-def uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a kernel that allocates no memory, without reference counts for its arrays.
-
-    The caller holds the arrays. Counting takes two atomic instructions per array and call, more than a kernel
-    of a few small loops costs. Rows and slices are views; methods such as ``ravel`` do not compile.
-    """
-    return _compiled(function, **_UNCOUNTED)
-
-
 def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile, as `uncounted` does, a function that only kernels call; Python runs it as it is written."""
+    """Compile a function that only kernels call, without reference counts for its arrays.
+
+    The caller holds the arrays. Rows and slices are views; methods such as ``ravel`` do not compile. Python
+    runs it as it is written.
+    """
     kernel = _compiled(function, **_OF_LEAVES)
     if not numba.config.DISABLE_JIT:
         kernel.__class__ = _Leaf

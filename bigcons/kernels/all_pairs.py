@@ -13,16 +13,9 @@ With partition weights, ``S`` and ``T`` are unchanged: rows are weighted when th
 the summed weight of the labels of object i, and each partition's part of the norms counts by its weight.
 ``weights=None`` is resolved at compile time and costs nothing.
 
-A calibrated model (``methods.pcc.calibrated``) has gains besides weights: ``S`` has a further row for each
+With gains, which subtract a background from the co-association (`Rates`), ``S`` has a further row for each
 partition, the summed memberships of the objects it labels, and every row counts by its gain, positive for
-base clusters and negative for partitions, where rows without gains count by the weight of their partition.
-
-A block model has ``y_i' theta y_j`` in the place of ``y_i.y_j``, ``theta`` (K, K) symmetric, entries >= 0.
-Then b and A are gathered from sums of ``theta y`` in the place of ``y``, which are kept beside S and T.
-
-Keeping them current costs several times the gathering. Passes of calibrated models over all objects, and over
-a subsample whose tables exceed the cache, leave them as they were before the block (`sweep_at_once`), so that
-rows are weighed once, in advance, and are read in whatever order is fastest.
+base clusters and negative for partitions.
 """
 
 from __future__ import annotations
@@ -31,9 +24,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from bigcons.kernels._jit import jit, leaf, uncounted
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.cluster_tables import (
-    add_rows,
     add_to_rows,
     end_of_slice,
     find_rows,
@@ -70,7 +62,7 @@ def triangle(n_clusters):
 @jit
 def sweep(
     labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals,
-    gains=None, theta=None
+    gains=None
 ):  # fmt: skip
     """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``totals``.
 
@@ -84,9 +76,6 @@ def sweep(
     object whose KKT gap is at most ``threshold`` does not move; others take ``relaxation`` >= 1 times the
     step to their minimum, or stop at the boundary of the simplex. With ``fresh`` the objects are new:
     ``y_old`` is not read, counts as zero, and they are not part of S and T yet.
-
-    With ``theta``, its clusters in the order of the tables, S and T are the sums of ``theta y`` and, unless
-    ``fresh``, kept current; ``S_out`` and ``T_out`` must be other tables.
 
     totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 (by gains, if any) and m|y|^4;
     totals[MAX_GAP] is the largest KKT gap found, totals[N_MOVED] the number of objects that moved.
@@ -105,8 +94,6 @@ def sweep(
     y = np.empty(K)
     d = np.zeros(s_width)
     t_change = np.zeros(t_width)
-    z = np.zeros(s_width if theta is not None else 0)
-    z_change = np.zeros(s_width if theta is not None else 0)
     support = np.empty(K, np.int64)
     work = np.empty((K, K + 2))
     s_flat, t_flat = S.ravel(), T.ravel()
@@ -124,24 +111,15 @@ def sweep(
         else:
             m_rows, pull = 2 * m, find_gains(labels, i, offsets, gains, s_width, m, s_at, g_at)
             sum_columns(s_flat, s_at, g_at, m_rows, 0, s_width, s_sum)
-        if theta is None:
-            for k in range(K):
-                y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
-                b[k] = s_sum[k] - pull * y[k]
-            own = y
-        else:
-            for k in range(K):
-                y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
-            times(theta, y, z)
-            for k in range(K):
-                b[k] = s_sum[k] - pull * z[k]
-            own = z
+        for k in range(K):
+            y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
+            b[k] = s_sum[k] - pull * y[k]
         n = n_likely(y, b)
-        read_quadratic(t_flat, t_at, w_at, m, weight, own, 0, n, t_sum, A)
+        read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
         if gains is not None and is_residue(A, n, weight):
             clear(A, b, n)
         n = solve_row(
-            t_flat, t_at, w_at, m, weight, own, y, b, n, t_sum, A, support, work, fresh, threshold, totals
+            t_flat, t_at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
         )
         if n == 0:
             for k in range(K):
@@ -149,150 +127,20 @@ def sweep(
             continue
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
-        if record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals, theta, z, z_change):
+        if record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
             fill_change(y, d, n, t_change)
             add_to_rows(s_out, s_at, m_rows, d, s_width)
             add_to_rows(t_out, t_at, m, t_change, triangle(n))
-            if theta is not None and not fresh:
-                fill_change(z, z_change, K, t_change)
-                add_to_rows(s_flat, s_at, m_rows, z_change, s_width)
-                add_to_rows(t_flat, t_at, m, t_change, triangle(K))
-
-
-@uncounted
-def sweep_at_once(
-    labels, offsets, s_flat, t_flat, s_out, t_out, order, y_old, y_new, threshold, relaxation, fresh, totals,
-    theta, scratch
-):  # fmt: skip
-    """Update every object of a block by the same tables; add the changes to ``s_out, t_out``, ``totals``.
-
-    Arguments as in `sweep`, but tables are flat, and S and T are those of `weigh_rows`: sums of ``theta y``
-    by their weights. Those of changes are as large, and others; ``scratch`` is of ``updates.scratch_for``. If
-    the tables exceed the cache, objects visit a slice of the partitions after the other, which changes no bit
-    of the sums.
-    """
-    s_at, t_at, w_at, s_sums, t_sums, d, t_change, y, z, b, n_read, A, z_change, support, work = scratch
-    n_rows, M = labels.shape
-    K = theta.shape[0]
-    n_together, s_width = s_sums.shape
-    t_width = t_sums.shape[1]
-    relists = n_together > 1  # else the rows of an object stay listed
-    for start in range(0, n_rows, n_together):
-        n_here = min(n_together, n_rows - start)
-        m = 0
-        for r in range(n_here):
-            for k in range(s_width):
-                s_sums[r, k] = 0.0
-        first = 0
-        while first < M:
-            last = end_of_slice(offsets, first, s_width, 0) if relists else M
-            for r in range(n_here):
-                m = find_rows(labels, start + r, first, last, offsets, s_width, s_at, t_width, t_at)
-                add_rows(s_flat, s_at, m, s_sums[r], s_width)
-            first = last
-        for r in range(n_here):
-            i = start + r
-            pull = s_sums[r, K]
-            for k in range(K):
-                y[r, k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
-            times(theta, y[r], z[r])
-            for k in range(K):
-                b[r, k] = s_sums[r, k] - pull * z[r, k]
-            n_read[r] = n_likely(y[r], b[r])
-            for q in range(padded(triangle(n_read[r]))):
-                t_sums[r, q] = 0.0
-        first = 0
-        while first < M:
-            last = end_of_slice(offsets, first, 0, t_width) if relists else M
-            for r in range(n_here):
-                if relists:
-                    m = find_rows(labels, start + r, first, last, offsets, s_width, s_at, t_width, t_at)
-                add_rows(t_flat, t_at, m, t_sums[r], triangle(n_read[r]))
-            first = last
-        for r in range(n_here):
-            i, n = start + r, n_read[r]
-            pull, weight = s_sums[r, K], s_sums[r, K + 1]
-            n_read[r] = 0
-            if weight == 0.0:
-                for k in range(K):
-                    y_new[i, k] = np.float32(1.0 / K)
-                continue
-            if relists and n < K:  # it may read more
-                m = find_rows(labels, i, 0, M, offsets, s_width, s_at, t_width, t_at)
-            fill_quadratic(t_sums[r], weight, z[r], 0, n, A)
-            if is_residue(A, n, weight):
-                clear(A, b[r], n)
-            n = solve_row(
-                t_flat, t_at, w_at, m, weight, z[r], y[r], b[r], n, t_sums[r], A, support, work, fresh,
-                threshold, totals
-            )  # fmt: skip
-            if n == 0:
-                for k in range(K):
-                    y_new[i, k] = y_old[i, k]
-                continue
-            if relaxation > 1.0:
-                overshoot(order, y_old, i, relaxation, y[r])
-            if record_move(
-                order, y_old, y_new, i, y[r], fresh, weight, pull, d[r], totals, theta, z[r], z_change
-            ):
-                fill_change(y[r], d[r], n, t_change[r])
-                n_read[r] = n
-        first = 0
-        while first < M:
-            last = end_of_slice(offsets, first, s_width, t_width) if relists else M
-            for r in range(n_here):
-                if n_read[r] == 0:
-                    continue
-                if relists:
-                    m = find_rows(labels, start + r, first, last, offsets, s_width, s_at, t_width, t_at)
-                add_to_rows(s_out, s_at, m, d[r], s_width)
-                add_to_rows(t_out, t_at, m, t_change[r], triangle(n_read[r]))
-            first = last
-
-
-@jit
-def weigh_rows(S, offsets, order, theta, gains, weights, out):
-    """Set ``out`` (B, padded K+2) to what an object of each base cluster reads of S (B+M, padded K).
-
-    That is ``theta`` times its row by its gain and the row of its partition by its gain, with the clusters in
-    ``order``; then, for the own part of an object, the sum of the two gains, and the partition's weight.
-    """
-    K = order.shape[0]
-    M = offsets.shape[0] - 1
-    B = offsets[M]
-    total, mapped = np.empty(K), np.empty(K)
-    for u in range(M):
-        for b in range(offsets[u], offsets[u + 1]):
-            for k in range(K):
-                total[k] = gains[b] * S[b, order[k]] + gains[B + u] * S[B + u, order[k]]
-            times(theta, total, mapped)
-            for k in range(K):
-                out[b, k] = mapped[k]
-            out[b, K] = gains[b] + gains[B + u]
-            out[b, K + 1] = weights[u]
-
-
-@leaf
-def times(theta, y, z):
-    """Set ``z`` to ``theta y``."""
-    K = theta.shape[0]
-    for k in range(K):
-        z[k] = 0.0
-    for r in range(K):
-        if y[r] != 0.0:
-            for k in range(K):
-                z[k] += theta[r, k] * y[r]
 
 
 @leaf
 def solve_row(
-    table, at, w_at, m, weight, own, y, b, n, t_sum, A, support, work, fresh, threshold, totals
+    table, at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
 ):  # fmt: skip
     """Minimize the quadratic of one object over the simplex in place in ``y``, from its first ``n`` clusters.
 
-    ``own``: the object's part in the table, ``y`` itself or ``theta y``. More of ``A`` is read as clusters
-    attract the object. Returns how many were read; 0 if the KKT gap, which goes to ``totals``, is at most
-    ``threshold`` and ``y`` stays. With ``fresh`` no gap is measured.
+    More of ``A`` is read as clusters attract the object. Returns how many were read; 0 if the KKT gap, which
+    goes to ``totals``, is at most ``threshold`` and ``y`` stays. With ``fresh`` no gap is measured.
     """
     while not fresh:
         lowest, highest = gradient_range(A, b, y, n)
@@ -303,7 +151,7 @@ def solve_row(
             if gap <= threshold:
                 return 0
             break
-        read_quadratic(table, at, w_at, m, weight, own, n, wider, t_sum, A)
+        read_quadratic(table, at, w_at, m, weight, y, n, wider, t_sum, A)
         n = wider
     if fresh or n_positive(y, n) > WIDE_FACE:
         for k in range(n):
@@ -314,25 +162,22 @@ def solve_row(
         wider = n_below(level, b, n)
         if wider == n:
             return n
-        read_quadratic(table, at, w_at, m, weight, own, n, wider, t_sum, A)
+        read_quadratic(table, at, w_at, m, weight, y, n, wider, t_sum, A)
         n = wider
 
 
 @jit
-def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=None, theta=None):
+def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=None):
     """Add a block's terms of the objective along its changes, besides those of S and T.
 
     ``T_step``, as T, sums ``d d'`` over the changes ``d`` from ``y_old`` to ``y_new (rows, K)`` float32, in
     the order of the memberships. ``sums (N_STEP_SUMS,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
-    c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone. With ``theta``,
-    products of vectors are by it.
+    c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone.
     """
     K, M = y_new.shape[1], labels.shape[1]
     s_at, t_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
     w_at = listed(weights)
     d = np.empty(K)
-    y = np.empty(K)
-    z_change = np.empty(K)
     outer = np.zeros(T_step.shape[1])
     table = T_step.ravel()
     for i in range(labels.shape[0]):
@@ -348,17 +193,6 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
             c += d[k] * d[k]
         if c == 0.0:
             continue
-        if theta is not None:
-            times(theta, d, z_change)
-            b = c = 0.0
-            for k in range(K):
-                y[k] = np.float64(y_old[i, k])
-                b += y[k] * z_change[k]
-                c += d[k] * z_change[k]
-            times(theta, y, z_change)
-            a = 0.0
-            for k in range(K):
-                a += y[k] * z_change[k]
         fill_outer(d, K, outer)
         add_to_rows(table, t_at, m, outer, triangle(K))
         weight = weigh(labels, i, 0, M, m, weights, w_at)
@@ -461,12 +295,6 @@ def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
     ``A[:known, :known]`` and its part of ``t_sum`` are already computed.
     """
     sum_columns(table, at, w_at, m, padded(triangle(known)), triangle(n), t_sum)
-    fill_quadratic(t_sum, weight, y, known, n, A)
-
-
-@leaf
-def fill_quadratic(t_sum, weight, y, known, n, A):
-    """Fill ``A[:n, :n]`` of one object, but for what is known, from the sum of its rows of T."""
     q = triangle(known)
     for r in range(known, n):
         own = weight * y[r]
@@ -545,11 +373,8 @@ def overshoot(order, y_old, i, step, y):
 
 
 @leaf
-def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals, theta=None, z=None, z_change=None):
-    """Round ``y`` into ``y_new[i]``; return if it moved, with the old row in ``y``, the change in ``d``.
-
-    With ``theta``, ``z`` is ``theta`` times the old row; times the change goes to ``z_change``.
-    """
+def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
+    """Round ``y`` into ``y_new[i]``; return if it moved, with the old row in ``y``, the change in ``d``."""
     moved = False
     a = b = c = 0.0
     for k in range(y.shape[0]):
@@ -563,13 +388,6 @@ def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals, theta
         b += old * d[k]
         c += d[k] * d[k]
     if moved:
-        if theta is not None:
-            times(theta, d, z_change)
-            a = b = c = 0.0
-            for k in range(y.shape[0]):
-                a += y[k] * z[k]
-                b += y[k] * z_change[k]
-                c += d[k] * z_change[k]
         change = 2.0 * b + c
         totals[SQUARES] += pull * change
         totals[QUARTICS] += weight * change * (2.0 * a + change)
@@ -601,11 +419,10 @@ def fill_outer(d, n, outer):
 
 
 @jit
-def accumulate(labels, offsets, weights, y, S, T, sums, gains=None, theta=None):
+def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
     """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and m|y|^4 to ``sums (2,)``.
 
     With gains, their sum takes the place of m for m|y|^2; rows of partitions in S are left to the caller.
-    With ``theta``, |y|^2 is ``y' theta y``.
     """
     n_rows, M = labels.shape
     K, s_width, t_width = y.shape[1], S.shape[1], T.shape[1]
@@ -614,7 +431,6 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None, theta=None):
     w_at = listed(weights)
     d, outer = np.zeros((n_together, s_width)), np.zeros((n_together, t_width))
     pull, weight = np.empty(n_together), np.empty(n_together)
-    z = np.empty(K)
     s_flat, t_flat = S.ravel(), T.ravel()
     for start in range(0, n_rows, n_together):
         n_here = min(n_together, n_rows - start)
@@ -638,71 +454,7 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None, theta=None):
             first = last
         for r in range(n_here):
             square = 0.0
-            if theta is None:
-                for k in range(K):
-                    square += d[r, k] * d[r, k]
-            else:
-                times(theta, d[r, :K], z)
-                for k in range(K):
-                    square += d[r, k] * z[k]
+            for k in range(K):
+                square += d[r, k] * d[r, k]
             sums[0] += (weight[r] if gains is None else pull[r]) * square
             sums[1] += weight[r] * square * square
-
-
-@jit
-def sum_products(A, B, theta, gains):
-    """Return the sum of ``A_b' theta B_b`` over the rows of two tables such as S, by their gains (rows,)."""
-    K = theta.shape[0]
-    total = 0.0
-    for b in range(A.shape[0]):
-        product = 0.0
-        for r in range(K):
-            if A[b, r] != 0.0:
-                mapped = 0.0
-                for k in range(K):
-                    mapped += theta[r, k] * B[b, k]
-                product += A[b, r] * mapped
-        total += gains[b] * product
-    return total
-
-
-@jit
-def map_triangles(T, theta, out):
-    """Set each row of ``out``, a triangle as those of T, to that of ``theta T_u theta``; O(M K^3) time."""
-    K = theta.shape[0]
-    whole, half = np.empty((K, K)), np.empty((K, K))
-    for u in range(T.shape[0]):
-        q = 0
-        for r in range(K):
-            for k in range(r + 1):
-                whole[r, k] = whole[k, r] = T[u, q]
-                q += 1
-        for r in range(K):
-            for k in range(K):
-                half[r, k] = 0.0
-            for p in range(K):
-                for k in range(K):
-                    half[r, k] += theta[r, p] * whole[p, k]
-        q = 0
-        for r in range(K):
-            for k in range(r + 1):
-                total = 0.0
-                for p in range(K):
-                    total += half[r, p] * theta[k, p]
-                out[u, q] = total
-                q += 1
-
-
-@jit
-def sum_powers(labels, offsets, y, squares, quartics):
-    """Add ``|y|^2`` of each object of a block to ``squares (B,)`` of its base clusters, and ``|y|^4`` to
-    ``quartics (M,)`` of its partitions.
-    """
-    for i in range(labels.shape[0]):
-        square = 0.0
-        for k in range(y.shape[1]):
-            square += np.float64(y[i, k]) * np.float64(y[i, k])
-        for u in range(labels.shape[1]):
-            if labels[i, u] >= 0:
-                squares[offsets[u] + labels[i, u]] += square
-                quartics[u] += square * square

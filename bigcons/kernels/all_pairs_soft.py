@@ -107,7 +107,7 @@ def sweep(
         n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
         n = solve_row(
-            t_flat, t_at, w_at, m, weight, y, y, b, n, t_sum, A, support, work, fresh, threshold, totals
+            t_flat, t_at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
         )
         if n == 0:
             for k in range(K):

@@ -225,21 +225,6 @@ def count_shares(labels, offsets, shares, table):
 
 
 @jit
-def map_rows(table, matrix, out):
-    """Set each row of ``out`` (n, width) to the first K entries of that of ``table`` times ``matrix``.
-
-    matrix (K, width) float64, the width a multiple of eight; products are added in the order of its rows.
-    """
-    K, width = matrix.shape
-    at = np.empty(K, np.uint64)
-    for r in range(K):
-        at[r] = np.uint64(r * width)
-    flat = matrix.ravel()
-    for i in range(table.shape[0]):
-        sum_columns(flat, at, table[i], K, 0, width, out[i])
-
-
-@jit
 def add_sizes(labels, offsets, weights, sizes):
     """Add ``weights`` (n,) float64 of the objects to ``sizes`` (B,) of their base clusters."""
     for i in range(labels.shape[0]):

@@ -130,30 +130,6 @@ def exponential_curvature(x, p, t):
 
 
 @made_once
-def functions_of_joins(value: Kernel, slope: Kernel, curvature: Kernel) -> tuple[Kernel, Kernel, Kernel]:
-    """Compile value, slope and curvature in ``p`` of a divergence from ``a + d p``.
-
-    Their parameter is ``(a, d, parameter of the divergence)``; 0 and 1 give the divergence itself.
-    """
-
-    @jit
-    def value_of_join(x, p, parameter):
-        a, d, own = parameter
-        return value(x, a + d * p, own)
-
-    @jit
-    def slope_of_join(x, p, parameter):
-        a, d, own = parameter
-        return d * slope(x, a + d * p, own)
-
-    @jit
-    def curvature_of_join(x, p, parameter):
-        a, d, own = parameter
-        return d * d * curvature(x, a + d * p, own)
-
-    return value_of_join, slope_of_join, curvature_of_join
-
-
 def bregman_functions(
     phi: Kernel, derivative: Kernel | None = None, second_derivative: Kernel | None = None
 ) -> tuple[Kernel, Kernel, Kernel]:

@@ -242,45 +242,6 @@ def values_along(
                 totals[m] += w * value(x, p, parameter)
 
 
-# Slots of `totals` of `add_pair_sums`: sums over pairs, weighted by the number of partitions that label both
-# objects, of 1, the share of agreement x, the probability p, p^2 and x p; and of 1 and x in equal clusters.
-ONES, X, P, P2, XP, ONES_EQUAL, X_EQUAL = 0, 1, 2, 3, 4, 5, 6
-N_PAIR_SUMS = 7
-
-
-@jit
-def add_pair_sums(rows, indptr, indices, n_agree, n_seen, others, clusters, clusters_of_others, totals):
-    """Add the sums over pairs to ``totals (N_PAIR_SUMS,)``, each pair once; not those of negative indices.
-
-    ``rows (n, K)`` and ``others`` are memberships in float32, ``clusters`` where they are largest; counts
-    are float32. O(K n_pairs).
-    """
-    n, K = rows.shape
-    for i in range(n):
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            if j <= i:
-                continue
-            p = 0.0
-            if j < n:
-                equal = clusters[i] == clusters[j]
-                for k in range(K):
-                    p += np.float64(rows[i, k]) * np.float64(rows[j, k])
-            else:
-                equal = clusters[i] == clusters_of_others[j - n]
-                for k in range(K):
-                    p += np.float64(rows[i, k]) * np.float64(others[j - n, k])
-            c, w = np.float64(n_agree[e]), np.float64(n_seen[e])
-            totals[ONES] += w
-            totals[X] += c
-            totals[P] += w * p
-            totals[P2] += w * p * p
-            totals[XP] += c * p
-            if equal:
-                totals[ONES_EQUAL] += w
-                totals[X_EQUAL] += c
-
-
 @jit
 def renumber(indices, starts, shifts, numbers):
     """Write each index plus the shift of its block to ``numbers``; blocks begin at ``starts``, ascending."""

@@ -88,19 +88,6 @@ def list_others(labels, rows, i, cost):
 
 
 @jit
-def contradicted(labels, rows, found, edge):
-    """Set ``found (n,)`` where an object rules out an observed pair: p = 0 < x or p = 1 > x.
-
-    Probabilities within ``edge`` of 0 or 1 count as such.
-    """
-    cost = cost_for(labels.shape[0], rows.shape[1])
-    for i in range(found.shape[0]):
-        for e in range(list_others(labels, rows, i, cost)):
-            p, x = cost.terms[0, e], cost.terms[2, e]
-            found[i] |= (p <= edge and x > 0.0) or (p >= 1.0 - edge and x < 1.0)
-
-
-@jit
 def add_gradients(labels, rows, x_labels, x_rows, own, gradients, slope, parameter):
     """Add what the objects of a block contribute to the gradients of a few: ``gradients (r, K)``.
 

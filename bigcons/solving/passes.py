@@ -144,12 +144,8 @@ class Run:
     sample: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int8))
     """(rows, M) labels to start from, of all objects if these are few."""
     n_init: int = 1
-    init: Any = None
-    """Start of the objects, for methods with an ``init`` parameter."""
     arrays: BlockArrays = field(default_factory=MemoryBlocks)
     """Rows that objects carry from pass to pass."""
-    larger: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int8))
-    """(rows, M) labels of a larger sample, on which a method may go on from there first."""
     snapshots: Snapshots | None = None
     rounds: list[list[Block]] = field(default_factory=list)
     """The blocks that may be visited at once, round by round; by default all. A method may change them."""

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import DissentWarning, InvalidInputError, UnlabeledObjectsWarning, warn_user
+from bigcons.errors import (
+    DisconnectedWarning,
+    DissentWarning,
+    InvalidInputError,
+    UnlabeledObjectsWarning,
+    warn_user,
+)
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.progress import progress
@@ -25,8 +31,8 @@ class Survey(NamedTuple):
     """Indices of the objects without any label."""
     sample: np.ndarray
     """(sample_size, M) labels, or memberships, of objects drawn uniformly without replacement, in order."""
-    larger: np.ndarray
-    """(n_larger, M) those of a larger sample, drawn independently."""
+    groups: np.ndarray
+    """Sizes of the groups of objects that no partition labels together, largest first."""
 
     @property
     def mean_weight(self) -> float:
@@ -188,35 +194,85 @@ def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
     return min(n, max(START_SAMPLE, min(enough, MOST_SAMPLED_LABELS * n // n_labels)))
 
 
+# Part of the objects of a block, one in so many, that nearly always links all of its partitions.
+SHARE_TO_LINK = 32
+
+
+class Links(NamedTuple):
+    """Which partitions label some of the same objects, directly or by way of others."""
+
+    group: np.ndarray
+    """(M,) int64: the first partition that each is linked to."""
+    counts: np.ndarray
+    """(M,): number of objects whose first label each has."""
+
+    @classmethod
+    def of(cls, seen: np.ndarray) -> Links:
+        """Return those of a block, given what is labeled, ``seen`` (rows, M); O(rows M) time a group."""
+        M, labeled = seen.shape[1], seen.any(axis=1)
+        counts = np.bincount(seen.argmax(axis=1)[labeled], minlength=M)
+        few = seen[: len(seen) // SHARE_TO_LINK]
+        if len(few) and not (group := cls.of(few).group).any():
+            return cls(group, counts)  # the rest can link no more
+        group, left = np.arange(M), seen[labeled]
+        while len(left):
+            linked = left[left.sum(axis=1).argmax()]
+            while True:
+                touching = left[:, linked].any(axis=1)
+                wider = left[touching].any(axis=0)
+                if (wider == linked).all():
+                    break
+                linked = wider
+            group[linked] = np.flatnonzero(linked)[0]
+            left = left[~touching]
+        return cls(group, counts)
+
+    def plus(self, other: Links) -> Links:
+        """Return those of both blocks."""
+        counts = self.counts + other.counts
+        if not (self.group.any() and other.group.any()):  # one of them links all
+            return Links(np.zeros_like(self.group), counts)
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        M = len(self.group)
+        ends = np.concatenate([self.group, other.group]), np.tile(np.arange(M), 2)
+        _, component = connected_components(coo_array((np.ones(2 * M), ends), (M, M)), directed=False)
+        first = np.unique(component, return_index=True)[1]
+        return Links(first[component], counts)
+
+    def sizes(self) -> np.ndarray:
+        """Return the numbers of objects of the groups, largest first."""
+        sizes = np.bincount(self.group, self.counts).astype(np.int64)
+        return np.sort(sizes[sizes > 0])[::-1]
+
+
 def take_survey(
     ensemble: Ensemble,
     engine: Engine,
     seed: int,
     sample_size: int,
     weights: np.ndarray | None = None,
-    n_larger: int = 0,
 ) -> Survey:
-    """Read every block once, in O(n M) time; warn of objects without labels in partitions of weight > 0.
-
-    ``n_larger``: the size of a larger sample to draw, too.
+    """Read every block once, in O(n M) time; warn of objects without labels in partitions of weight > 0, and
+    of groups of objects that no partition labels together.
     """
     n = ensemble.n_objects
     chosen = draw_rows(n, sample_size, seed, "survey.sample")
-    larger = draw_rows(n, n_larger, seed, "survey.larger")
 
-    def survey_block(block: Block) -> tuple[np.ndarray, *tuple[list[np.ndarray], ...]]:
+    def survey_block(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], Links]:
         labels = ensemble.read(block.start, block.stop)
         seen = observed(labels, ensemble.offsets)
-        unlabeled = np.flatnonzero(~labeled_objects(seen, weights)) + block.start
-        samples = ([labels[block.rows_of(rows)]] for rows in (chosen, larger))
-        return seen.sum(axis=0), [unlabeled], *samples
+        counted = seen if weights is None else seen[:, weights > 0]
+        unlabeled = np.flatnonzero(~counted.any(axis=1)) + block.start
+        return seen.sum(axis=0), [unlabeled], [labels[block.rows_of(chosen)]], Links.of(counted)
 
     with progress("survey", n) as listener:
-        n_seen, unlabeled, *samples = fold(
+        n_seen, unlabeled, sampled, links = fold(
             engine, ensemble.blocks(), survey_block, _add_parts, progress=listener
         )
-    drawn = (np.ascontiguousarray(np.concatenate(rows)) for rows in samples)
-    survey = Survey(n, n_seen, np.concatenate(unlabeled), *drawn)
+    sample = np.ascontiguousarray(np.concatenate(sampled))
+    survey = Survey(n, n_seen, np.concatenate(unlabeled), sample, links.sizes())
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."
@@ -227,8 +283,15 @@ def take_survey(
             "uniform memberships, if the method has any).",
             UnlabeledObjectsWarning,
         )
+    if survey.groups.size > 1:
+        sizes = ", ".join(f"{size:,}" for size in survey.groups[:5]) + (", ..." * (survey.groups.size > 5))
+        warn_user(
+            f"the objects are in {survey.groups.size} groups ({sizes}) that no partition labels together: "
+            "nothing tells how their clusters correspond, so compare clusters within a group only.",
+            DisconnectedWarning,
+        )
     return survey
 
 
 def _add_parts(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+    return *(x + y for x, y in zip(a[:3], b[:3], strict=True)), a[3].plus(b[3])

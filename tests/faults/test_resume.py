@@ -32,7 +32,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
-from bigcons.methods.pcc import blocked
+from bigcons.methods.pcc.pairs import N_BLOCKS as BLOCKS_OF_PAIRS
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from bigcons.storage.locks import lock_path
@@ -97,7 +97,7 @@ def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, 
     n_passes, n_blocks = expected.n_passes_, len(Ensemble.open(ensemble).blocks())
     if "pairs" in asked:
         is_stored = isinstance(asked["pairs"], str)
-        n_blocks = len(PairTable.open(asked["pairs"]).blocks()) if is_stored else blocked.N_BLOCKS
+        n_blocks = len(PairTable.open(asked["pairs"]).blocks()) if is_stored else BLOCKS_OF_PAIRS
     # in the middle of the start and of every pass, and when these are committed; of the other solves, which
     # commit in the same way, in the middle of the last pass, and after the start and the last one
     first = 0 if solve == SOLVES[0] else n_passes
@@ -327,7 +327,7 @@ N_BLOCKS = 5
 # what is interrupted in which call, and the passes that are then kept
 MOMENTS = {
     "survey": ("bigcons.methods.pcc.estimator.take_survey", 1, None),
-    "starts": ("bigcons.methods.pcc.estimator.solve_calibrated", 1, None),
+    "starts": ("bigcons.methods.pcc.variants.solve_sample", 1, None),
     "extension": ("bigcons.storage.checkpoint.FileBlocks.write", 3, None),
     "first commit": ("bigcons.storage.checkpoint.Snapshots.save", 1, None),
     "pass 1": ("bigcons.storage.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),

@@ -141,23 +141,6 @@ print(json.dumps({
 }))
 """
 
-FIRST_KERNEL = """
-import numpy as np
-from bigcons.kernels.all_pairs import N_TOTALS, sweep_at_once
-from bigcons.methods.pcc.updates import scratch_for
-labels, offsets, tables = np.zeros((3, 2), np.int8), np.array([0, 1, 2]), [np.zeros(16) for _ in range(4)]
-new, totals = np.empty((3, 2), np.float32), np.zeros(N_TOTALS)
-rows = *tables, np.arange(2), new, new, 0.0, 1.0, True, totals, np.eye(2)
-sweep_at_once(labels, offsets, *rows, scratch_for(3, offsets, 2, 8, 8))
-assert (new == 0.5).all()
-"""
-
-
-def test_uncounted__compiles_as_the_first_kernel_of_a_process(tmp_path) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", FIRST_KERNEL], check=True, env=environment)
-
-
 # How a release of numba or llvmlite may take a private part away, and what the warning has to name.
 LOSSES = {
     "cache hook": (

@@ -39,7 +39,7 @@ def ensembles(tmp_path_factory):
     ("method", "parameters", "engine"),
     [
         ("pcc", {}, "cluster"),
-        ("pcc", {"divergence": "kl", "n_prototypes": 4}, "serial"),
+        ("pcc", {"divergence": "kl"}, "serial"),
         ("mixture", {}, "serial"),
     ],
     ids=["pcc-l2-cluster", "pcc-kl-serial", "mixture-serial"],

@@ -24,15 +24,15 @@ BUDGET = "15MB"  # the table of 6.3 million pairs takes 76 MB in memory
 
 PEAK = """
 import json, re, sys
-from functools import partial
 from pathlib import Path
 from bigcons import PairTable
 from bigcons.coassociation import sample
 from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import parse_size
-from bigcons.methods.pcc.blocked import solve_blocked
-from bigcons.methods.pcc.memberships import start_of_block
+from bigcons.methods.pcc import pairs as pcc
+from bigcons.methods.pcc.start import dirichlet
+from bigcons.solving.passes import Run, run_passes
 from bigcons.storage.checkpoint import FileBlocks
 
 def peak():
@@ -42,11 +42,13 @@ def draw(ensemble, out, **options):
     return sample(ensemble, out=out, tiles=8, random_state=0, client="serial", **options)
 
 def solve(pairs, folder, memory):
-    start = partial(start_of_block, "dirichlet", n_clusters=options["K"], seed=0)
-    return solve_blocked(
-        PairTable.open(pairs), options["K"], resolve_divergence("l2"), init=start, max_passes=1, tol=1e-3,
-        seed=0, engine=SerialEngine(), arrays=FileBlocks(folder, options["K"]), memory=memory,
-    )
+    table, K, engine = PairTable.open(pairs), options["K"], SerialEngine()
+    near, borders = pcc.Neighborhoods.of(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
+    pcc.check_tasks(near, borders, K, engine, memory)
+    run = Run(table, engine, 0, 1, 1e-3, rounds=near.in_rounds(pcc.fewest_rounds(near.colors)))
+    run.arrays = FileBlocks(folder, K)
+    first = pcc.FirstRows(lambda block: dirichlet(block.n_rows, K, 0, block.index))
+    return run_passes(run, pcc.BlockedPairs(near, 1.0, lambda: first))
 
 options = json.loads(sys.argv[1])
 draw(options["small"], options["warm"], per_object=4)

@@ -40,7 +40,7 @@ def test_data__do_not_fit_into_what_is_set_aside_for_compiling():
 # With the other engine each, they are in `test_growth_memory`.
 @pytest.mark.parametrize(
     ("parameters", "engine"),
-    [({}, "threads"), ({"divergence": "kl", "n_prototypes": 4}, "cluster")],
+    [({}, "threads"), ({"divergence": "kl"}, "cluster")],
     ids=["l2-threads", "kl-cluster"],
 )
 def test_fit__keeps_the_promise_of_the_smallest_budget(ensemble, tmp_path, engine, parameters):

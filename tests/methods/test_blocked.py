@@ -1,7 +1,6 @@
-"""Blocked PCC: with one block the heap, with many never a rise, and the same on any engine."""
+"""PCC on listed pairs, by a heap or in blocks: never a rise, the same on any engine, what the paper says."""
 
 import itertools
-import warnings
 
 import cloudpickle
 import numpy as np
@@ -12,24 +11,26 @@ from hypothesis import strategies as st
 from bigcons import PCC, Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.divergences import resolve_divergence
-from bigcons.errors import ConvergenceWarning, InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
-from bigcons.methods.pcc.blocked import (
+from bigcons.methods.pcc.pairs import (
     Borders,
+    Neighborhoods,
     color_blocks,
     cut_blocks,
     fewest_rounds,
-    find_borders,
-    solve_blocked,
+    graph_of,
+    stretch_steps,
+    take_stretch,
     task_bytes,
 )
-from bigcons.methods.pcc.choices import BLOCKED, HEAP, plan_memory
-from bigcons.methods.pcc.heap import solve_pairs, stretch_steps
-from bigcons.methods.pcc.memberships import dirichlet, perturbed_uniform
+from bigcons.methods.pcc.start import dirichlet, perturbed_uniform
+from bigcons.methods.pcc.variants import Blocked, Heap, choose_variant
 from bigcons.metrics import adjusted_rand
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from tests.naive import pcc as naive
+from tests.support.pcc import solve_listed
 
 K = 3
 NONCONVEX = Divergence(lambda x: x**6, allow_nonconvex=True, name="sixth")
@@ -50,25 +51,14 @@ def table_of(n_objects=40, share=0.5, seed=0, n_true=3):
 
 def solve(table, divergence="l2", rows=None, engine=None, **options):
     blocks = None if rows is None else row_blocks(table.n_objects, rows)
-    defaults = {"max_passes": 30, "tol": 1e-4, "seed": 0}
-    solution = solve_blocked(
-        table,
-        K,
-        resolve_divergence(divergence),
-        **{**defaults, **options, "init": start_of(options.get("init", "dirichlet"), table.n_objects)},
-        engine=engine or SerialEngine(),
-        blocks=blocks,
-    )
-    return solution, memberships_of(solution, table)
+    start = start_of(options.pop("init", "dirichlet"), table.n_objects)
+    options = {"max_passes": 30, "tol": 1e-4, **options}
+    return solve_listed(table, K, start, divergence, blocks=blocks, engine=engine, **options)
 
 
 def start_of(init, n_objects):
     draws = {"uniform": perturbed_uniform, "dirichlet": dirichlet}
     return draws[init](n_objects, K, 3) if isinstance(init, str) else init
-
-
-def memberships_of(solution, table):
-    return np.concatenate([solution.read(block) for block in row_blocks(table.n_objects, 7)])
 
 
 def naive_pairs(table):
@@ -77,56 +67,48 @@ def naive_pairs(table):
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=str)
 @pytest.mark.parametrize("init", ["uniform", "dirichlet"])
-def test_solve_blocked__one_block_is_the_heap_bit_for_bit(divergence, init):
+def test_solve__of_one_block_takes_stretches_of_algorithm_1_one_after_another(divergence, init):
     table = table_of()[0]
-    init = start_of(init, table.n_objects)
-    passes = 7
-    heap = solve_pairs(
-        table,
-        K,
-        resolve_divergence(divergence),
-        init=init,
-        n_init=1,
-        max_steps=passes * stretch_steps(table.n_objects, K),
-        tol=1e-4,
-        seed=3,
-    )
-    solution, memberships = solve(table, divergence, init=init, max_passes=passes, seed=3)
-    np.testing.assert_array_equal(memberships, heap.memberships)
-    assert solution.history["objective"] == heap.history["objective"]
-    assert solution.history["gap"] == heap.history["gap"]
-    assert (solution.converged, solution.n_passes) == (heap.converged, heap.n_passes)
+    memberships = start_of(init, table.n_objects)
+    found = solve(table, divergence, table.n_objects, init=memberships, max_passes=4, tol=0.0, max_steps=130)
+    graph, left, objectives = graph_of(table.read(0, 40), None), 130, []
+    for steps in (40, 40, 40, 10):
+        assert steps == min(stretch_steps(40, K), left)
+        memberships, done = take_stretch(graph, memberships, resolve_divergence(divergence), steps, 0.0)
+        left -= done.n_steps
+        objectives.append(done.objective)
+    np.testing.assert_array_equal(found.memberships, memberships)
+    assert found.history["objective"] == objectives
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=str)
 @pytest.mark.parametrize("rows", [1, 3, 20])
 @pytest.mark.parametrize("init", ["uniform", "dirichlet"])
-def test_solve_blocked__objective_never_rises(divergence, rows, init):
+def test_solve__objective_never_rises(divergence, rows, init):
     table = table_of()[0]
-    objective = solve(table, divergence, rows, init=init, max_passes=15)[0].history["objective"]
+    objective = solve(table, divergence, rows, init=init, max_passes=15).history["objective"]
     assert (np.diff(objective) <= 1e-6 * np.abs(objective[:-1])).all()
 
 
 @pytest.mark.parametrize("divergence", VALUES)
 @pytest.mark.parametrize(("lengths", "expected"), [((0.7, 0.5), 0.7), ((0.0,), 0.0)])
-def test_solve_blocked__shortens_a_pass_that_raises_the_objective_or_takes_more_rounds(
-    divergence, lengths, expected, monkeypatch
-):
-    monkeypatch.setattr("bigcons.methods.pcc.blocked.ROUNDING", -1.0)  # every pass counts as one
-    monkeypatch.setattr("bigcons.methods.pcc.blocked.LENGTHS", lengths)
+def test_solve__shortens_a_pass_that_raises_the_objective_or_takes_more_rounds(divergence, lengths, expected):
     table = table_of(60)[0]
-    solution, memberships = solve(table, divergence, 6, max_passes=9)
+    how = {"lengths": lengths, "rounding": -1.0}  # every pass counts as one that raises it
+    solution = solve(table, divergence, 6, max_passes=9, **how)
     taken, objective = np.array(solution.history["step_length"]), solution.history["objective"]
     # all ten blocks share pairs: 2, 4 and 8 rounds of them, then 10
     assert taken.tolist() == ([expected] * 9 if expected else [0.0] * 3 + [1.0] * 6)
     assert (np.diff(objective) <= 1e-6 * objective[0]).all()
-    naive_value = naive.objective(naive_pairs(table), memberships.astype(float), VALUES[divergence][0])
+    naive_value = naive.objective(
+        naive_pairs(table), solution.memberships.astype(float), VALUES[divergence][0]
+    )
     assert solution.objective == pytest.approx(naive_value, rel=1e-5)
 
 
 @settings(deadline=None, max_examples=40)
 @given(data=st.data(), divergence=st.sampled_from(["l2", "kl"]))
-def test_solve_blocked__adversarial_pairs_never_rise(data, divergence):
+def test_solve__adversarial_pairs_never_rise(data, divergence):
     """Pairs all together or all apart, on any graph, from any corner: where joint moves overshoot most."""
     n = data.draw(st.integers(2, 9))
     pairs = data.draw(
@@ -137,8 +119,8 @@ def test_solve_blocked__adversarial_pairs_never_rise(data, divergence):
     table = PairTable.from_arrays(i, j, agree, [50] * len(pairs), n_objects=n)
     corners = np.eye(K, dtype=np.float32)[[data.draw(st.integers(0, K - 1)) for _ in range(n)]]
     rows = data.draw(st.integers(1, n))
-    solution, memberships = solve(table, divergence, rows, init=corners, max_passes=8)
-    objective = solution.history["objective"]
+    solution = solve(table, divergence, rows, init=corners, max_passes=8)
+    objective, memberships = solution.history["objective"], solution.memberships
     assert (np.diff(objective) <= 1e-6 * np.abs(objective[:-1]) + 1e-4).all()
     np.testing.assert_allclose(memberships.sum(axis=1), 1, atol=1e-5)
     assert (memberships >= 0).all()
@@ -146,14 +128,14 @@ def test_solve_blocked__adversarial_pairs_never_rise(data, divergence):
 
 @pytest.mark.parametrize("divergence", VALUES)
 @pytest.mark.parametrize("rows", [1, 6, 40])
-def test_solve_blocked__objective_and_gap_are_those_of_the_memberships(divergence, rows):
+def test_solve__objective_and_gap_are_those_of_the_memberships(divergence, rows):
     table = table_of()[0]
     value, slope = VALUES[divergence]
-    solution, memberships = solve(table, divergence, rows, max_passes=200)
+    solution = solve(table, divergence, rows, max_passes=200)
     pairs = naive_pairs(table)
-    Y = memberships.astype(float)
+    Y = solution.memberships.astype(float)
     assert solution.objective == pytest.approx(naive.objective(pairs, Y, value), rel=1e-4)
-    assert solution.converged
+    assert solution.settled
     scale = 2 * sum(n_seen for *_, n_seen in pairs) / table.n_objects
     assert solution.gap <= 1e-4
     assert naive.kkt_gaps(pairs, Y, slope).max() / scale == pytest.approx(solution.gap, abs=1e-4)
@@ -161,17 +143,16 @@ def test_solve_blocked__objective_and_gap_are_those_of_the_memberships(divergenc
 
 @pytest.mark.parametrize("divergence", ["l2", "kl"])
 @pytest.mark.parametrize("rows", [16, 50])
-def test_solve_blocked__finds_what_the_heap_finds(divergence, rows):
+def test_solve__finds_what_the_heap_finds(divergence, rows):
     table, _, truth = table_of(200, share=0.2)
-    options = {"init": "uniform", "n_init": 1, "max_steps": 20_000, "tol": 1e-4, "seed": 0}
-    heap = solve_pairs(table, K, resolve_divergence(divergence), **options)
-    solution, memberships = solve(table, divergence, rows, init="uniform", max_passes=60)
+    heap = solve(table, divergence, table.n_objects, init="uniform", max_passes=100)
+    solution = solve(table, divergence, rows, init="uniform", max_passes=60)
     assert solution.objective == pytest.approx(heap.objective, rel=0.01)
-    assert adjusted_rand(truth, memberships.argmax(axis=1)) == 1
+    assert adjusted_rand(truth, solution.memberships.argmax(axis=1)) == 1
 
 
 @pytest.mark.parametrize("engine", [ThreadsEngine(3), "pickled"], ids=["threads", "pickled"])
-def test_solve_blocked__same_bits_on_any_engine(engine, tmp_path):
+def test_solve__same_bits_on_any_engine(engine, tmp_path):
     table = table_of(80)[0].save(tmp_path / "p.zarr")
     expected = solve(table, "kl", 16, max_passes=6)
     if engine == "pickled":
@@ -179,10 +160,10 @@ def test_solve_blocked__same_bits_on_any_engine(engine, tmp_path):
         options = {"arrays": FileBlocks(tmp_path / "blocks", K)}
     else:
         options = {}
-    solution, memberships = solve(table, "kl", 16, engine, max_passes=6, **options)
-    np.testing.assert_array_equal(memberships, expected[1])
+    solution = solve(table, "kl", 16, engine, max_passes=6, **options)
+    np.testing.assert_array_equal(solution.memberships, expected.memberships)
     for name in ("objective", "gap", "steps"):
-        assert solution.history[name] == expected[0].history[name]
+        assert solution.history[name] == expected.history[name]
 
 
 class PickledTasks(SerialEngine):
@@ -202,17 +183,16 @@ class PickledTasks(SerialEngine):
 
 
 @pytest.mark.parametrize("rounding", [1e-7, -1.0], ids=["full passes", "shortened passes"])
-def test_solve_blocked__resumes_with_the_same_bits(rounding, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.methods.pcc.blocked.ROUNDING", rounding)
-    table = table_of(60)[0]
-    expected = solve(table, "l2", 9, max_passes=8, tol=0.0)
-    keep = {"arrays": FileBlocks(tmp_path, K), "snapshots": Snapshots(tmp_path, {"of": "test"}), "tol": 0.0}
+def test_solve__resumes_with_the_same_bits(rounding, tmp_path):
+    table, how = table_of(60)[0], {"tol": 0.0, "rounding": rounding}
+    expected = solve(table, "l2", 9, max_passes=8, **how)
+    keep = {"arrays": FileBlocks(tmp_path, K), "snapshots": Snapshots(tmp_path, {"of": "test"}), **how}
     solve(table, "l2", 9, max_passes=3, **keep)
     for stray in row_blocks(60, 9):  # a pass that was cut short
         keep["arrays"].write(4, stray, np.full((stray.n_rows, K), np.nan, np.float32))
-    solution, memberships = solve(table, "l2", 9, max_passes=8, **keep)
-    np.testing.assert_array_equal(memberships, expected[1])
-    assert solution.history["objective"] == expected[0].history["objective"]
+    solution = solve(table, "l2", 9, max_passes=8, **keep)
+    np.testing.assert_array_equal(solution.memberships, expected.memberships)
+    assert solution.history["objective"] == expected.history["objective"]
     assert len(list(tmp_path.glob("generation-*"))) == 2
 
 
@@ -239,14 +219,7 @@ def test_cut_blocks__cover_all_objects_and_cost_about_the_same(data, n_objects, 
         kept[0] = True
     ones = np.ones(kept.sum(), int)
     table = PairTable.from_arrays(i[kept], j[kept], ones, ones, n_objects=n_objects)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "N_BLOCKS": 5,
-            "LEAST_ENTRIES": 20,
-            "OBJECTS_AT_ONCE": 7 if tight else 1000,
-        }.items():
-            patch.setattr(f"bigcons.methods.pcc.blocked.{name}", value)
-        blocks = cut_blocks(table)
+    blocks = cut_blocks(table, 5, 20, 7 if tight else 1000)
     assert [block.start for block in blocks[1:]] == [block.stop for block in blocks[:-1]]
     assert (blocks[0].start, blocks[-1].stop) == (0, n_objects)
     assert [block.index for block in blocks] == list(range(len(blocks)))
@@ -258,74 +231,69 @@ def test_cut_blocks__cover_all_objects_and_cost_about_the_same(data, n_objects, 
         assert cost[block.start : block.stop].sum() <= cost.sum() / wanted + cost.max()
 
 
-def test_find_borders__of_tiles():
+def test_neighborhoods__of_tiles():
     i, j = [0, 1, 4, 5], [1, 2, 9, 3]
     table = PairTable.from_arrays(i, j, [1, 1, 1, 1], [2, 2, 3, 3], n_objects=10)
-    borders = find_borders(table, row_blocks(10, 2), SerialEngine())
+    _, borders = Neighborhoods.of(table, row_blocks(10, 2), SerialEngine(), resolve_divergence("l2"))
     assert borders == Borders([[1], [0, 2], [1, 4], [], [2]], 20.0, 3)
 
 
-def test_solve_blocked__refuses_what_does_not_fit():
+def test_solve__refuses_what_does_not_fit():
     with pytest.raises(MemoryBudgetError, match="1 concurrent blocks, over the 1 kB left"):
         solve(table_of()[0], memory=1000)
 
 
-def test_solve_blocked__one_block_needs_memory_once_on_any_number_of_workers():
+def test_solve__one_block_needs_memory_once_on_any_number_of_workers():
     table = table_of()[0]
     blocks = row_blocks(table.n_objects, table.n_objects)
-    task = task_bytes(find_borders(table, blocks, SerialEngine()), blocks, K)
+    _, borders = Neighborhoods.of(table, blocks, SerialEngine(), resolve_divergence("l2"))
+    task = task_bytes(borders, blocks, K)
     solve(table, rows=table.n_objects, engine=ThreadsEngine(4), memory=task)
     with pytest.raises(MemoryBudgetError):
         solve(table, rows=table.n_objects, engine=ThreadsEngine(4), memory=task - 1)
 
 
-def test_fit__auto_solves_by_blocks_where_the_heap_and_the_process_exceed_the_budget(tmp_path, monkeypatch):
-    for module in ("bigcons.solving.memory_plan", "bigcons.methods.pcc.estimator"):
-        monkeypatch.setattr(f"{module}.process_bytes", lambda engine: 10**8)
+def variant_of(asked, ensemble):
+    return choose_variant(K, ensemble, SerialEngine(), **asked)
+
+
+def test_auto__solves_by_blocks_where_the_heap_and_the_process_exceed_the_budget(tmp_path):
     table, labels, _ = table_of(600, share=0.1)
     table = table.save(tmp_path / "p.zarr")
     ensemble, engine = Ensemble.from_labels(labels), SerialEngine()
-    plan = plan_memory(ensemble, engine, HEAP, 0, K, table, in_memory=True, calibrates=True)
+    plan = variant_of({"pairs": table, "solver": "heap"}, ensemble).plan(ensemble, engine, in_memory=True)
     heap = plan.n_bytes(engine, ensemble)
-    asked = {"pairs": table, "client": "serial", "random_state": 0}
-    assert "step" in PCC(K, memory=heap, **asked).fit(ensemble).history_
-    assert "steps" in PCC(K, memory=heap - 1, **asked).fit(ensemble).history_
-    with pytest.raises(MemoryBudgetError, match="or use solver='blocked'"):
-        PCC(K, memory=heap - 1, solver="heap", **asked).fit(ensemble)
+    assert isinstance(variant_of({"pairs": table, "memory": 2 * heap}, ensemble), Heap)
+    assert isinstance(variant_of({"pairs": table, "memory": heap // 2}, ensemble), Blocked)
+    with pytest.raises(MemoryBudgetError, match="PCC needs"):
+        PCC(K, memory=heap // 2, solver="heap", pairs=table, client="serial").fit(ensemble)
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ({}, "steps"),
-        ({"init": "uniform"}, "steps"),
-        ({"max_iter": "paper"}, "step"),
-        ({"init": "dirichlet", "n_init": 2}, "step"),
-        ({"pairs": "dense"}, "step"),
-        ({"solver": "heap"}, "step"),
+        ({"pairs": 0.25}, Blocked),
+        ({"pairs": 0.1}, Heap),
+        ({"pairs": 0.25, "max_iter": "paper"}, Heap),
+        ({"pairs": 0.25, "solver": "heap"}, Heap),
+        ({"pairs": 0.1, "solver": "blocked"}, Blocked),
+        ({"pairs": "dense"}, Heap),
     ],
 )
-def test_fit__auto_solves_many_pairs_by_blocks_unless_the_heap_is_meant(asked, expected, monkeypatch):
-    monkeypatch.setattr("bigcons.methods.pcc.choices.MANY_PAIRS", 200)
-    _, labels, _ = table_of()
-    model = PCC(K, **{"pairs": 0.5, "random_state": 0, **asked})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        assert expected in model.fit(labels).history_
-        monkeypatch.setattr("bigcons.methods.pcc.choices.MANY_PAIRS", 1000)
-        assert "step" in model.fit(labels).history_
+def test_auto__solves_a_million_pairs_by_blocks_unless_the_heap_is_meant(asked, expected):
+    assert type(variant_of(asked, Ensemble.from_labels(np.arange(6000).reshape(3000, 2) % 7))) is expected
 
 
-@pytest.mark.parametrize("init", ["subsample", "uniform", "dirichlet"])
-def test_fit__of_many_blocks_finds_what_the_heap_finds_from_every_start(init, monkeypatch):
-    monkeypatch.setattr("bigcons.methods.pcc.blocked.LEAST_ENTRIES", 1000)
+@pytest.mark.parametrize("coassociation", ["paper", "calibrated"])
+def test_solve__of_many_blocks_finds_what_the_heap_finds_and_all_pairs(coassociation):
     _, labels, truth = table_of(3000)
-    asked = {"pairs": 0.01, "random_state": 0, "tol": 1e-3}
-    heap = PCC(K, **asked, solver="heap").fit(labels)
-    model = PCC(K, **asked, solver="blocked", init=init, n_init=1).fit(labels)
-    assert model.objective_ <= 1.01 * heap.objective_
-    assert (np.diff(model.history_["objective"]) <= 1e-6 * model.objective_).all()
-    assert adjusted_rand(truth, model.labels_) >= adjusted_rand(truth, heap.labels_) - 0.002
+    asked = {"random_state": 0, "tol": 1e-3, "coassociation": coassociation}
+    whole = PCC(K, **asked).fit(labels)
+    heap, blocked = (PCC(K, pairs=0.01, **asked, solver=by).fit(labels) for by in ("heap", "blocked"))
+    assert blocked.objective_ <= 1.01 * heap.objective_
+    assert (np.diff(blocked.history_["objective"]) <= 1e-6 * blocked.objective_).all()
+    for model in (heap, blocked):
+        assert adjusted_rand(truth, model.labels_) >= adjusted_rand(truth, whole.labels_) - 0.02
 
 
 @pytest.mark.parametrize("divergence", ["l2", "kl"])
@@ -342,14 +310,6 @@ def test_fit__stored_tiles(divergence, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.fit(labels).memberships_, np.asarray(model.memberships_))
 
 
-def test_fit__takes_memberships_as_lists():
-    table, labels, truth = table_of()
-    init = np.full((40, K), 0.05) + 0.85 * np.eye(K)[truth]
-    asked = {"pairs": table, "solver": "blocked", "random_state": 0, "coassociation": "paper"}
-    by_array, by_lists = (PCC(K, init=given, **asked).fit(labels) for given in (init, init.tolist()))
-    np.testing.assert_array_equal(by_array.memberships_, by_lists.memberships_)
-
-
 def test_fit__places_objects_without_pairs(tmp_path):
     _, labels, truth = table_of(60)
     i, j = np.triu_indices(55, 1)
@@ -364,7 +324,7 @@ def test_fit__places_objects_without_pairs(tmp_path):
     ("asked", "message"),
     [
         ({"pairs": "all"}, "solver='blocked' is incompatible with pairs='all'"),
-        ({"n_init": 2, "init": "uniform"}, "n_init=2 with solver='blocked', init='uniform': one start"),
+        ({"max_iter": "paper"}, "max_iter='paper' with pairs=.*requires solver='heap'"),
     ],
 )
 def test_fit__refuses(asked, message):
@@ -373,14 +333,15 @@ def test_fit__refuses(asked, message):
         PCC(**{"n_clusters": K, "solver": "blocked", "pairs": table, **asked}).fit(labels)
 
 
-def test_fit__pairs_in_tiles_are_solved_by_blocks_and_so_from_starts_on_the_subsample(tmp_path):
-    ensemble = Ensemble.from_labels(table_of()[1])
-    sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
-    assert len(PCC(K, pairs=tmp_path / "p.zarr", n_init=2).fit(ensemble).start_objectives_) == 2
-
-
-def test_plan_memory__of_blocks_counts_pairs_that_are_drawn_in_memory(tmp_path):
-    ensemble, asked = Ensemble.from_labels(table_of()[1]), (SerialEngine(), BLOCKED, 0, K)
-    held = [plan_memory(ensemble, *asked, p, in_memory=True).held for p in (0.1, 0.5, tmp_path / "p.zarr")]
+def test_plan__of_blocks_counts_pairs_that_are_drawn_in_memory(tmp_path):
+    table, labels, _ = table_of()
+    table.save(tmp_path / "p.zarr")
+    ensemble, engine = Ensemble.from_labels(labels), SerialEngine()
+    held = [
+        variant_of({"pairs": pairs, "solver": "blocked"}, ensemble)
+        .plan(ensemble, engine, in_memory=True)
+        .held
+        for pairs in (0.1, 0.5, tmp_path / "p.zarr")
+    ]
     n_pairs = [0.1 * 40 * 39 / 2, 0.5 * 40 * 39 / 2]
     np.testing.assert_allclose(np.array(held[:2]) - held[2], 60 * np.array(n_pairs), rtol=0.02)

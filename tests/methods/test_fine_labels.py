@@ -3,7 +3,6 @@
 import itertools
 import re
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,19 +10,15 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bigcons
-from bigcons import METHODS, Ensemble
+from bigcons import METHODS, PCC, Ensemble
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import OversegmentationWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.pcc.choices import ENOUGH, least_joined_share, warn_of_fine_labels
+from bigcons.methods.pcc.suitability import ENOUGH, least_joined_share, warn_of_fine_labels
 from bigcons.metrics import adjusted_rand
 from bigcons.solving.survey import Survey
 from tests.support.strategies import label_matrices
-
-# The model of the paper, not the calibrated one that "auto" solves over all pairs.
-PCC = partial(bigcons.PCC, coassociation="paper")
 
 N_CLASSES = 4
 SHARES = r"join (\S+) % of the pairs of objects, but (\d+) clusters at least (\S+) %"
@@ -97,7 +92,6 @@ def test_fit__warns_below_the_share_that_is_enough_and_only_there(scale):
     [
         {},
         {"weights": "entropy"},
-        {"weights": "information"},
         {"weights": np.arange(1.0, 11.0)},
         {"divergence": "kl"},
         {"pairs": 0.2},
@@ -154,7 +148,6 @@ def test_solve__of_labels_too_fine_shows_the_line(tmp_path):
     labels, _ = fine(20)
     Ensemble.from_labels(labels).save(tmp_path / "fine.zarr")
     asked = ["solve", str(tmp_path / "fine.zarr"), "-o", str(tmp_path / "out.zarr"), "-k", "4"]
-    asked += ["--coassociation", "paper"]
     result = CliRunner().invoke(main, asked)
     assert result.exit_code == 0, result.output
     assert len(re.findall(f"Warning: the labels {SHARES}", result.output)) == 1

@@ -15,13 +15,12 @@ from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConsensusWarning, ConvergenceWarning
 from bigcons.kernels import pairwise as kernel
 from bigcons.methods.pcc import pairwise
-from bigcons.methods.pcc.heap import general_search
-from bigcons.methods.pcc.memberships import LEAST_PART
-from bigcons.methods.pcc.prototypes import least_membership
+from bigcons.methods.pcc.prototypes import LEAST_PART, general_search
 from bigcons.seeding import generator
 from tests.naive import divergences as naive_divergences
 from tests.naive import pcc as naive
 from tests.naive import prototypes as naive_votes
+from tests.support.pcc import from_sample, solve_all
 from tests.support.strategies import label_matrices
 
 FAMILIES = {
@@ -124,35 +123,17 @@ def test_add_gradients__sums_over_blocks_to_the_gradient(problem, name):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_contradicted__are_objects_that_rule_out_what_was_observed():
-    labels = np.array([[0, 0], [0, 0], [0, 1], [1, 1]])
-    rows = np.array([[1.0, 0], [1, 0], [0, 1], [0.5, 0.5]])
-    found = np.zeros(4, np.bool_)
-    kernel.contradicted(labels, rows, found, 1e-9)
-    assert found.tolist() == [True, True, True, False]
-
-
 @pytest.mark.parametrize("divergence", ["kl", "power:1.5"])
-@pytest.mark.parametrize("n_prototypes", ["auto", 8])
-def test_fit__reports_the_exact_gap(divergence, n_prototypes):
+def test_fit__of_few_objects_reports_the_exact_gap(divergence):
     labels = noisy(60)
-    asked = {"divergence": divergence, "n_prototypes": n_prototypes, "random_state": 0}
-    model = quiet(PCC(3, **asked), labels)
+    model = quiet(PCC(3, divergence=divergence, random_state=0), labels)
     pairs, Y = naive.all_pairs(labels), pairwise.exactly(model.memberships_)
     gradients = naive.gradient(pairs, Y, slope_of(divergence))
-    least = 0.0 if n_prototypes == "auto" else 1.01 * least_membership(resolve_divergence(divergence), 3)
-    gaps = np.where(least < Y, gradients, -np.inf).max(axis=1) - gradients.min(axis=1)
+    gaps = np.where(Y > 0.0, gradients, -np.inf).max(axis=1) - gradients.min(axis=1)
     assert model.gap_ == pytest.approx(gaps.max() / naive.mean_weight(pairs, 60), abs=1e-7)
-    assert model.converged_ == (model.gap_ <= model.tol) == (n_prototypes == "auto")
-    assert hasattr(model, "grouped_gap_") == (n_prototypes != "auto")
-
-
-def test_fit__by_prototypes_says_that_they_are_too_few():
-    labels = noisy(60)
-    asked = {"divergence": "kl", "n_prototypes": 4, "random_state": 0}
-    with pytest.warns(ConvergenceWarning, match=r"4 prototypes leave a KKT gap of .* raise n_prototypes"):
-        model = PCC(3, **asked).fit(labels)
-    assert PCC(3, **asked, tol=2 * model.gap_).fit(labels).converged_
+    assert model.converged_
+    assert model.gap_ <= model.tol
+    assert not hasattr(model, "grouped_gap_")
 
 
 def test_fit__of_few_objects_is_no_worse_than_the_heap():
@@ -169,11 +150,11 @@ def test_fit__of_few_objects_is_no_worse_than_the_heap():
     assert found <= expected * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("n_prototypes", ["auto", 8])
-def test_fit__of_kl_rules_out_no_observed_pair(n_prototypes):
+@pytest.mark.parametrize("n_prototypes", [None, 8])
+def test_solve__of_kl_rules_out_no_observed_pair(n_prototypes):
     labels = noisy(300, noise=0.1)
-    model = quiet(PCC(4, divergence="kl", n_prototypes=n_prototypes, random_state=0), labels)
-    Y = pairwise.exactly(model.memberships_)
+    found = solve_all(labels, 4, from_sample(4), "kl", n_prototypes=n_prototypes)
+    Y = pairwise.exactly(found.memberships)
     for i, j, n_agree, n_seen in naive.all_pairs(labels):
         assert n_agree == 0 or Y[i] @ Y[j] > 0.1 * LEAST_PART / 4
         assert n_agree == n_seen or Y[i] @ Y[j] < 1 - 0.1 * LEAST_PART / 4
@@ -195,15 +176,19 @@ def test_fit__of_many_objects_measures_the_gap_of_a_fixed_sample():
             g = (n_seen * (p - x) / (p * (1 - p))) @ Y
             gaps.append(g[Y[i] > 1.01 * LEAST_PART / 3].max() - g.min())
     assert model.gap_ == pytest.approx(max(gaps) / (total / 2300), rel=1e-5)
+    assert model.grouped_gap_ < model.gap_
 
 
-def test_fit__with_as_many_prototypes_as_objects_is_exact(monkeypatch):
+def test_solve__with_as_many_prototypes_as_objects_ends_at_the_exact_objective():
     labels = noisy(150)
-    expected = PCC(3, divergence="kl", random_state=0).fit(labels)
-    monkeypatch.setattr(pairwise, "FEW_OBJECTS", 10)
-    monkeypatch.setattr("bigcons.methods.pcc.choices.FEW_OBJECTS", 10)
-    model = PCC(3, divergence="kl", n_prototypes=150, random_state=0).fit(labels)
-    np.testing.assert_array_equal(model.memberships_, expected.memberships_)
+    whole = solve_all(labels, 3, from_sample(3), "kl", tol=1e-6)
+    grouped = solve_all(labels, 3, from_sample(3), "kl", n_prototypes=150, tol=1e-6)
+    pairs = naive.all_pairs(labels)
+    found, expected = (
+        naive_votes.exact_objective(pairs, pairwise.exactly(f.memberships), value_of("kl"))
+        for f in (grouped, whole)
+    )
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_fit__of_few_objects_has_the_same_bits_on_any_engine_and_after_a_kill(tmp_path, monkeypatch):

@@ -1,22 +1,19 @@
-"""PCC with partitions of different weight: like copies of partitions, and as their information tells."""
+"""PCC with partitions of different weight: like copies of partitions, and by their entropy."""
 
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import mutual_info_score
 
-import bigcons
-from bigcons import Ensemble
+from bigcons import PCC, Ensemble
 from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.pcc.subsample import entropy_weights, information_weights
+from bigcons.methods.pcc.start import dirichlet, entropy_weights
 from bigcons.methods.pcc.updates import (
     add_changes,
     add_step_sums,
@@ -31,10 +28,9 @@ from bigcons.methods.pcc.updates import (
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex
+from tests.support.pcc import given as from_memberships
+from tests.support.pcc import solve_all
 from tests.support.strategies import label_matrices
-
-# The model of the paper, not the calibrated one that "auto" solves over all pairs.
-PCC = partial(bigcons.PCC, coassociation="paper")
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 ROUNDED = {"rel": 1e-5, "abs": 1e-5}  # memberships are float32
@@ -216,8 +212,7 @@ def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there():
 def test_fit__by_whole_weights_equals_copies_of_partitions():
     labels, _ = planted()
     weights = np.random.default_rng(1).integers(1, 4, labels.shape[1])
-    start = np.random.default_rng(0).dirichlet(np.ones(3), len(labels))
-    asked = {"n_clusters": 3, "init": start, "tol": 1e-6, "max_iter": 5000}
+    asked = {"n_clusters": 3, "tol": 1e-6, "max_iter": 5000, "random_state": 0}
     model = quiet(PCC(**asked, weights=weights), labels)
     expected = quiet(PCC(**asked), np.repeat(labels, weights, axis=1))
     np.testing.assert_array_equal(model.labels_, expected.labels_)
@@ -247,8 +242,10 @@ def test_fit__does_not_depend_on_the_scale_of_the_weights():
 def test_fit__reports_the_weighted_gap_and_objective_of_what_it_returns(tmp_path):
     labels, _ = planted()
     ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=16)
-    model = PCC(3, weights="information", init="dirichlet", max_iter=500, random_state=0).fit(ensemble)
-    objective = np.array(model.history_["objective"])
+    model = PCC(3, weights="entropy", max_iter=500, random_state=0).fit(ensemble)
+    counted = Weights.of(model.weights_, ensemble.offsets)
+    from_afar = solve_all(ensemble, 3, from_memberships(dirichlet(300, 3, 0), counted), max_passes=500)
+    objective = np.array(from_afar.history["objective"])
     assert (np.diff(objective) <= 1e-7 * np.abs(objective[0])).all()
     expected = pcc_objective(labels, model.memberships_, weights=model.weights_, constant=False)
     assert model.objective_ == pytest.approx(expected, rel=1e-6)
@@ -257,7 +254,7 @@ def test_fit__reports_the_weighted_gap_and_objective_of_what_it_returns(tmp_path
     assert model.gap_ == pytest.approx(gap / naive.mean_weight(pairs, len(labels)), abs=2e-5)
 
 
-@pytest.mark.parametrize("weights", ["entropy", "information", "given"])
+@pytest.mark.parametrize("weights", ["entropy", "given"])
 def test_fit__with_weights_has_the_same_bits_on_any_engine_and_when_resumed(tmp_path, weights, monkeypatch):
     labels, _ = planted(n_objects=2500)
     if weights == "given":
@@ -310,41 +307,6 @@ def test_predict__weighs_the_labels_of_new_objects():
     assert adjusted_rand(truth[400:], model.predict(labels[400:])) > 0.8
 
 
-# Information
-
-
-def test_information_weights__are_the_mutual_information_with_a_crisp_consensus():
-    labels, truth = planted(missing=0.4)
-    ensemble = Ensemble.from_labels(labels)
-    labels, offsets = ensemble.read(0, len(labels)), ensemble.offsets
-    state = agreement_sums(labels, offsets, np.eye(3, dtype=np.float32)[truth])
-    found = information_weights(state, offsets).partitions
-    seen = labels >= 0
-    expected = np.array(
-        [mutual_info_score(truth[s], column[s]) for column, s in zip(labels.T, seen.T, strict=True)]
-    )
-    np.testing.assert_allclose(found, expected / expected.mean(), rtol=1e-9)
-    assert found.mean() == pytest.approx(1)
-
-
-def test_information_weights__of_partitions_that_tell_nothing_are_small_but_not_zero():
-    labels = np.column_stack([np.arange(40) % 2, np.zeros(40, int)])
-    offsets = np.array([0, 2, 3])
-    state = agreement_sums(labels, offsets, np.eye(2, dtype=np.float32)[labels[:, 0]])
-    weights = information_weights(state, offsets).partitions
-    assert 0 < weights[1] < 1e-2 < 1 < weights[0]
-    nothing = agreement_sums(labels, offsets, np.full((40, 2), 0.5, np.float32))
-    assert information_weights(nothing, offsets).partitions.tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_fit__by_information_trusts_good_partitions(seed):
-    labels, truth = planted(seed=seed)
-    informed = quiet(PCC(3, weights="information", random_state=0), labels)
-    assert informed.weights_[:8].min() > 3 * informed.weights_[8:].max()
-    assert adjusted_rand(truth, informed.labels_) > 0.9
-
-
 # Entropy
 
 
@@ -363,12 +325,11 @@ def test_entropy_weights__of_partitions_that_tell_nothing_are_small_but_not_zero
     assert entropy_weights(labels[:, 1:], np.array([0, 1, 1])).partitions.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("weights", ["entropy", "information"])
 @pytest.mark.parametrize("missing", [0.0, 0.5])
-def test_fit__by_what_partitions_tell_finds_more_of_planted_classes(missing, weights):
+def test_fit__by_what_partitions_tell_finds_more_of_planted_classes(missing):
     ensemble, truth = planted_ensemble(4000, 100, missing=missing, random_state=0)
     asked = {"n_clusters": 6, "n_init": 4, "max_iter": 20, "random_state": 0}
-    plain, weighted = (quiet(PCC(**asked, weights=w), ensemble) for w in (None, weights))
+    plain, weighted = (quiet(PCC(**asked, weights=w), ensemble) for w in (None, "entropy"))
     assert adjusted_rand(truth, weighted.labels_) > adjusted_rand(truth, plain.labels_) + 0.003
 
 
@@ -380,15 +341,15 @@ def test_fit__by_what_partitions_tell_finds_more_of_planted_classes(missing, wei
     [
         ({"weights": [1.0, 2.0]}, r"weights has shape \(2,\) but there are n_partitions=24"),
         ({"weights": 3.0}, r"weights has shape \(\)"),
-        ({"weights": "worth"}, "weights='worth' is unknown; use 'entropy', 'information'"),
+        ({"weights": "worth"}, "weights='worth' is unknown; use 'entropy', numbers or None"),
         ({"weights": ["a"] * 24}, "weights is not numeric"),
         ({"weights": [[1], [1, 2]]}, "weights is not numeric"),
         ({"weights": [1.0] * 23 + [-1.0]}, r"weights\[23\]=-1 is out of range; use finite numbers >= 0"),
         ({"weights": [0.0] * 24}, "weights are all 0; give at least one"),
         ({"weights": [float("nan")] * 24}, r"weights\[0\]=nan is out of range"),
-        ({"weights": "information", "divergence": "kl"}, "require pairs='all' and divergence='l2'"),
-        ({"weights": "entropy", "pairs": "dense"}, "require pairs='all' and divergence='l2'"),
-        ({"weights": [1.0] * 24, "pairs": 0.1}, "require pairs='all' and divergence='l2'"),
+        ({"weights": "entropy", "divergence": "kl"}, "requires pairs='all' and divergence='l2'"),
+        ({"weights": "entropy", "pairs": "dense"}, "requires pairs='all' and divergence='l2'"),
+        ({"weights": [1.0] * 24, "pairs": 0.1}, "requires pairs='all' and divergence='l2'"),
     ],
 )
 def test_fit__refuses_weights_in_one_line(asked, message):
@@ -404,12 +365,3 @@ def test_pcc_objective__takes_weights_only_where_it_counts_them():
         pcc_objective(labels, Y, weights=np.ones(24))
     with pytest.raises(InvalidInputError, match="n_partitions=24"):
         pcc_objective(labels, Y, weights=np.ones(3), constant=False)
-
-
-def test_information_weights__of_a_cluster_that_lost_all_its_objects_are_finite():
-    offsets = np.array([0, 2, 4])
-    labels = np.tile([[0, 0], [1, 1]], (10, 1)).astype(np.int32)
-    memberships = np.eye(3, dtype=np.float32)[labels[:, 0]]
-    state = agreement_sums(labels, offsets, memberships)
-    emptied = state._replace(S=np.where(state.S == 0.0, -1e-17, state.S))  # sums of changes leave this
-    assert information_weights(emptied, offsets).partitions.tolist() == [1.0, 1.0]

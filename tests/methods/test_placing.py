@@ -6,10 +6,11 @@ import pytest
 from bigcons import PCC, Ensemble
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
+from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods.pcc.memberships import Solution
-from bigcons.methods.pcc.placing import isolated_objects, place_isolated, placing_of
-from bigcons.storage.checkpoint import MemoryBlocks
+from bigcons.methods.pcc.all_pairs import BlockMemberships
+from bigcons.methods.pcc.pairs import isolated_objects, place_isolated, placer_of
+from bigcons.solving.passes import Run
 from tests.naive import pcc as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning")
@@ -28,19 +29,27 @@ def solved(tmp_path_factory):
     assert 5 < isolated.size < 50
     memberships = PCC(K, divergence="kl", pairs="dense", random_state=0).fit(ensemble).memberships_.copy()
     memberships[isolated] = 1 / K
-    return ensemble, isolated, Solution(memberships, 0.0, 0.0, True, 1, {}, [])
+    return ensemble, isolated, memberships
+
+
+def placer(solved, divergence, run, memberships):
+    for block in run.blocks:
+        run.arrays.write(0, block, memberships[block.start : block.stop])
+    found = BlockMemberships(run.arrays, 0)
+    return found, placer_of(run, found, resolve_divergence(divergence), None, solved[1])
 
 
 def placed(solved, divergence, engine=None):
-    ensemble, isolated, solution = solved
-    arrays = MemoryBlocks()
-    found = place_isolated(ensemble, isolated, solution, divergence, 0, arrays, engine or SerialEngine())
+    ensemble, isolated, memberships = solved
+    run = Run(ensemble, engine or SerialEngine(), 0, 1, 0.0)
+    rows, place = placer(solved, divergence, run, memberships)
+    found = place_isolated(run, rows, isolated, place)
     return np.concatenate([found.read(block) for block in ensemble.blocks()])
 
 
 @pytest.mark.parametrize("divergence", COSTS)
 def test_place_isolated__is_best_by_its_own_divergence(solved, divergence):
-    ensemble, isolated, solution = solved
+    ensemble, isolated, memberships = solved
     lonely = set(isolated.tolist())
     pairs = [p for p in naive.all_pairs(ensemble.read(0, N)) if len(lonely & set(p[:2])) == 1]
     cost = {
@@ -48,7 +57,7 @@ def test_place_isolated__is_best_by_its_own_divergence(solved, divergence):
     }
     assert min(cost, key=cost.get) == divergence
     kept = np.setdiff1d(np.arange(N), isolated)
-    np.testing.assert_array_equal(placed(solved, divergence)[kept], solution.memberships[kept])
+    np.testing.assert_array_equal(placed(solved, divergence)[kept], memberships[kept])
 
 
 @pytest.mark.parametrize("divergence", COSTS)
@@ -58,14 +67,13 @@ def test_place_isolated__has_the_same_bits_on_threads(solved, divergence):
 
 
 @pytest.mark.parametrize("divergence", COSTS)
-def test_placing_of__does_not_look_at_what_is_left_out(solved, divergence):
-    ensemble, isolated, solution = solved
-    engine = SerialEngine()
-    memberships = solution.memberships.copy()
-    memberships[isolated] = np.eye(K)[0]
-    changed = solution._replace(memberships=memberships)
-    labels = ensemble.read(0, N)
+def test_placer_of__does_not_look_at_what_is_left_out(solved, divergence):
+    ensemble, isolated, memberships = solved
+    changed, labels = memberships.copy(), ensemble.read(0, N)
+    changed[isolated] = np.eye(K)[0]
+    runs = [Run(ensemble, SerialEngine(), 0, 1, 0.0) for _ in range(2)]
     found, expected = (
-        placing_of(ensemble, s, divergence, 0, engine, isolated)(labels) for s in (changed, solution)
+        placer(solved, divergence, run, rows)[1](labels)
+        for run, rows in zip(runs, (changed, memberships), strict=True)
     )
     np.testing.assert_array_equal(found, expected)

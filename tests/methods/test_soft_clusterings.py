@@ -178,7 +178,7 @@ def test_methods_of_labels__refuse_memberships_in_one_line(planted, name):
         ("hgpa", {"objective": "km1"}),
         ("mcla", {"union": "observed"}),
         ("pcc", {"divergence": "kl"}),
-        ("pcc", {"prune": 0.01}),
+        ("pcc", {"coassociation": "calibrated"}),
         ("pcc", {"weights": "entropy"}),
     ],
 )
@@ -225,7 +225,7 @@ def test_all_pairs__sums_and_steps_are_those_of_every_pair(tables, seed, length)
 def test_pcc__takes_the_expected_agreement(planted, parameters):
     n = 120 if "divergence" in parameters else 300  # few, for the heap takes a step at a time
     truth, labels = (rows[:n] for rows in planted)
-    parameters = {"tol": 1e-2, "random_state": 0, "coassociation": "paper", **parameters}
+    parameters = {"tol": 1e-2, "random_state": 0, **parameters}
     hard = PCC(K, **parameters).fit(labels)
     same = PCC(K, **parameters).fit(Ensemble.from_memberships(one_hot(labels)))
     np.testing.assert_array_equal(same.memberships_, hard.memberships_)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.kernels.bce import sum_partitions
-from bigcons.kernels.cluster_tables import count_shares, end_of_slice, map_rows, mark_majorities, sum_votes
+from bigcons.kernels.cluster_tables import count_shares, end_of_slice, mark_majorities, sum_votes
 from tests.support.strategies import label_matrices
 
 
@@ -62,18 +62,6 @@ def test_count_shares__adds_objects_in_their_order(labels, seed):
     table = np.zeros_like(expected)
     count_shares(codes, ensemble.offsets, np.pad(shares, [(0, 0), (0, 5)]), table)
     np.testing.assert_array_equal(table, expected)
-
-
-@given(n_rows=st.integers(0, 9), K=st.integers(1, 19), seed=st.integers(0, 99))
-@settings(max_examples=50)
-def test_map_rows__multiplies_each_row(n_rows, K, seed):
-    rng, width = np.random.default_rng(seed), -(-K // 8) * 8
-    table, matrix = rng.normal(size=(n_rows, width)), rng.normal(size=(K, K))
-    expected = [[sum(row[r] * matrix[r, k] for r in range(K)) for k in range(K)] for row in table]
-    found = np.full((n_rows, width), np.nan)
-    map_rows(table, np.pad(matrix, [(0, 0), (0, width - K)]), found)
-    np.testing.assert_allclose(found[:, :K], np.reshape(expected, (n_rows, K)), rtol=0, atol=1e-12)
-    assert not found[:, K:].any()
 
 
 def test_tables__larger_than_the_cache_are_visited_in_slices_with_the_same_bits():

@@ -1,48 +1,25 @@
-"""PCC with a calibrated co-association as its definition reads, one pair and one partition at a time."""
+"""PCC with a calibrated co-association as its definition reads, one pair at a time."""
 
 from itertools import combinations
 
 import numpy as np
 
 
-def joins(labels, omega, offsets):
-    """Yield (u, i, j, J) of every pair of objects and every partition that labels both; J by its rarity."""
-    for u in range(labels.shape[1]):
-        for i, j in combinations(np.flatnonzero(labels[:, u] >= 0), 2):
-            same = labels[i, u] == labels[j, u]
-            yield u, i, j, omega[offsets[u] + labels[i, u]] if same else 0.0
+def calibrated(pairs, a, d):
+    """Return pairs as those of `naive.pcc`, with the calibrated share of agreement: ``(c / N - a) / d``."""
+    return [(i, j, (n_agree - a * n_seen) / d, n_seen) for i, j, n_agree, n_seen in pairs]
 
 
-def objective(labels, offsets, Y, a, d, w, omega, theta):
-    """Return the whole objective."""
-    P = Y @ theta @ Y.T
-    return sum(w[u] * (J - a[u] - d[u] * P[i, j]) ** 2 for u, i, j, J in joins(labels, omega, offsets))
-
-
-def gradient(labels, offsets, Y, a, d, w, omega, theta):
-    g, Z = np.zeros_like(Y), Y @ theta
-    for u, i, j, J in joins(labels, omega, offsets):
-        slope = 2.0 * w[u] * d[u] * (a[u] + d[u] * (Y[i] @ Z[j]) - J)
-        g[i] += slope * Z[j]
-        g[j] += slope * Z[i]
-    return g
-
-
-def pair_sums(labels, offsets, Y, omega):
-    """Return for each partition the sums over its pairs of 1, J, J^2, p, p^2 and J p."""
-    sums = np.zeros((6, labels.shape[1]))
-    for u, i, j, J in joins(labels, omega, offsets):
-        p = Y[i] @ Y[j]
-        sums[:, u] += [1.0, J, J * J, p, p * p, J * p]
-    return sums
-
-
-def share_told(labels, clusters):
-    """Return the mutual information of labels and clusters beyond chance, over the most it can be."""
-    seen = labels >= 0
-    labels, clusters, n = labels[seen], clusters[seen], np.count_nonzero(seen)
-    counts = [np.unique(of, return_counts=True)[1] for of in (labels, clusters, 1000 * labels + clusters)]
-    entropies = [-sum(c / n * np.log(c / n) for c in of) for of in counts]
-    told = entropies[0] + entropies[1] - entropies[2]
-    told -= (len(counts[0]) - 1) * (len(counts[1]) - 1) / (2 * n)
-    return max(told, 0.0) / min(entropies[:2])
+def rates(labels, Y, weights, sure=0.95):
+    """Return false-join rate and excess of the hit rate, over pairs of objects surely in a cluster."""
+    clusters, largest = Y.argmax(axis=1), Y.max(axis=1)
+    is_sure = [largest[i] >= min(sure, np.median(largest[clusters == k])) for i, k in enumerate(clusters)]
+    seen, joined = np.zeros(2), np.zeros(2)
+    for i, j in combinations(np.flatnonzero(is_sure), 2):
+        same = int(clusters[i] == clusters[j])
+        for u, weight in enumerate(weights):
+            if labels[i, u] >= 0 and labels[j, u] >= 0:
+                seen[same] += weight
+                joined[same] += weight * (labels[i, u] == labels[j, u])
+    apart, together = joined / seen
+    return apart, together - apart

@@ -11,11 +11,8 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods import METHODS
-from bigcons.methods.pcc.block_model import INFORMED, block_rates, rarity_of
-from bigcons.methods.pcc.calibrated import BLOCK_MODEL, Calibration, EmbeddedStart
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import spectral_start
-from bigcons.solving.passes import Run
 from bigcons.solving.survey import take_survey
 
 STARTED = ("mixture", "bce", "kcc", "ipvc")
@@ -55,28 +52,6 @@ def test_base_clusters_of_two_or_three_objects() -> None:
     ensemble, classes = planted_ensemble(20_000, 20, shares=shares, n_clusters=(5_000, 5_000), random_state=0)
     model = METHODS["kcc"](8, random_state=0).fit(ensemble)
     assert adjusted_rand(classes, model.labels_) > 0.8  # without further objects in each: 0.16
-
-
-def test_pcc_of_fine_base_clusters(fine: tuple[Ensemble, np.ndarray]) -> None:
-    ensemble, classes = fine
-    model = METHODS["pcc"](4, random_state=0).fit(ensemble)
-    assert adjusted_rand(classes, model.labels_) > 0.9
-    assert model.n_passes_ < 20
-    assert model.n_clusters_ == 4
-
-
-def test_pcc_of_fine_base_clusters_has_rates_by_all_objects(fine: tuple[Ensemble, np.ndarray]) -> None:
-    ensemble, _ = fine
-    calibration = Calibration(BLOCK_MODEL, 0.5, False)
-    labels, run = ensemble.read(0, 5_000), Run(ensemble, ThreadsEngine(2), 0, 5, 1e-5)
-    run.sample = labels[::3]
-    place, rates = EmbeddedStart(4, None, calibration)(run)
-    clusters, omega = place.centers.labels_of(labels), rarity_of(labels, ensemble.offsets, 0.5)
-    expected = block_rates(labels, ensemble.offsets, clusters.astype(np.int64), 4, omega, INFORMED)
-    for found, known in zip(rates, expected, strict=True):
-        np.testing.assert_allclose(found, known)
-    assert EmbeddedStart(4, None, calibration._replace(rule="moments"))(run)[1] is None
-    assert EmbeddedStart(4, None, None)(run)[1] is None
 
 
 @pytest.mark.parametrize("name", ["mixture", "qmi"])

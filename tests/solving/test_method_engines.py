@@ -38,20 +38,18 @@ SOLVES = {
     "mcla random ties": ("mcla", {"ties": "random"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "supra": ("supra", {"members": "cspa, mcla, best"}),
-    "pcc kl by pairs": ("pcc", {"divergence": "kl", "n_prototypes": N_OBJECTS, "max_iter": 2}),
+    "pcc kl of pairs": ("pcc", {"divergence": "kl", "pairs": 0.05, "solver": "blocked", "max_iter": 4}),
+    "pcc calibrated": ("pcc", {"coassociation": "calibrated"}),
     "pcc calibrated pairs": (
         "pcc",
-        {"coassociation": "moments", "divergence": "kl", "pairs": 0.05, "solver": "blocked", "max_iter": 4},
+        {"coassociation": "calibrated", "pairs": 0.05, "solver": "blocked", "max_iter": 4},
     ),
-    "pcc by least squares": ("pcc", {"coassociation": "least-squares", "rarity": 1.0}),
-    "pcc of many clusters": ("pcc", {"n_clusters": 51}),
-    "pcc of the paper": ("pcc", {"coassociation": "paper"}),
-    "pcc pruned": ("pcc", {"prune": 0.2}),
+    "pcc of the heap": ("pcc", {"pairs": 0.05, "solver": "heap", "max_iter": 5000}),
 }
 
-# Of each way in which a cluster returns results, one solve without a store: carried by passes, by labels, by
-# memberships of blocks, and by a few of an object.
-IN_MEMORY_TOO = ("bce", "ivc", "hbgf", "pcc", "pcc kl", "pcc of many clusters")
+# Of each way in which a cluster returns results, one solve without a store: carried by passes, by labels, and
+# by memberships of blocks.
+IN_MEMORY_TOO = ("bce", "ivc", "hbgf", "pcc", "pcc kl", "pcc of the heap")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine
-from bigcons.methods.pcc.all_pairs import USUAL_CALIBRATED, AllPairs, remaining_change
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import FEWEST_RECORDS, Run, passes_left, sizes_of, until
 
@@ -157,30 +156,3 @@ def test_passes_left__is_at_most_what_is_allowed(stored):
     assert passes_left(run, None, [{"gap": 0.9**i} for i in range(6)]) == 3
     assert passes_left(run, None, [{"gap": 0.1}] * 3) is None
     assert passes_left(run, None, [{"gap": 0.1}] * 6) == 3
-
-
-# Largest changes of a membership in the passes over a calibrated model, and how far they went: 3,000,000
-# objects in 100 partitions, and a made-up sequence that ends by `remaining_change` in its ninth pass
-RECORDED = [
-    ([0.0664, 0.00174, 0.000112], 3),
-    ([0.5, 0.25, 0.12, 0.06, 0.029, 0.014, 0.007, 0.0034, 0.0017, 0.0008, 0.0004], 11),
-]
-
-
-@pytest.mark.parametrize(("changes", "n_passes"), RECORDED)
-def test_passes_left__of_a_calibrated_model_follows_what_ends_it(stored, changes, n_passes):
-    run = Run(Ensemble.open(stored), SerialEngine(), 0, 100, 3e-5)
-    method = AllPairs(6, np.full(12, 9000), None, lambda: None)
-    records = [{"change": change, "step_length": 1.0, "gap": 1.0} for change in changes]
-    assert passes_left(run, method, []) == passes_left(run, method, records[:1]) + 1 == USUAL_CALIBRATED
-    assert remaining_change(records) < 30 * run.tol <= remaining_change(records[:-2])
-    for number in range(2, n_passes):
-        left = passes_left(run, method, records[:number])
-        assert abs(left - (n_passes - number)) <= 1
-
-
-@pytest.mark.parametrize("changes", [[0.8, 0.1, 0.1], [0.8, 0.1, 0.2], [0.8, 0.0, 0.1]])
-def test_passes_left__is_known_where_the_last_change_is_no_smaller(stored, changes):
-    run = Run(Ensemble.open(stored), SerialEngine(), 0, 100, 3e-5)
-    records = [{"change": change, "step_length": 1.0, "gap": 1.0} for change in changes]
-    assert passes_left(run, AllPairs(6, np.full(12, 9000), None, lambda: None), records) > 1

@@ -202,7 +202,7 @@ def test_users_of_pairs__take_files_that_state_nothing(tmp_path):
 def test_fit__states_the_memory_to_convert_pairs(tmp_path, monkeypatch, as_small_process):
     labels = np.random.default_rng(0).integers(0, 3, (40, 5))
     pairs = sample(labels, n_pairs=200, random_state=0, out=tmp_path / "pairs.parquet")
-    monkeypatch.setattr("bigcons.methods.pcc.estimator.process_bytes", lambda _: 1_990_000_000)
+    monkeypatch.setattr("bigcons.methods.pcc.variants.process_bytes", lambda _: 1_990_000_000)
     with pytest.raises(MemoryBudgetError, match="10 MB that memory=2 GB leaves; raise it to") as caught:
         PCC(2, pairs=pairs, solver="blocked", memory="2GB").fit(labels, out=tmp_path / "c.zarr")
     assert caught.value.needed > caught.value.budget == 2_000_000_000

@@ -15,7 +15,7 @@ N_OBJECTS, N_PARTITIONS, CHUNK_ROWS = 3000, 12, 256
 
 SOLVES = ["l2", "kl", "kl of tiles", "l2 of drawn pairs"]
 
-WEIGHTED = ["by entropy", "by information", "by weights"]
+WEIGHTED = ["by entropy", "by weights"]
 
 
 def store_data(folder: Path) -> None:
@@ -39,9 +39,8 @@ def parameters(solve: str, folder: Path) -> dict[str, Any]:
         "l2": {},
         "kl": {"divergence": "kl"},
         "kl of tiles": {"divergence": "kl", "pairs": str(folder / "pairs.zarr"), "n_init": 1},
-        "l2 of drawn pairs": {"pairs": 0.14, "solver": "blocked", "init": "uniform", "n_init": 1},
+        "l2 of drawn pairs": {"pairs": 0.14, "solver": "blocked", "n_init": 1},
         "by entropy": {"weights": "entropy"},
-        "by information": {"weights": "information"},
         "by weights": {"weights": np.linspace(0.0, 2.0, N_PARTITIONS)},
     }
     return {**common, **own[solve]}

@@ -7,7 +7,7 @@ objects, tell how far a solve by prototypes is from the optimum over all pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,32 +17,19 @@ from bigcons.divergences import Divergence
 from bigcons.kernels import pairwise as kernel
 from bigcons.kernels.prototypes import ABOVE_FLOOR
 from bigcons.memory import Block
-from bigcons.methods.pcc.calibrated_pairs import calibrated, rates_of_subsample, stored_rates, unit_of
-from bigcons.methods.pcc.heap import general_search
-from bigcons.methods.pcc.memberships import (
-    EDGE,
-    LEAST_PART,
-    MOVE_ALL,
-    diverges_at_edges,
-    softened,
-    threshold_after,
-)
+from bigcons.methods.pcc.all_pairs import threshold_after
 from bigcons.methods.pcc.prototypes import (
     STEPS,
     default_prototypes,
+    general_search,
     least_membership,
-    refined,
-    solved_by,
     write_start,
 )
-from bigcons.methods.pcc.subsample import Subsample
+from bigcons.methods.pcc.start import SUBSAMPLE, Begin, softened
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
-
-# Up to this many objects, those of the subsample, every object is its own prototype unless asked otherwise.
-FEW_OBJECTS = 2048
 
 # Number of objects whose exact gaps are measured after a solve by prototypes.
 GAP_SAMPLE = 128
@@ -55,8 +42,6 @@ class Exact(NamedTuple):
     """``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)``."""
     gap: float
     """The largest KKT gap."""
-    rates: tuple[float, float] | None = None
-    """Background and scale of a calibrated co-association; None for that of the paper."""
 
 
 class Pairwise:
@@ -64,55 +49,29 @@ class Pairwise:
 
     Blocks update their objects in turn, given those of other blocks as the pass began; a pass that would
     raise the objective is shortened. A solve has settled when the largest gap, in units of the mean weight
-    ``sum_j N_ij`` of an object times that of `unit_of`, is at most ``tol``, or when no step lowers the
+    ``sum_j N_ij`` of an object, is at most ``tol``, or when no step lowers the
     objective any more.
     """
 
     name = "all-pairs PCC"
 
-    def __init__(
-        self,
-        n_clusters: int,
-        divergence: Divergence,
-        mean_weight: float,
-        solve_sample: Callable[..., Subsample] | None = None,
-    ) -> None:
+    def __init__(self, n_clusters: int, divergence: Divergence, mean_weight: float, begin: Begin) -> None:
         self.n_clusters = n_clusters
         self.divergence = divergence
         self.mean_weight = mean_weight
-        self.solve_sample = solve_sample
-        """Solves the subsample and finds the rates of a calibrated co-association; see `AllPairs`."""
+        self.begin = begin
 
     def start(self, run: Run) -> tuple[Exact, list[float]]:
-        """Write the first memberships; from a subsample, by solving and refining it first."""
-        offsets, n_prototypes = run.data.offsets, default_prototypes(self.n_clusters)
-        solved = solved_by(self.solve_sample, run, self.n_clusters)
-        rates = None if solved is None else rates_of_subsample(solved)
-        divergence = calibrated(self.divergence, rates)
-        arguments = self.n_clusters, divergence, n_prototypes, 0.0, solved
-        estimate, objectives = write_start(run, *arguments)
-        if estimate is None and not (isinstance(run.init, str) and run.init != "subsample"):
-            labels, rows = self._everything(run, 0).read()
-            memberships = rows.astype(np.float32)
-            if isinstance(run.init, str):
-                _, memberships = refined(labels, offsets, memberships, divergence, n_prototypes)
-            elif diverges_at_edges(divergence):
-                ruled_out = np.zeros(len(rows), np.bool_)
-                kernel.contradicted(labels, rows, ruled_out, EDGE)
-                memberships[ruled_out] = softened(memberships[ruled_out], LEAST_PART)
-            for block in run.blocks:
-                run.arrays.write(0, block, memberships[block.start : block.stop])
-        return self._evaluate(run, 0, rates), objectives
+        """Write the first memberships: those of a sample, refined by their own divergence."""
+        solved = self.begin(run)
+        n_prototypes = default_prototypes(self.n_clusters)
+        write_start(run, softened(solved.memberships), self.divergence, n_prototypes)
+        return self._evaluate(run, 0), solved.start_objectives
 
     def visit(self, run: Run, at: Iterate[Exact]) -> UpdateBlock:
         """Return the task that updates every object of a block given all others."""
-        divergence = calibrated(self.divergence, at.state.rates)
-        unit = self.mean_weight * unit_of(divergence)
-        threshold = threshold_after(at.state.gap / unit, run.tol)
-        if not at.records and isinstance(run.init, str) and run.init != "subsample":
-            threshold = MOVE_ALL
-        everything = self._everything(run, at.generation)
-        return UpdateBlock(everything, threshold * unit, divergence)
+        threshold = threshold_after(at.state.gap / self.mean_weight, run.tol) * self.mean_weight
+        return UpdateBlock(self._everything(run, at.generation), threshold, self.divergence)
 
     def add(self, total: int, part: int) -> int:
         """Add up how many objects moved."""
@@ -125,7 +84,7 @@ class Pairwise:
             n_generations = 1 if length == 1.0 else 2
             if n_generations == 2:
                 run.shorten(at.generation, length)
-            found = self._evaluate(run, at.generation + n_generations, at.state.rates)
+            found = self._evaluate(run, at.generation + n_generations)
             if found.objective < at.state.objective:
                 break
         else:
@@ -136,7 +95,7 @@ class Pairwise:
             "objective": found.objective,
             "moved": total,
             "step_length": length,
-            "gap": found.gap / (self.mean_weight * unit_of(calibrated(self.divergence, found.rates))),
+            "gap": found.gap / self.mean_weight,
         }
         return Step(found, record, length == 0.0 or record["gap"] <= run.tol, n_generations)
 
@@ -146,12 +105,11 @@ class Pairwise:
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Exact:  # noqa: ARG002
         """Return the state of a snapshot."""
-        return Exact(facts["objective"], facts["gap"], stored_rates(facts))
+        return Exact(**facts)
 
-    def _evaluate(self, run: Run, generation: int, rates: tuple[float, float] | None) -> Exact:
-        task = EvaluateBlock(self._everything(run, generation), calibrated(self.divergence, rates))
-        found = run.fold(task, lambda a, b: Exact(a.objective + b.objective, max(a.gap, b.gap)))
-        return found._replace(rates=rates)
+    def _evaluate(self, run: Run, generation: int) -> Exact:
+        task = EvaluateBlock(self._everything(run, generation), self.divergence)
+        return run.fold(task, lambda a, b: Exact(a.objective + b.objective, max(a.gap, b.gap)))
 
     def _everything(self, run: Run, generation: int) -> Everything:
         return Everything(run.data, run.arrays, run.blocks, generation)
@@ -226,7 +184,7 @@ def sampled_gap(run: Run, generation: int, divergence: Divergence) -> float:
     """
     n = run.data.n_objects
     draw = generator(run.seed, "pcc.gap.sample")
-    sampled = np.arange(n) if n <= FEW_OBJECTS else np.sort(draw.choice(n, GAP_SAMPLE, replace=False))
+    sampled = np.arange(n) if n <= SUBSAMPLE else np.sort(draw.choice(n, GAP_SAMPLE, replace=False))
     parts = run.engine.map(SampledRows(run.data, run.arrays, generation, sampled), run.blocks)
     labels, rows = (np.concatenate(part) for part in zip(*parts, strict=True))
     task = GradientsOf(run.data, run.arrays, generation, sampled, labels, exactly(rows), divergence)

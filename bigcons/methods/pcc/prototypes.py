@@ -22,27 +22,12 @@ import numpy as np
 from bigcons.coassociation.grouped import add_tables, choose_centers, copy_tables, tables_of_block
 from bigcons.divergences import Divergence
 from bigcons.kernels import prototypes as kernel
+from bigcons.kernels.line_search import newton_search, sampling_search
 from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
-from bigcons.methods.pcc.calibrated_pairs import (
-    calibrated,
-    rates_of_subsample,
-    stored_rates,
-    unit_of,
-)
-from bigcons.methods.pcc.heap import general_search
-from bigcons.methods.pcc.memberships import (
-    LEAST_PART,
-    MOVE_ALL,
-    Init,
-    checked_start,
-    diverges_at_edges,
-    softened,
-    start_of_block,
-    threshold_after,
-)
-from bigcons.methods.pcc.subsample import Subsample, solve_subsample
+from bigcons.methods.pcc.all_pairs import threshold_after
+from bigcons.methods.pcc.start import Begin, softened
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
@@ -62,6 +47,12 @@ REFINING_PASSES = 8
 # Step lengths along a pass's changes, tried in order until one lowers the objective.
 STEPS = (1.0, 0.5, 0.25, 0.125)
 
+# Of divergences such as KL, which are infinite where a pair has probability 0 or 1 and is observed otherwise:
+# how near probabilities come to these, and the uniform share of memberships, about the least that float32
+# resolves next to 1.
+EDGE = 1e-9
+LEAST_PART = 1e-6
+
 # The centers are renewed while a pass lowers the objective by more than this share of it.
 RENEW_ABOVE = 1e-3
 
@@ -80,15 +71,13 @@ class Grouped(NamedTuple):
     tables: Tables
     objective: float
     gap: float
-    rates: tuple[float, float] | None = None
-    """Background and scale of a calibrated co-association; None for that of the paper."""
 
 
 class Prototypes:
     """The passes of PCC over all pairs with any divergence; objects carry memberships (rows, K) float32.
 
     Passes have settled if the largest gap of the grouped problem, in units of the mean weight ``sum_j N_ij``
-    of an object times that of `unit_of`, is at most ``tol``, or if the last one lowered the objective by less
+    of an object, is at most ``tol``, or if the last one lowered the objective by less
     than ``tol / 1000`` of it: far less than the error of the prototypes (`approximation_error`, in every
     record). The gap over all pairs is larger (`pairwise.sampled_gap`). A pass reads the labels twice, to
     update and to evaluate.
@@ -97,44 +86,30 @@ class Prototypes:
     name = "all-pairs PCC"
 
     def __init__(
-        self,
-        n_clusters: int,
-        divergence: Divergence,
-        n_prototypes: int,
-        mean_weight: float,
-        solve_sample: Callable[..., Subsample] | None = None,
+        self, n_clusters: int, divergence: Divergence, n_prototypes: int, mean_weight: float, begin: Begin
     ) -> None:
         self.n_clusters = n_clusters
         self.divergence = divergence
         self.n_prototypes = n_prototypes
         self.mean_weight = mean_weight
-        self.solve_sample = solve_sample
-        """Solves the subsample and finds the rates of a calibrated co-association; see `AllPairs`."""
+        self.begin = begin
 
     def start(self, run: Run) -> tuple[Grouped, list[float]]:
-        """Write and group the first memberships; from a subsample, by solving and refining it first."""
-        solved = solved_by(self.solve_sample, run, self.n_clusters)
-        rates = None if solved is None else rates_of_subsample(solved)
-        divergence = calibrated(self.divergence, rates)
-        floor = least_membership(divergence, self.n_clusters)
-        arguments = self.n_clusters, divergence, self.n_prototypes, floor, solved
-        estimate, objectives = write_start(run, *arguments)
+        """Write and group the first memberships: those of a sample, refined by their own divergence."""
+        solved = self.begin(run)
+        estimate = write_start(run, softened(solved.memberships), self.divergence, self.n_prototypes)
         if estimate is None:
             centers = choose_centers(self._sampled_memberships(run), self.n_prototypes)
         else:
             centers = estimate.centers
         tables = self._group(run, centers, 0)
-        found = self._evaluate(run, tables, 0, divergence)
-        return Grouped(tables, found.objective, found.gap, rates), objectives
+        found = self._evaluate(run, tables, 0)
+        return Grouped(tables, found.objective, found.gap), solved.start_objectives
 
     def visit(self, run: Run, at: Iterate[Grouped]) -> Visit:
         """Return the task that updates every object of a block given all others."""
-        divergence = calibrated(self.divergence, at.state.rates)
-        unit = self.mean_weight * unit_of(divergence)
-        threshold = threshold_after(at.state.gap / unit, run.tol)
-        if not at.records and isinstance(run.init, str) and run.init != "subsample":
-            threshold = MOVE_ALL
-        arguments = at.state.tables, run.data.offsets, threshold * unit, divergence
+        threshold = threshold_after(at.state.gap / self.mean_weight, run.tol) * self.mean_weight
+        arguments = at.state.tables, run.data.offsets, threshold, self.divergence
         return run.visit(update_block, *arguments, reads=[at.generation], writes=at.generation + 1)
 
     def add(self, total: Change, part: Change) -> Change:
@@ -144,7 +119,6 @@ class Prototypes:
     def step(self, run: Run, at: Iterate[Grouped], total: Change) -> Step[Grouped]:
         """Take the first step length that lowers the objective, if any; renew the centers if worthwhile."""
         before, generation = at.state, at.generation
-        divergence = calibrated(self.divergence, before.rates)
         for length in STEPS:
             if length == 1.0:
                 n_generations, tables = 1, apply_change(before.tables, total)
@@ -152,28 +126,28 @@ class Prototypes:
                 run.shorten(generation, length)
                 n_generations = 2
                 tables = self._group(run, before.tables.centers, generation + 2)
-            found = self._evaluate(run, tables, generation + n_generations, divergence)
+            found = self._evaluate(run, tables, generation + n_generations)
             if found.objective < before.objective:
                 break
         else:
             length, n_generations, tables = 0.0, 0, before.tables
             run.arrays.drop(generation + 1)
             run.arrays.drop(generation + 2)
-            found = self._evaluate(run, tables, generation, divergence)
+            found = self._evaluate(run, tables, generation)
         if before.objective - found.objective > RENEW_ABOVE * abs(before.objective):
             centers = choose_centers(found.memberships, self.n_prototypes)
             renewed = self._group(run, centers, generation + n_generations)
-            again = self._evaluate(run, renewed, generation + n_generations, divergence)
+            again = self._evaluate(run, renewed, generation + n_generations)
             if again.objective < before.objective:
                 tables, found = renewed, again
         record = {
             "objective": found.objective,
             "moved": total.n_moved,
             "step_length": length,
-            "error": approximation_error(tables.centers, run.data.offsets, found, divergence),
-            "gap": found.gap / (self.mean_weight * unit_of(divergence)),
+            "error": approximation_error(tables.centers, run.data.offsets, found, self.divergence),
+            "gap": found.gap / self.mean_weight,
         }
-        state = Grouped(tables, found.objective, found.gap, before.rates)
+        state = Grouped(tables, found.objective, found.gap)
         return Step(state, record, self._is_settled(at.records, record, run.tol), n_generations)
 
     def pack(self, state: Grouped) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -183,7 +157,7 @@ class Prototypes:
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Grouped:
         """Return the state of a snapshot."""
-        return Grouped(Tables(**arrays), facts["objective"], facts["gap"], stored_rates(facts))
+        return Grouped(Tables(**arrays), **facts)
 
     def _is_settled(self, records: list[Record], record: Record, tol: float) -> bool:
         before = records[-1]["objective"] if records else np.inf
@@ -194,10 +168,10 @@ class Prototypes:
         """Return the tables of a generation for given centers."""
         return run.fold(run.visit(tables_of_block, centers, run.data.offsets, reads=[generation]), add_tables)
 
-    def _evaluate(self, run: Run, tables: Tables, generation: int, divergence: Divergence) -> Evaluation:
+    def _evaluate(self, run: Run, tables: Tables, generation: int) -> Evaluation:
         """Evaluate a generation with its tables."""
         sampled = _sampled(run)
-        task = EvaluateBlock(run.data, run.arrays, generation, tables, sampled, divergence)
+        task = EvaluateBlock(run.data, run.arrays, generation, tables, sampled, self.divergence)
         return run.fold(task, add_evaluations)
 
     def _sampled_memberships(self, run: Run) -> np.ndarray:
@@ -219,43 +193,21 @@ def _sampled(run: Run) -> np.ndarray:
 # The start
 
 
-def solved_by(solve_sample: Callable[..., Subsample] | None, run: Run, n_clusters: int) -> Subsample | None:
-    """Return the solved subsample if that finds the rates of a calibrated co-association."""
-    if solve_sample is None:
-        return None
-    return solve_sample(run.sample, run.data.offsets, n_clusters, run.n_init, run.seed)
-
-
 def write_start(
-    run: Run,
-    n_clusters: int,
-    divergence: Divergence,
-    n_prototypes: int,
-    floor: float = 0.0,
-    solved: Subsample | None = None,
-) -> tuple[Tables | None, list[float]]:
-    """Write the first memberships; return the objectives of all starts on the subsample, if it is ``solved``.
+    run: Run, memberships: np.ndarray, divergence: Divergence, n_prototypes: int
+) -> Tables | None:
+    """Write first memberships of all objects, or refine those of a sample and place all objects by them.
 
-    If it is not all objects, also return its tables, refined, by which all others are placed. Given
-    memberships are raised to ``floor``.
+    Return the tables of the refined sample in the latter case.
     """
-    ensemble, init, estimate, objectives = run.data, run.init, None, []
-    if not isinstance(init, str):
-        init = checked_start(init, ensemble.n_objects, n_clusters)
-        below = init.min(axis=1) < 0.5 * floor
-        init[below] = softened(init[below], LEAST_PART)
-    elif init == "subsample":
-        if solved is None:
-            arguments = run.sample, ensemble.offsets, n_clusters, run.n_init, run.seed, run.engine
-            solved = solve_subsample(*arguments)
-        init, objectives = softened(solved.memberships), solved.start_objectives
-        if run.sample.shape[0] < ensemble.n_objects:
-            estimate, _ = refined(run.sample, ensemble.offsets, init, divergence, n_prototypes)
-    first = FirstBlock(ensemble, run.arrays, n_clusters, run.seed, init, estimate, divergence)
-    with progress("start of PCC", ensemble.n_objects) as listener:
+    estimate = None
+    if len(memberships) < run.data.n_objects:
+        estimate = refined(run.sample, run.data.offsets, memberships, divergence, n_prototypes)
+    first = FirstBlock(run.data, run.arrays, memberships, estimate, divergence)
+    with progress("start of PCC", run.data.n_objects) as listener:
         for block, _ in zip(run.blocks, run.engine.map(first, run.blocks), strict=True):
             listener.advance(block.n_rows)
-    return estimate, objectives
+    return estimate
 
 
 def refined(
@@ -264,14 +216,20 @@ def refined(
     memberships: np.ndarray,
     divergence: Divergence,
     n_prototypes: int,
-) -> tuple[Tables, np.ndarray]:
-    """Return tables and memberships of a subsample after a few passes with renewed centers."""
+) -> Tables:
+    """Return the tables of a sample after a few passes with renewed centers."""
     for _ in range(REFINING_PASSES):
         centers = choose_centers(memberships, n_prototypes)
         tables = tables_of_block(centers, offsets, labels, memberships)
         _, memberships = update_block(tables, offsets, 0.0, divergence, labels, memberships)
-    centers = choose_centers(memberships, n_prototypes)
-    return tables_of_block(centers, offsets, labels, memberships), memberships
+    return tables_of_block(choose_centers(memberships, n_prototypes), offsets, labels, memberships)
+
+
+def diverges_at_edges(divergence: Divergence) -> bool:
+    """Return whether the divergence has no practical bound where a pair has probability 0 or 1, as KL."""
+    value, _, _, parameter = divergence.compiled
+    growth = value(1.0, EDGE, parameter) - value(1.0, 1e4 * EDGE, parameter)
+    return bool(growth > 4.0 * value(1.0, 0.5, parameter))
 
 
 def least_membership(divergence: Divergence, n_clusters: int) -> float:
@@ -285,11 +243,9 @@ class FirstBlock:
 
     ensemble: Ensemble
     arrays: BlockArrays
-    n_clusters: int
-    seed: int
-    init: Init
+    memberships: np.ndarray
     estimate: Tables | None
-    """Tables to place the objects by, instead of ``init``."""
+    """Tables to place the objects by; None if the memberships are of all objects."""
     divergence: Divergence
 
     def __call__(self, block: Block) -> None:
@@ -298,7 +254,7 @@ class FirstBlock:
             labels = self.ensemble.read(block.start, block.stop)
             memberships = place_block(self.estimate, labels, self.ensemble.offsets, self.divergence)
         else:
-            memberships = start_of_block(self.init, block, self.n_clusters, self.seed)
+            memberships = self.memberships[block.start : block.stop]
         self.arrays.write(0, block, memberships)
 
 
@@ -359,6 +315,21 @@ def place_block(
     floor = least_membership(divergence, placed.shape[1])
     kernel.sweep(labels, offsets, tables, placed, placed, floor, 0.0, True, totals, *_moving(divergence))
     return placed
+
+
+@dataclass(frozen=True)
+class ByPrototypes:
+    """Gives the memberships of new objects: the best ones given the prototypes of all solved objects."""
+
+    tables: Tables
+    offsets: np.ndarray
+    divergence: Divergence
+    weights: None = None
+    """Partitions have no weights here."""
+
+    def __call__(self, labels: np.ndarray) -> np.ndarray:
+        """Return the best memberships (rows, K) float32 of new objects."""
+        return place_block(self.tables, labels, self.offsets, self.divergence)
 
 
 # Evaluation
@@ -440,3 +411,9 @@ def _moving(divergence: Divergence) -> tuple[Any, ...]:
     """Return the divergence's arguments of kernels that move objects."""
     _, slope, curvature, parameter = divergence.compiled
     return divergence.is_double_convex, slope, curvature, general_search(divergence), parameter
+
+
+def general_search(divergence: Divergence) -> Callable[..., Any]:
+    """Return the compiled search: Newton if the divergence is double-convex, else sampling."""
+    value, slope, curvature, _ = divergence.compiled
+    return newton_search(slope, curvature) if divergence.is_double_convex else sampling_search(value)

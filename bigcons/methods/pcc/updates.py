@@ -8,28 +8,20 @@ quartic.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorized import (
     AgreementSums,
-    Rates,
-    add_partitions,
-    agreement_sums,
     aligned_copy,
-    aligned_zeros,
     clusters_in_order,
     kernels_for,
     no_sums,
-    rows_times,
     sizes_of,
     triangles_in_order,
-    triangles_times,
 )
 from bigcons.kernels import all_pairs as kernel
-from bigcons.kernels.cluster_tables import padded, rows_together
-from bigcons.methods.pcc.block_model import MOST_PARTITIONS
 
 # A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
 # together lower the objective by at least this share of the sum of what each would alone. In the quadratic
@@ -50,8 +42,6 @@ class Change(NamedTuple):
     """See ``kernels.all_pairs.sweep``."""
     predicted: float
     """The change of the objective if each block changed alone, summed over the blocks."""
-    largest: float
-    """Change of a membership."""
 
     @property
     def gap(self) -> float:
@@ -71,57 +61,24 @@ def update_block(
     relaxation: float,
     labels: np.ndarray,
     memberships: np.ndarray,
-    *,
-    at_once: bool = False,
 ) -> tuple[Change, np.ndarray]:
     """Update each object of a block given all others; return the change and the new memberships.
 
     Objects whose KKT gap is at most ``threshold`` do not move; the others take ``relaxation`` times the step
-    to their optimum, within the simplex. Later objects see the moves of earlier ones, except ``at_once``.
+    to their optimum, within the simplex. Later objects see the moves of earlier ones.
     Cost: see ``kernels.all_pairs.sweep``.
     """
-    given, memberships = memberships, in_use(sums, memberships)
-    order = _heaviest_first(sums)
-    updated, totals = np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
-    how = threshold, relaxation, False, totals
-    if at_once and isinstance(sums.weights, Rates):
-        S, T = sweep_at_once(sums, sums.weights, offsets, labels, order, memberships, updated, *how)
-    else:
-        S, T, further = _tables_in_order(sums, order)
-        S_before, T_before, S_out, T_out = S.copy(), T.copy(), S, T
-        if sums.theta is not None:  # S and T are then of theta y
-            S_before, T_before = np.zeros_like(sums.S), np.zeros_like(T)
-            S_out, T_out = aligned_copy(S_before), aligned_copy(T_before)
-        kernels_for(labels).sweep(
-            *(labels, offsets, sums.partition_weights, S, T, S_out, T_out, order, memberships, updated),
-            *(*how, *further),
-        )
-        back = np.argsort(order)
-        S, T = clusters_in_order(S_out - S_before, back), triangles_in_order(T_out - T_before, back)
-    change = Change(S, T, totals, predicted=0.0, largest=largest_change(memberships, updated))
-    if updated.shape != given.shape:
-        updated = np.pad(updated, ((0, 0), (0, given.shape[1] - updated.shape[1])))
+    order, totals = _heaviest_first(sums), np.zeros(kernel.N_TOTALS)
+    updated = np.empty_like(memberships)
+    S, T = aligned_copy(clusters_in_order(sums.S, order)), aligned_copy(triangles_in_order(sums.T, order))
+    S_before, T_before = S.copy(), T.copy()
+    kernels_for(labels).sweep(
+        *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
+        *(threshold, relaxation, False, totals, *sums.gains),
+    )
+    S, T = _columns_back(S - S_before, T - T_before, order)
+    change = Change(S, T, totals, predicted=0.0)
     return change._replace(predicted=objective_change(sums, change)), updated
-
-
-def is_wide(sums: AgreementSums) -> bool:
-    """Return whether objects of a block are to move at once because the tables of so many partitions exceed
-    the cache: read by one object after the other, they would come from memory each time.
-
-    Objects that move in turn see the moves of earlier ones, but each is small beside the sum of all.
-    """
-    return isinstance(sums.weights, Rates) and len(sums.T) >= MOST_PARTITIONS
-
-
-def largest_change(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the largest change of a membership."""
-    change = after - before
-    return float(np.abs(change, out=change).max(initial=0.0))
-
-
-def in_use(sums: AgreementSums, memberships: np.ndarray) -> np.ndarray:
-    """Return the columns of the clusters in use, the first ones, contiguous."""
-    return np.ascontiguousarray(memberships[:, : sums.n_clusters])
 
 
 def place_block(
@@ -129,101 +86,24 @@ def place_block(
 ) -> AgreementSums:
     """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
     order, totals = _heaviest_first(estimate), np.zeros(kernel.N_TOTALS)
-    how = 0.0, 1.0, True, totals
-    if isinstance(estimate.weights, Rates):
-        S, T = sweep_at_once(estimate, estimate.weights, offsets, labels, order, placed, placed, *how)
-    else:
-        S, T, further = _tables_in_order(estimate, order)
-        found = no_sums(*sizes_of(offsets, placed), estimate.weights)
-        kernels_for(labels).sweep(
-            *(labels, offsets, estimate.partition_weights, S, T, found.S, found.T, order, placed, placed),
-            *(*how, *further),
-        )
-        back = np.argsort(order)
-        S, T = clusters_in_order(found.S, back), triangles_in_order(found.T, back)
+    S, T = (
+        aligned_copy(clusters_in_order(estimate.S, order)),
+        aligned_copy(triangles_in_order(estimate.T, order)),
+    )
+    found = no_sums(*sizes_of(offsets, placed), estimate.weights)
+    kernels_for(labels).sweep(
+        *(labels, offsets, estimate.partition_weights, S, T, found.S, found.T, order, placed, placed),
+        *(0.0, 1.0, True, totals, *estimate.gains),
+    )
+    S, T = _columns_back(found.S, found.T, order)
     squares, quartics = float(totals[kernel.SQUARES]), float(totals[kernel.QUARTICS])
     return AgreementSums(estimate.n_clusters, S, T, squares, quartics, estimate.weights)
 
 
-def sweep_at_once(
-    sums: AgreementSums,
-    rates: Rates,
-    offsets: np.ndarray,
-    labels: np.ndarray,
-    order: np.ndarray,
-    memberships: np.ndarray,
-    updated: np.ndarray,
-    *how: Any,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Update every object of a block in a calibrated model, none seeing the moves of others.
-
-    Returns what changes of S and T; ``how``: the last arguments of ``kernels.all_pairs.sweep``.
-    """
-    K, B, M = sums.n_clusters, int(offsets[-1]), offsets.size - 1
-    theta = np.eye(K) if rates.theta is None else rates.theta
-    theta = np.ascontiguousarray(theta[np.ix_(order, order)])
-    S, S_out = aligned_zeros(B, padded(K + 2)), aligned_zeros(B, padded(K + 2))
-    kernel.weigh_rows(sums.S, offsets, order, theta, rates.base_clusters, rates.partitions, S)
-    T = aligned_copy(triangles_times(triangles_in_order(sums.T, order), theta))
-    T *= rates.partitions[:, None]
-    T_out = aligned_zeros(*T.shape)
-    scratch = scratch_for(len(labels), offsets, K, S.shape[1], T.shape[1])
-    flat = (table.ravel() for table in (S, T, S_out, T_out))  # views
-    kernel.sweep_at_once(labels, offsets, *flat, order, memberships, updated, *how, theta, scratch)
-    del S, T  # they are as large as what follows
-    change, columns = np.zeros((B + M, padded(K))), np.argsort(order)
-    change[:B, :K] = S_out[:, columns]
-    add_partitions(change, offsets)
-    return change, triangles_in_order(T_out, columns)
-
-
-def scratch_for(
-    n_rows: int, offsets: np.ndarray, n_clusters: int, s_width: int, t_width: int
-) -> tuple[np.ndarray, ...]:
-    """Return what ``kernels.all_pairs.sweep_at_once`` needs to work with, for tables of these widths."""
-    n_together, M, K = rows_together(n_rows, offsets, s_width, t_width), offsets.size - 1, n_clusters
-    return (
-        *(np.empty(M, np.uint64), np.empty(M, np.uint64), np.ones(M)),
-        *(np.empty((n_together, s_width)), np.empty((n_together, t_width))),
-        *(np.zeros((n_together, s_width)), np.zeros((n_together, t_width))),
-        *(np.empty((n_together, K)), np.empty((n_together, K)), np.empty((n_together, K))),
-        *(np.empty(n_together, np.int64), np.empty((K, K)), np.zeros(s_width)),
-        *(np.empty(K, np.int64), np.empty((K, K + 2))),
-    )
-
-
-def remove_block(
-    estimate: AgreementSums,
-    kept: np.ndarray,
-    offsets: np.ndarray,
-    labels: np.ndarray,
-    memberships: np.ndarray,
-) -> tuple[AgreementSums, np.ndarray]:
-    """Return the sums and memberships of a block with the clusters ``kept`` only, as its first columns.
-
-    Objects that had a share in another cluster get their best membership given ``estimate``.
-    """
-    left = np.ascontiguousarray(memberships[:, kept])
-    others = np.setdiff1d(np.arange(memberships.shape[1]), kept)
-    torn = memberships[:, others].any(axis=1)
-    placed = np.empty((np.count_nonzero(torn), kept.size), np.float32)
-    place_block(estimate, labels[torn], offsets, placed)
-    left[torn] = placed
-    reached = np.zeros_like(memberships)
-    reached[:, : kept.size] = left
-    return agreement_sums(labels, offsets, left, estimate.weights), reached
-
-
-def _tables_in_order(
-    sums: AgreementSums, order: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
-    """Return S and T as kernels read them, cluster ``order[k]`` as the ``k``-th, and further arguments."""
-    S, T = clusters_in_order(sums.S, order), triangles_in_order(sums.T, order)
-    further = sums.gains
-    if sums.theta is not None:
-        theta = np.ascontiguousarray(sums.theta[np.ix_(order, order)])
-        S, T, further = rows_times(S, theta), triangles_times(T, theta), (further[0], theta)
-    return aligned_copy(S), aligned_copy(T), further
+def _columns_back(S: np.ndarray, T: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return tables whose ``k``-th cluster is ``order[k]`` with the clusters in their own order."""
+    back = np.argsort(order)
+    return clusters_in_order(S, back), triangles_in_order(T, back)
 
 
 def _heaviest_first(sums: AgreementSums) -> np.ndarray:
@@ -237,7 +117,7 @@ def add_changes(a: Change, b: Change) -> Change:
     for total, part in ((a.S, b.S), (a.T, b.T), (a.totals, b.totals)):
         np.add(total, part, out=total)
     a.totals[kernel.MAX_GAP] = gap
-    return a._replace(predicted=a.predicted + b.predicted, largest=max(a.largest, b.largest))
+    return a._replace(predicted=a.predicted + b.predicted)
 
 
 def objective_change(sums: AgreementSums, change: Change) -> float:
@@ -280,7 +160,6 @@ def measure_block(
 ) -> StepSums:
     """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
     found = StepSums(np.zeros_like(sums.T), np.zeros(kernel.N_STEP_SUMS))
-    before, after = in_use(sums, before), in_use(sums, after)
     counted = sums.partition_weights
     kernels_for(labels).measure_step(labels, offsets, counted, before, after, *found, *sums.gains)
     return found

@@ -1,17 +1,20 @@
-"""PCC on a pair table of any size: Algorithm 1 of Lourenço et al. 2015 inside blocks of objects.
+"""PCC on a pair table: Algorithm 1 of Lourenço et al. 2015, steepest two-coordinate descent, in blocks.
 
-Block coordinate descent: a task reads the pairs of one block and the memberships of its neighbor blocks, and
-takes a stretch of steps with its own objects while all others are fixed. A pass visits the blocks in a few
-rounds, and the blocks of a round move at once. If they share no pairs, as with pairs sampled in tiles and
-enough blocks, each lowers the objective as if it were alone. Uniformly drawn pairs connect all blocks, and
-those of a round share some. Together they nearly always lower the objective too; a fold over the pairs they
-share measures it, and a line search shortens a pass that does not.
+With one block of all objects this is the algorithm of the paper. For tables of any size it is block
+coordinate descent: a task reads the pairs of one block and the memberships of its neighbor blocks, and takes
+a stretch of steps with its own objects while all others are fixed. A pass visits the blocks in a few rounds,
+and the blocks of a round move at once. If they share no pairs, as with pairs sampled in tiles and enough
+blocks, each lowers the objective as if it were alone. Uniformly drawn pairs connect all blocks, and those of
+a round share some. Together they nearly always lower the objective too; a fold over the pairs they share
+measures it, and a line search shortens a pass that does not.
 
 Blocks and rounds depend on the pairs alone, never on the number of workers. A pass reads one generation of
 memberships and writes the next, so tasks and interrupted passes can be repeated.
 
 The start must give the clusters an identity: from random memberships every block would number them in its own
-way, and settling that takes hundreds of passes. PCC starts blocks from a solved subsample.
+way, and settling that takes hundreds of passes. Blocks start from a solved sample.
+
+Objects that occur in no pair get their best memberships over all pairs, given all others, as new ones do.
 """
 
 from __future__ import annotations
@@ -24,40 +27,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Rates, add_sums, agreement_sums
+from bigcons.coassociation.grouped import add_tables, choose_centers, tables_of_block
 from bigcons.divergences import Divergence
-from bigcons.errors import MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine, fold
-from bigcons.kernels.pair_descent import renumber, values_along
+from bigcons.kernels import pair_descent
+from bigcons.kernels.divergences import l2_slope
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.methods.pcc.calibrated_pairs import (
-    calibrated,
-    rates_of,
-    stored_rates,
-    sums_over_pairs,
-    unit_of,
-)
-from bigcons.methods.pcc.heap import Stretch, graph_of, mean_weight, stretch_steps, take_stretch
-from bigcons.methods.pcc.memberships import (
-    LEAST_PART,
-    Solution,
-    checked_start,
-    contradicted,
-    diverges_at_edges,
-    softened,
-    solution_at,
-    threshold_after,
-)
-from bigcons.methods.pcc.subsample import Extension
+from bigcons.methods.pcc.all_pairs import BlockMemberships, BySquares, threshold_after
+from bigcons.methods.pcc.prototypes import SAMPLE, ByPrototypes, default_prototypes, general_search
 from bigcons.progress import progress
-from bigcons.solving.passes import Iterate, Run, Step, run_passes
-from bigcons.storage.checkpoint import BlockArrays, Snapshots
+from bigcons.seeding import draw_rows
+from bigcons.solving.passes import Iterate, Run, Step
+from bigcons.storage.checkpoint import BlockArrays
+from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pair_rows import Rows
 from bigcons.stores.pairs import PairTable
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-Start = np.ndarray | Callable[[Block], np.ndarray]
-"""Memberships of all objects, or a function that returns those of a block."""
+# Number of times per n_objects * n_clusters steps that gradients are recomputed, which bounds their drift,
+# and the objective is recorded.
+STRETCHES = 4
 
 # A table is cut into blocks of equal cost: enough of them for a cluster, none too small to be worth a task or
 # too large for a small memory. An object costs as much as this many pair ends.
@@ -97,10 +90,18 @@ class Neighborhoods(NamedTuple):
     neighbors: list[list[int]]
     colors: list[int]
     divergence: Divergence
+    rates: tuple[float, float] | None = None
+    """False-join rate and scale of a calibrated co-association, ``(c / N - a) / d``."""
 
-    def by_rates(self, rates: tuple[float, float] | None) -> Neighborhoods:
-        """Return the same with a divergence calibrated by ``rates``, if any."""
-        return self._replace(divergence=calibrated(self.divergence, rates))
+    @classmethod
+    def of(
+        cls, pairs: PairTable, blocks: list[Block], engine: Engine, divergence: Divergence
+    ) -> tuple[Neighborhoods, Borders]:
+        """Read all pairs once to find which blocks share some."""
+        with progress("blocks of pairs", pairs.n_objects) as listener:
+            borders = fold(engine, blocks, FindBorders(pairs, blocks), _add_borders, progress=listener)
+        neighbors = borders.neighbors
+        return cls(pairs, blocks, neighbors, color_blocks(neighbors), divergence), borders
 
     def rounds(self, n_rounds: int) -> list[int]:
         """Return the round of each block if a pass has ``n_rounds``."""
@@ -119,62 +120,68 @@ class Pace(NamedTuple):
     """In a pass: with one per color, blocks that move at the same time share no pairs."""
     objective: float
     """Of the memberships; not needed, and infinite, with one round per color."""
+    rates: tuple[float, float] | None
+    """Of a calibrated co-association."""
+
+
+class FirstRows(NamedTuple):
+    """First memberships of blocks of pairs."""
+
+    of_block: Callable[[Block], np.ndarray]
     rates: tuple[float, float] | None = None
-    """Background and scale of a calibrated co-association; None for that of the paper."""
+    start_objectives: tuple[float, ...] = ()
 
 
 class BlockedPairs:
     """The passes of PCC on blocks of pairs; objects carry memberships (rows, K) float32.
 
-    The gap is in units of `heap.mean_weight`, times that of `unit_of`. With several blocks it is the largest
+    The gap is in units of the mean weight of an object. With several blocks it is the largest
     gap that the tasks of a pass started from; a solve has converged only after a pass without a gap above the
     tolerance, which changes nothing.
     """
 
-    name = "PCC on blocks of pairs"
+    name = "PCC on pairs"
 
-    def __init__(self, near: Neighborhoods, n_clusters: int, scale: float, rule: str | None = None) -> None:
+    def __init__(
+        self,
+        near: Neighborhoods,
+        scale: float,
+        begin: Callable[[], FirstRows],
+        max_steps: int | None = None,
+        lengths: tuple[float, ...] = LENGTHS,
+        rounding: float = ROUNDING,
+    ) -> None:
         self.near = near
-        self.n_clusters = n_clusters
         self.scale = scale
-        """The unit of the gap by the paper's co-association."""
-        self.rule = rule
-        """How to find the rates of a calibrated co-association; None for that of the paper."""
+        """The mean weight of an object over the pairs, the unit of the gap."""
+        self.begin = begin
+        self.max_steps = max_steps
+        """Of all passes over a single block; None for any number."""
+        self.lengths = lengths
+        """Tried if a full pass raises the objective by more than the share ``rounding`` of it."""
+        self.rounding = rounding
         self.n_colors: int = max(near.colors) + 1
 
     def start(self, run: Run) -> tuple[Pace, list[float]]:
-        """Write the first memberships, and find the rates by them."""
-        init, near = run.init, self.near
-        if isinstance(init, np.ndarray):
-            init = checked_start(init, run.data.n_objects, self.n_clusters)
-            if self.rule is None and diverges_at_edges(near.divergence):
-                rows = np.concatenate([self._contradicted(block, init) for block in run.blocks])
-                init[rows] = softened(init[rows], LEAST_PART)
-        for _ in run.engine.map(FirstBlock(near, run.arrays, init), run.blocks):
+        """Write the first memberships."""
+        first = self.begin()
+        for _ in run.engine.map(WriteFirst(first.of_block, run.arrays), run.blocks):
             pass
-        pace = Pace(len(run.rounds), np.inf)
-        if self.rule is not None:
-            sums = fold(run.engine, run.blocks, SumPairs(near, run.arrays), np.add)
-            pace = pace._replace(rates=rates_of(sums, self.rule))
+        pace = Pace(len(run.rounds), np.inf, first.rates)
         if pace.n_rounds < self.n_colors:
             pace = pace._replace(objective=float(self._measure(run, pace, (0, 0))[0]))
-        return pace, init.start_objectives if isinstance(init, Extension) else []
-
-    def _contradicted(self, block: Block, init: np.ndarray) -> np.ndarray:
-        graph = graph_of(self.near.pairs.read(block.start, block.stop), self.near.divergence)
-        return contradicted(graph.indptr, graph.indices, graph.observed, init[block.start : block.stop], init)
+        return pace, list(first.start_objectives)
 
     def visit(self, run: Run, at: Iterate[Pace]) -> StretchOfBlock:
         """Return the task that takes a stretch of steps with the objects of a block."""
-        near, n_rounds = self.near.by_rates(at.state.rates), at.state.n_rounds
+        near, n_rounds = self.near._replace(rates=at.state.rates), at.state.n_rounds
         run.rounds = near.in_rounds(n_rounds)
-        threshold = run.tol
-        if not at.records and callable(run.init):
-            threshold = 0.0  # a near-uniform start is a saddle, where gaps mean nothing until all have moved
-        elif at.records and self.n_colors > 1:
+        # a near-uniform start is a saddle, where gaps mean nothing until all have moved
+        threshold = 0.0 if not at.records else run.tol
+        if at.records and self.n_colors > 1:
             threshold = threshold_after(at.records[-1]["gap"], run.tol)
-        threshold *= self.scale * unit_of(near.divergence)
-        return StretchOfBlock(near, run.arrays, at.generation, n_rounds, threshold)
+        left = None if self.max_steps is None else self.max_steps - sum(int(r["steps"]) for r in at.records)
+        return StretchOfBlock(near, run.arrays, at.generation, n_rounds, threshold * self.scale, left)
 
     def add(self, total: Stretch, part: Stretch) -> Stretch:
         """Combine the reports of two stretches."""
@@ -188,14 +195,13 @@ class BlockedPairs:
     def step(self, run: Run, at: Iterate[Pace], total: Stretch) -> Step[Pace]:
         """Keep the pass, whose memberships are already written, or shorten it if the objective has risen."""
         pace, length, is_alone = at.state, 1.0, self.n_colors == 1
-        unit = self.scale * unit_of(calibrated(self.near.divergence, pace.rates))
-        gap = (total.gap if is_alone else total.gap_before) / unit
+        gap = (total.gap if is_alone else total.gap_before) / self.scale
         still = gap <= run.tol if is_alone else total.n_steps == 0
         objective = total.objective
         if pace.n_rounds < self.n_colors:
             after = at.generation + 1
             objective += float(self._measure(run, pace, (after, after), n_rounds=pace.n_rounds)[0])
-            if objective > pace.objective + ROUNDING * abs(pace.objective):
+            if objective > pace.objective + self.rounding * abs(pace.objective):
                 length, objective, pace = self._shorten(run, at)
             pace = pace._replace(objective=objective)
         record = {"objective": objective, "gap": gap, "steps": total.n_steps, "step_length": length}
@@ -204,10 +210,10 @@ class BlockedPairs:
     def _shorten(self, run: Run, at: Iterate[Pace]) -> tuple[float, float, Pace]:
         """Shorten the pass to where the objective falls most; if nowhere, undo it and take more rounds."""
         pace = at.state
-        tried = self._measure(run, pace, (at.generation, at.generation + 1), LENGTHS)
+        tried = self._measure(run, pace, (at.generation, at.generation + 1), self.lengths)
         best = int(np.argmin(tried))
         if tried[best] < pace.objective:
-            length, objective = LENGTHS[best], float(tried[best])
+            length, objective = self.lengths[best], float(tried[best])
         else:
             length, objective = 0.0, pace.objective
             pace = pace._replace(n_rounds=min(2 * pace.n_rounds, self.n_colors))
@@ -223,7 +229,7 @@ class BlockedPairs:
         n_rounds: int | None = None,
     ) -> np.ndarray:
         """Return the objective as `Measure` tells it, over all blocks."""
-        near = self.near.by_rates(pace.rates)
+        near = self.near._replace(rates=pace.rates)
         task = Measure(near, run.arrays, generations, lengths, n_rounds)
         return fold(run.engine, run.blocks, task, np.add)
 
@@ -233,43 +239,19 @@ class BlockedPairs:
 
     def unpack(self, _arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Pace:
         """Return the pace."""
-        return Pace(facts["n_rounds"], facts["objective"], stored_rates(facts))
+        rates = facts["rates"]
+        return Pace(facts["n_rounds"], facts["objective"], None if rates is None else (rates[0], rates[1]))
 
 
-def solve_blocked(
-    pairs: PairTable,
-    n_clusters: int,
-    divergence: Divergence,
-    *,
-    init: Start,
-    max_passes: int,
-    tol: float,
-    seed: int,
-    engine: Engine,
-    arrays: BlockArrays | None = None,
-    snapshots: Snapshots | None = None,
-    blocks: list[Block] | None = None,
-    memory: int | None = None,
-    rule: str | None = None,
-) -> Solution:
-    """Minimize the divergence over the pairs; memberships (rows, K) float32 live in ``arrays``.
-
-    With a ``rule``, the rates of a calibrated co-association are those of the memberships ``init``.
-    ``blocks`` default to `cut_blocks`. With one block this equals `heap.solve_pairs`, bit for bit. With
-    ``snapshots``, every pass is committed, and an existing run is resumed.
-
-    A pass reads all pairs, twice if blocks that share pairs move at once, and takes up to n K / 4 steps.
-    Raises MemoryBudgetError if concurrent tasks of `task_bytes` each exceed ``memory``.
-    """
-    blocks = cut_blocks(pairs) if blocks is None else blocks
-    borders = find_borders(pairs, blocks, engine)
-    near = Neighborhoods(pairs, blocks, borders.neighbors, color_blocks(borders.neighbors), divergence)
+def check_tasks(
+    near: Neighborhoods, borders: Borders, n_clusters: int, engine: Engine, memory: int | None
+) -> None:
+    """Raise MemoryBudgetError if the blocks being processed at once exceed ``memory``."""
     rounds = near.in_rounds(fewest_rounds(near.colors))
-    n_tasks = min(engine.n_workers, max(map(len, rounds)))
-    task = task_bytes(borders, blocks, n_clusters)
+    n_tasks, task = min(engine.n_workers, max(map(len, rounds))), task_bytes(borders, near.blocks, n_clusters)
     logger.info(
-        "blocked PCC: %d blocks in %d rounds, %d concurrent tasks of %s",
-        *(len(blocks), len(rounds), n_tasks, format_size(task)),
+        "PCC on pairs: %d blocks in %d rounds, %d concurrent tasks of %s",
+        *(len(near.blocks), len(rounds), n_tasks, format_size(task)),
     )
     if memory is not None and task * n_tasks > memory:
         raise MemoryBudgetError(
@@ -279,22 +261,25 @@ def solve_blocked(
             needed=task * n_tasks,
             budget=memory,
         )
-    run = Run(pairs, engine, seed, max_passes, tol, init=init, snapshots=snapshots, rounds=rounds)
-    run.arrays = run.arrays if arrays is None else arrays
-    method = BlockedPairs(near, n_clusters, mean_weight(borders.total_weight, pairs.n_objects), rule)
-    at = run_passes(run, method)
-    return solution_at(run, at, blocks=blocks).by(near.by_rates(at.state.rates).divergence)
 
 
-def cut_blocks(pairs: PairTable) -> list[Block]:
-    """Return blocks of equal cost; the tiles, if the pairs were sampled in tiles."""
+def cut_blocks(
+    pairs: PairTable,
+    most: int = N_BLOCKS,
+    least_entries: int = LEAST_ENTRIES,
+    objects_at_once: int = OBJECTS_AT_ONCE,
+) -> list[Block]:
+    """Return blocks of equal cost; the tiles, if the pairs were sampled in tiles.
+
+    At most ``most`` blocks, unless these exceed `MOST_ENTRIES`, of at least ``least_entries`` pair ends.
+    """
     if pairs.rows_per_block is not None:
         return pairs.blocks()
     entries = 2 * pairs.n_pairs
-    n_blocks = max(min(entries // LEAST_ENTRIES, N_BLOCKS), -(-entries // MOST_ENTRIES), 1)
+    n_blocks = max(min(entries // least_entries, most), -(-entries // MOST_ENTRIES), 1)
     n, cost = pairs.n_objects, entries + ENTRIES_PER_OBJECT * pairs.n_objects
     ends, before = [], 0
-    for part in row_blocks(n, OBJECTS_AT_ONCE):
+    for part in row_blocks(n, objects_at_once):
         costs = before + np.cumsum(pairs.degrees(part.start, part.stop) + ENTRIES_PER_OBJECT)
         wanted = np.arange(1, n_blocks) * cost // n_blocks
         found = wanted[(wanted >= before) & (wanted < costs[-1])]
@@ -334,12 +319,6 @@ class FindBorders:
         return Borders([np.flatnonzero(known).tolist()], weight, len(rows.indices))
 
 
-def find_borders(pairs: PairTable, blocks: list[Block], engine: Engine) -> Borders:
-    """Read all pairs once and return which blocks share pairs."""
-    with progress("blocks of pairs", pairs.n_objects) as listener:
-        return fold(engine, blocks, FindBorders(pairs, blocks), _add_borders, progress=listener)
-
-
 def _add_borders(a: Borders, b: Borders) -> Borders:
     a.neighbors.extend(b.neighbors)
     return Borders(a.neighbors, a.total_weight + b.total_weight, max(a.task_entries, b.task_entries))
@@ -363,37 +342,15 @@ def fewest_rounds(colors: list[int]) -> int:
 
 
 @dataclass(frozen=True)
-class FirstBlock:
+class WriteFirst:
     """A task: write the first memberships of a block."""
 
-    near: Neighborhoods
+    of_block: Callable[[Block], np.ndarray]
     arrays: BlockArrays
-    init: Start
 
     def __call__(self, block: Block) -> None:
         """Write a block."""
-        if callable(self.init):
-            memberships = self.init(block)
-            if self.near.divergence.name != "l2":
-                memberships = softened(memberships)
-        else:
-            memberships = self.init[block.start : block.stop]
-        self.arrays.write(0, block, memberships)
-
-
-@dataclass(frozen=True)
-class SumPairs:
-    """A task: the sums that rates follow from, over the pairs of a block with itself and later blocks."""
-
-    near: Neighborhoods
-    arrays: BlockArrays
-
-    def __call__(self, block: Block) -> np.ndarray:
-        """Sum over a block."""
-        near, memberships = self.near, self.arrays.read(0, block)
-        known = [near.blocks[b] for b in near.neighbors[block.index] if b > block.index]
-        others = _read_rows(self.arrays, [0] * len(known), known, memberships.shape[1])
-        return sums_over_pairs(_numbered(near, [block, *known]), memberships, others)
+        self.arrays.write(0, block, self.of_block(block))
 
 
 @dataclass(frozen=True)
@@ -409,6 +366,8 @@ class StretchOfBlock:
     generation: int
     n_rounds: int
     threshold: float
+    most: int | None
+    """Steps to take at most."""
 
     def __call__(self, block: Block) -> Stretch:
         """Move the objects of a block."""
@@ -418,11 +377,10 @@ class StretchOfBlock:
         moved = [other for other in known if rounds[other.index] < rounds[block.index]]
         generations = [self.generation + 1] * len(moved) + [self.generation] * (len(known) - len(moved))
         others = _read_rows(self.arrays, generations, known, memberships.shape[1])
-        graph = graph_of(_numbered(near, [block, *known]), near.divergence, others)
-        n_counted = sum(other.n_rows for other in moved)
-        updated, done = take_stretch(
-            graph, memberships, near.divergence, stretch_steps(*memberships.shape), self.threshold, n_counted
-        )
+        graph = graph_of(_numbered(near, [block, *known]), near.rates, others)
+        n_counted, n_steps = sum(other.n_rows for other in moved), stretch_steps(*memberships.shape)
+        n_steps = n_steps if self.most is None else min(n_steps, self.most)
+        updated, done = take_stretch(graph, memberships, near.divergence, n_steps, self.threshold, n_counted)
         self.arrays.write(self.generation + 1, block, updated)
         return done
 
@@ -454,9 +412,11 @@ class Measure:
             others = {g: _read_rows(self.arrays, [g] * len(known), known, own[g].shape[1]) for g in own}
             before, after = self.generations
             rows, theirs = (own[before], own[after]), (others[before], others[after])
-            graph = graph_of(_numbered(near, [block, *known], within=within), near.divergence)
+            graph = graph_of(_numbered(near, [block, *known], within=within), near.rates)
             value, _, _, parameter = near.divergence.compiled
-            values_along(*rows, *graph[:4], *theirs, np.array(self.lengths), totals, value, parameter)
+            pair_descent.values_along(
+                *rows, *graph[:4], *theirs, np.array(self.lengths), totals, value, parameter
+            )
         return totals
 
 
@@ -487,5 +447,172 @@ def _numbered(near: Neighborhoods, blocks: list[Block], *, within: bool = True) 
     rows = near.pairs.read(blocks[0].start, blocks[0].stop)
     starts = np.array([block.start for block in near.blocks], np.int32)
     numbers = np.empty_like(rows.indices)
-    renumber(rows.indices, starts, shifts, numbers)
+    pair_descent.renumber(rows.indices, starts, shifts, numbers)
     return rows._replace(indices=numbers)
+
+
+# A stretch of steps
+
+NOBODY = np.empty((0, 0), np.float32)
+
+
+class Graph(NamedTuple):
+    """The pairs of n objects as kernels read them: CSR, each pair of two of them stored in both rows."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    observed: np.ndarray
+    weight: np.ndarray
+    others: np.ndarray
+    """(., K) float32: fixed memberships of the objects numbered from n."""
+
+
+class Stretch(NamedTuple):
+    """The report of a stretch of steps. Gaps are in units of the pairs' weights."""
+
+    n_steps: int
+    gap_before: float
+    gap: float
+    objective: float
+
+
+def graph_of(rows: Rows, rates: tuple[float, float] | None, others: np.ndarray = NOBODY) -> Graph:
+    """Return the arrays of some rows of a pair table, counts turned into shares, calibrated by ``rates``."""
+    weight = rows.n_seen.astype(np.float32)
+    observed = rows.n_agree / weight
+    if rates is not None:
+        observed = (observed - np.float32(rates[0])) / np.float32(rates[1])
+    return Graph(rows.indptr, rows.indices, observed, weight, others)
+
+
+def stretch_steps(n_objects: int, n_clusters: int) -> int:
+    """Return the number of steps in a stretch: at least one per object."""
+    return max(n_objects * n_clusters // STRETCHES, n_objects, 1)
+
+
+def mean_weight(total_weight: float, n_objects: int) -> float:
+    """Return the mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over sampled pairs."""
+    return max(total_weight / n_objects, 1.0)
+
+
+def take_stretch(
+    graph: Graph,
+    memberships: np.ndarray,
+    divergence: Divergence,
+    n_steps: int,
+    threshold: float,
+    n_counted: int | None = None,
+) -> tuple[np.ndarray, Stretch]:
+    """Take up to ``n_steps`` steps, the steepest first, while a KKT gap is above ``threshold``.
+
+    Returns the new memberships (n, K) float32 and a report; its objective covers the pairs of the n objects
+    with each other and with the first ``n_counted`` others. Time O(n_steps l (K + log n)) for l
+    pairs an object; memory 16 n K + 32 n bytes.
+    """
+    n, K = memberships.shape
+    value, slope, _, parameter = divergence.compiled
+    rows = np.zeros((n, 2 * K))
+    rows[:, :K] = memberships
+    is_squared = divergence.compiled.slope is l2_slope
+    search = pair_descent.quadratic_search if is_squared else general_search(divergence)
+    queue = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
+    pair_descent.prepare(rows, *graph, *queue, slope, parameter)
+    gap_before = float(queue[0][0])
+    scratch = np.empty((4, max(int(np.diff(graph.indptr).max(initial=0)), 1)))
+    taken, gap = pair_descent.descend(
+        rows, *graph, *queue, scratch, n_steps, threshold, search, slope, parameter
+    )
+    counted = graph._replace(others=graph.others[:n_counted])
+    objective = pair_descent.total_value(rows, *counted, value, parameter)
+    return rows[:, :K].astype(np.float32), Stretch(taken, gap_before, gap, objective)
+
+
+# Further objects: new ones, and those that occur in no pair
+
+
+def placer_of(
+    run: Run,
+    memberships: BlockMemberships,
+    divergence: Divergence,
+    rates: tuple[float, float] | None,
+    left_out: np.ndarray,
+) -> BySquares | ByPrototypes:
+    """Return the placement of further objects over all pairs, given all but the sorted ``left_out``.
+
+    ``run`` is over the labels. One more pass: the sums of `AllPairs` for the squared divergence, prototypes
+    for any other.
+    """
+    ensemble, centers, counted = run.data, None, None
+    offsets = ensemble.offsets
+    if rates is not None:
+        counted = Rates.of(*rates, np.ones(offsets.size - 1), offsets)
+    if divergence.label != "l2":
+        drawn = draw_rows(ensemble.n_objects, SAMPLE, run.seed, "pcc.placing.sample")
+        kept = np.setdiff1d(drawn, left_out, assume_unique=True)
+        sampled = kept if kept.size else drawn  # prototypes need not come from the solved objects
+        rows = run.engine.map(lambda block: memberships.read(block)[block.rows_of(sampled)], run.blocks)
+        first = np.concatenate(list(rows))
+        centers = choose_centers(first, default_prototypes(first.shape[1]))
+    task = SumSolved(ensemble, memberships, left_out, centers, counted)
+    if centers is None:
+        return BySquares(run.fold(task, add_sums), offsets)
+    return ByPrototypes(run.fold(task, add_tables), offsets, divergence)
+
+
+@dataclass(frozen=True)
+class SumSolved:
+    """A task: agreement sums of the solved objects of a block or, given centers, their prototype tables."""
+
+    ensemble: Ensemble
+    memberships: BlockMemberships
+    left_out: np.ndarray
+    centers: np.ndarray | None
+    rates: Rates | None
+
+    def __call__(self, block: Block) -> Any:
+        """Sum a block."""
+        labels, rows = self.ensemble.read(block.start, block.stop), block.rows_of(self.left_out)
+        memberships, offsets = self.memberships.read(block), self.ensemble.offsets
+        if rows.size:
+            labels, memberships = np.delete(labels, rows, axis=0), np.delete(memberships, rows, axis=0)
+        memberships = np.ascontiguousarray(memberships)
+        if self.centers is None:
+            return agreement_sums(labels, offsets, memberships, self.rates)
+        return tables_of_block(self.centers, offsets, labels, memberships)
+
+
+def isolated_objects(pairs: PairTable) -> np.ndarray:
+    """Return the objects that are in no pair, ascending."""
+    parts = [
+        block.start + np.flatnonzero(pairs.degrees(block.start, block.stop) == 0) for block in pairs.blocks()
+    ]
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def refuse_isolated(ensemble: Ensemble, pairs: PairTable) -> None:
+    """Refuse pairs that lack objects with memberships, which cannot be placed over all pairs."""
+    lost = isolated_objects(pairs)
+    n_lost = int(observed(ensemble.read_rows(lost), ensemble.offsets).any(axis=1).sum())
+    if n_lost:
+        raise InvalidInputError(
+            f"{n_lost} objects are in none of the {pairs.n_pairs} pairs, and PCC cannot place objects by "
+            "memberships; use more pairs.",
+            parameter="pairs",
+        )
+
+
+def place_isolated(
+    run: Run, memberships: BlockMemberships, isolated: np.ndarray, place: BySquares | ByPrototypes
+) -> BlockMemberships:
+    """Return the memberships with the sorted objects ``isolated`` placed: a new generation of the rows."""
+    generation, ensemble, arrays = memberships.generation + 1, run.data, memberships.arrays
+
+    def place_rows(block: Block) -> None:
+        rows, found = block.rows_of(isolated), np.array(memberships.read(block))
+        if rows.size:
+            found[rows] = place(ensemble.read(block.start, block.stop)[rows])
+        arrays.write(generation, block, found)
+
+    for _ in run.engine.map(place_rows, run.blocks):
+        pass
+    return BlockMemberships(arrays, generation)

@@ -1,0 +1,254 @@
+"""Where PCC starts: a few thousand objects over all their pairs, from the clusters of a tree and at random.
+
+The objective has many local optima. The clusters that a tree finds in a sample of the objects and several
+random memberships are all solved on that sample, and the solution of the lowest objective is extended to all
+objects: each gets its best membership given the sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.factorized import AgreementSums, Rates, Weights, agreement_sums, by_partition
+from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.memory import Block
+from bigcons.methods.pcc.updates import RELAXATION, apply_change, place_block, update_block
+from bigcons.metrics.clusterings import mutual_information_of_table
+from bigcons.overlaps.tree import tree_clusters
+from bigcons.progress import progress
+from bigcons.seeding import generator
+from bigcons.solving.passes import Run, best_start
+from bigcons.solving.survey import mean_pair_weight
+from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
+
+SUBSAMPLE = 2048
+
+# Passes and largest relative gap of a start: enough to rank it, then so many that extending the best of them
+# costs no further passes over all objects.
+RANKING, SOLVING = (50, 1e-3), (200, 1e-4)
+
+# Uniform share mixed into memberships that are solved by another divergence, or are clusters.
+UNIFORM_PART = 0.1
+
+PERTURBATION = 1e-3
+"""Of the uniform start of the paper, which is a saddle point, at which every KKT gap is zero."""
+
+
+class Solved(NamedTuple):
+    """Memberships of a sample, or of all objects, from which all others follow."""
+
+    memberships: np.ndarray
+    """(rows, K) float32"""
+    sums: AgreementSums
+    """Of these objects, with the weights of partitions and the rates they were solved by."""
+    start_objectives: list[float]
+    """Of every start at the time of choice."""
+
+
+Begin = Callable[[Run], Solved]
+"""Finds the first memberships of a run."""
+
+
+def perturbed_uniform(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarray:
+    """Return rows ``1/K (1 + 0.001 gaussian)``, renormalized; float32."""
+    noise = generator(seed, "pcc.start.uniform", *index).standard_normal((n_rows, n_clusters), np.float32)
+    return normalized(1.0 + PERTURBATION * noise)
+
+
+def dirichlet(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarray:
+    """Return rows drawn uniformly from the simplex; float32."""
+    stream = generator(seed, "pcc.start.dirichlet", *index)
+    return normalized(stream.standard_exponential((n_rows, n_clusters), np.float32))
+
+
+def of_clusters(clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return memberships (rows, K) float32 near the clusters (rows,), uniform where these are -1."""
+    crisp = np.full((len(clusters), n_clusters), 1.0 / n_clusters, np.float32)
+    crisp[clusters >= 0] = np.eye(n_clusters, dtype=np.float32)[clusters[clusters >= 0]]
+    return softened(crisp)
+
+
+def softened(memberships: np.ndarray, part: float = UNIFORM_PART) -> np.ndarray:
+    """Mix memberships with a uniform part, so that no pair has probability 0 or 1."""
+    return normalized((1.0 - part) * memberships + part / memberships.shape[1])
+
+
+def normalized(rows: np.ndarray) -> np.ndarray:
+    """Return rows of sum one, float32."""
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+# The sample
+
+
+def solve_sample(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    seed: int,
+    engine: Engine,
+    weights: Weights | None = None,
+    *,
+    calibrates: bool = False,
+) -> Solved:
+    """Solve a sample (rows, M) from ``n_init`` starts, the clusters of its tree first; keep the best.
+
+    Its squared divergence is over all pairs. If it ``calibrates``, the rates are found first, from the tree.
+    """
+    counts = None if weights is None else weights.partitions
+    first = of_clusters(tree_clusters(labels, offsets, n_clusters, counts), n_clusters)
+    how: Weights | Rates | None = weights
+    if calibrates:
+        how = calibrated(labels, offsets, first, np.ones(offsets.size - 1) if counts is None else counts)
+
+    def solve_start(number: int) -> Solved:
+        drawn = first if number == 0 else dirichlet(len(labels), n_clusters, seed, number)
+        return descend(labels, offsets, drawn, how, *RANKING)
+
+    with progress("starts of PCC", n_init, "starts") as listener:
+
+        def counted(start: Solved) -> float:
+            listener.advance(1)
+            return start.sums.objective
+
+        best, objectives = best_start(engine.map(solve_start, range(n_init)), counted)
+    solved = descend(labels, offsets, best.memberships, how, *SOLVING)
+    return solved._replace(start_objectives=objectives)
+
+
+def descend(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    memberships: np.ndarray,
+    weights: Weights | Rates | None,
+    max_passes: int,
+    tol: float,
+) -> Solved:
+    """Update the objects in turn until all gaps are at most ``tol``; a canceled task ends between passes."""
+    sums = agreement_sums(labels, offsets, memberships, weights)
+    n_seen = np.count_nonzero(observed(labels, offsets), axis=0)
+    threshold = tol * mean_pair_weight(n_seen, len(labels), sums.partition_weights)
+    for _ in range(max_passes):
+        stop_if_cancelled()
+        change, memberships = update_block(sums, offsets, threshold, RELAXATION, labels, memberships)
+        sums = apply_change(sums, change)
+        if change.n_moved == 0:
+            break
+    return Solved(memberships, sums, [])
+
+
+@dataclass(frozen=True)
+class First:
+    """A task: the first memberships (rows, K) float32 of a block, and their sums."""
+
+    ensemble: Ensemble
+    memberships: np.ndarray | None
+    """Of all objects, if they are known."""
+    sums: AgreementSums
+    """Over all objects, as estimated from a sample."""
+
+    @classmethod
+    def of(cls, ensemble: Ensemble, solved: Solved) -> First:
+        """Return the extension of a solved sample to all objects."""
+        n, n_solved = ensemble.n_objects, len(solved.memberships)
+        if n_solved == n:
+            return cls(ensemble, solved.memberships, solved.sums)
+        return cls(ensemble, None, solved.sums.scaled(n / n_solved))
+
+    def __call__(self, block: Block) -> tuple[np.ndarray, AgreementSums]:
+        """Find those of a block."""
+        labels, offsets = self.ensemble.read(block.start, block.stop), self.ensemble.offsets
+        if self.memberships is not None:
+            rows = self.memberships[block.start : block.stop]
+            return rows, agreement_sums(labels, offsets, rows, self.sums.weights)
+        placed = np.empty((block.n_rows, self.sums.n_clusters), np.float32)
+        return placed, place_block(self.sums, labels, offsets, placed)
+
+
+def sample_bytes(n_rows: int, n_partitions: int, n_base_clusters: int, n_clusters: int) -> int:
+    """Return the memory of solving a sample: its incidence matrix, overlaps and groups, and a start."""
+    square = min(n_rows, n_base_clusters)
+    return 32 * n_rows * n_partitions + 24 * square**2 + 8 * n_rows * (200 + 4 * n_clusters)
+
+
+# Rates of a calibrated co-association
+
+# Largest membership above which an object is surely in a cluster; of each cluster, half of the objects at
+# least count as such. Repetitions of estimating rates and memberships in turn, and the change that ends them.
+SURE, REPETITIONS, SAME = 0.95, 20, 1e-3
+
+# Least difference between a hit rate and a false-join rate: a smaller one tells no pairs apart.
+LEAST_SCALE = 1e-3
+
+
+def calibrated(
+    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, partitions: np.ndarray
+) -> Rates:
+    """Return the rates of the co-association, estimated in turn with memberships from a first estimate.
+
+    ``partitions`` (M,): the weights of the partitions.
+    """
+    rates = rates_of(labels, offsets, memberships, partitions)
+    for _ in range(REPETITIONS):
+        memberships = descend(labels, offsets, memberships, rates, *RANKING).memberships
+        before, rates = rates, rates_of(labels, offsets, memberships, partitions)
+        if max(abs(rates.a - before.a), abs(rates.d - before.d)) < SAME:
+            break
+    return rates
+
+
+def rates_of(
+    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, partitions: np.ndarray
+) -> Rates:
+    """Return the rates with which partitions join objects surely in one cluster, and in different ones.
+
+    Counted over all pairs of such objects: with these rates a pair that is surely together has a calibrated
+    co-association of 1 on average, and a pair that is surely apart one of 0.
+    """
+    K, clusters, largest = memberships.shape[1], memberships.argmax(axis=1), memberships.max(axis=1)
+    least = np.full(K, SURE)
+    for k in np.unique(clusters):
+        least[k] = min(SURE, float(np.median(largest[clusters == k])))
+    sure = largest >= least[clusters]
+    table = agreement_sums(labels[sure], offsets, np.eye(K, dtype=np.float32)[clusters[sure]]).S[:, :K]
+    of_partitions, sizes = by_partition(table, offsets), table.sum(axis=1)
+
+    def pairs(counts: np.ndarray) -> np.ndarray:
+        return 0.5 * counts * (counts - 1.0)
+
+    together = float(partitions @ pairs(of_partitions).sum(axis=1))
+    apart = float(partitions @ pairs(of_partitions.sum(axis=1))) - together
+    hits = float(partitions @ by_partition(pairs(table).sum(axis=1), offsets))
+    joined = float(partitions @ by_partition(pairs(sizes), offsets))
+    if together == 0.0 or apart == 0.0:
+        return Rates.of(0.0, 1.0, partitions, offsets)  # pairs that cannot be told apart
+    a = min((joined - hits) / apart, 1.0 - LEAST_SCALE)
+    return Rates.of(a, max(hits / together - a, LEAST_SCALE), partitions, offsets)
+
+
+# Weights of partitions by their labels
+
+# Relative to the mean weight: an uninformative partition counts next to nothing, yet objects that no other
+# partition labeled are still placed by it.
+LEAST_WEIGHT = 1e-3
+
+
+def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
+    """Return weights of mean 1: the entropy of each partition's labels (rows, M) over its labeled rows.
+
+    Two objects share label ``b`` by chance with probability ``p_b``, so sharing it carries information
+    ``log(1 / p_b)``; the entropy is its mean over the objects.
+    """
+    # the entropy is the mutual information of labels with themselves
+    tables = [np.diag(np.bincount(column[column >= 0])) for column in labels.T]
+    worth = np.array([mutual_information_of_table(table) if table.size else 0.0 for table in tables])
+    if not worth.any():
+        return Weights.of(np.ones(worth.size), offsets)
+    weights = np.maximum(worth, LEAST_WEIGHT * worth.mean())
+    return Weights.of(weights / weights.mean(), offsets)

@@ -1,0 +1,112 @@
+"""Solves of PCC below the estimator: from given memberships, in given blocks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons import Ensemble
+from bigcons.coassociation.factorized import agreement_sums
+from bigcons.divergences import resolve_divergence
+from bigcons.execution.engine import SerialEngine
+from bigcons.memory import row_blocks
+from bigcons.methods.pcc.all_pairs import AllPairs, BlockMemberships
+from bigcons.methods.pcc.pairs import (
+    BlockedPairs,
+    FirstRows,
+    Neighborhoods,
+    check_tasks,
+    cut_blocks,
+    fewest_rounds,
+    mean_weight,
+)
+from bigcons.methods.pcc.pairwise import Pairwise
+from bigcons.methods.pcc.prototypes import Prototypes
+from bigcons.methods.pcc.start import Solved, solve_sample
+from bigcons.solving.passes import Run, as_history, run_passes
+from bigcons.solving.survey import take_survey
+
+
+class Found(NamedTuple):
+    """The end of a solve."""
+
+    memberships: np.ndarray
+    objective: float
+    gap: float
+    settled: bool
+    n_passes: int
+    history: dict[str, list[float]]
+    state: Any
+
+
+def found(run, at, blocks=None):
+    memberships = BlockMemberships(run.arrays, at.generation, blocks)
+    n, last = run.data.n_objects, at.records[-1]
+    rows = np.concatenate(
+        [memberships.read(block) for block in row_blocks(n, 7)]
+        if blocks
+        else [memberships.read(block) for block in run.blocks]
+    )
+    history = as_history(at.records)
+    return Found(rows, last["objective"], last["gap"], at.is_settled, len(at.records), history, at.state)
+
+
+def given(memberships, weights=None):
+    """Return a beginning of a run over labels from memberships of all objects."""
+    memberships = np.asarray(memberships, np.float32)
+
+    def begin(run):
+        labels = run.data.read(0, run.data.n_objects)
+        return Solved(memberships, agreement_sums(labels, run.data.offsets, memberships, weights), [])
+
+    return begin
+
+
+def from_sample(n_clusters, n_init=2, **how):
+    """Return a beginning of a run from its sample."""
+
+    def begin(run):
+        return solve_sample(run.sample, run.data.offsets, n_clusters, n_init, run.seed, run.engine, **how)
+
+    return begin
+
+
+def solve_all(
+    x, n_clusters, begin, divergence="l2", *, max_passes=100, tol=3e-5, seed=0, engine=None, arrays=None,
+    snapshots=None, n_prototypes=None, n_sampled=400,
+):  # fmt: skip
+    """Solve all pairs: by sums, or another divergence pair by pair, or by prototypes if a number is given."""
+    ensemble, engine = x if isinstance(x, Ensemble) else Ensemble.from_labels(x), engine or SerialEngine()
+    survey = take_survey(ensemble, engine, seed, n_sampled)
+    run = Run(ensemble, engine, seed, max_passes, tol, survey.sample, snapshots=snapshots)
+    run.arrays = arrays or run.arrays
+    divergence = resolve_divergence(divergence)
+    if n_prototypes is not None:
+        method = Prototypes(n_clusters, divergence, n_prototypes, survey.mean_weight, begin)
+    elif divergence.label == "l2":
+        method = AllPairs(survey.n_seen, begin)
+    else:
+        method = Pairwise(n_clusters, divergence, survey.mean_weight, begin)
+    return found(run, run_passes(run, method))
+
+
+def solve_listed(
+    table, n_clusters, start, divergence="l2", *, blocks=None, max_passes=100, tol=3e-5, seed=0, engine=None,
+    arrays=None, snapshots=None, max_steps=None, rates=None, memory=None, **how,
+):  # fmt: skip
+    """Solve a table of pairs from memberships (n, K), in the blocks given or those that PCC cuts."""
+    engine, start = engine or SerialEngine(), np.asarray(start, np.float32)
+    blocks = cut_blocks(table) if blocks is None else blocks
+    near, borders = Neighborhoods.of(table, blocks, engine, resolve_divergence(divergence))
+    check_tasks(near, borders, n_clusters, engine, memory)
+    rounds = near.in_rounds(fewest_rounds(near.colors))
+    run = Run(table, engine, seed, max_passes, tol, rounds=rounds, snapshots=snapshots)
+    run.arrays = arrays or run.arrays
+
+    def begin():
+        return FirstRows(lambda block: start[block.start : block.stop], rates)
+
+    scale = mean_weight(borders.total_weight, table.n_objects)
+    method = BlockedPairs(near, scale, begin, max_steps, **how)
+    return found(run, run_passes(run, method), blocks)
