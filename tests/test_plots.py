@@ -442,9 +442,9 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     figure = plots.n_clusters(choice)
     above, below = figure.axes
     curves = {line.get_label(): line for line in above.lines + below.lines}
-    np.testing.assert_array_equal(curves["held-out partitions"].get_ydata(), choice.table["held_out"])
+    np.testing.assert_array_equal(curves["of the number of clusters"].get_ydata(), choice.table["lifetime"])
     np.testing.assert_array_equal(
-        curves["crispness of the blurriest cluster"].get_ydata(), choice.table["crispness"]
+        curves["of the least distinct two clusters"].get_ydata(), choice.table["distinctness"]
     )
     marked = {line.get_xdata()[0] for line in above.lines if len(line.get_xdata()) == 2}
     assert marked == {choice.n_clusters, choice.runner_up}

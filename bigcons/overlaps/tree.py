@@ -30,14 +30,18 @@ import numpy as np
 from bigcons.coassociation.factorized import by_partition, incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.overlaps.eigenvectors import Spectrum
-from bigcons.overlaps.n_clusters import cut_spectrum, normalized
+from bigcons.overlaps.incidence import MOST_FOR_TABLE
 from bigcons.overlaps.reliability import reliability_of_table
+from bigcons.stores.ensemble import Ensemble
 
 N_GROUPS, GROUPS_PER_CLUSTER = 100, 3
 """Groups, and the fewest for each cluster asked for; twice or half as many give the same accuracy."""
 
 ROWS_PER_GROUP = 20
 """Objects of the sample for each group."""
+
+MOST_GROUPS = 1_600
+"""Groups up to which the number of clusters is looked for: 32,000 objects, some 20 seconds."""
 
 AVERAGE, DISTINCTNESS = "average", "distinctness"
 TREES = (AVERAGE, DISTINCTNESS)
@@ -89,6 +93,8 @@ class Groups(NamedTuple):
     counts: np.ndarray
     """(M,): the weights of the partitions."""
     trees: dict[str, Tree]
+    most_distinct: float
+    """Distinctness of the most distinct two groups; NaN of a single one."""
 
     @classmethod
     def of(
@@ -107,11 +113,21 @@ class Groups(NamedTuple):
             incidence = incidence[labeled]
             reliable = reliability_of_table(incidence, offsets, counts)
             spectrum = Spectrum.of(normalized(incidence, by_column * reliable), n_groups)
-            found[labeled], _ = cut_spectrum(spectrum.vectors, n_groups)
+            found[labeled] = nearest_pivots(spectrum.vectors)
         groups = np.unique(found[labeled], return_inverse=True)[1]
         found[labeled] = groups
         table = counts_of_groups(incidence, groups)
-        return cls(found, table, offsets, counts, merge_groups(table, offsets, counts, reliable))
+        return cls(found, table, offsets, counts, *merge_groups(table, offsets, counts, reliable))
+
+    def costs(self, most: int) -> np.ndarray:
+        """Return what merging the least distinct two of 2, 3, ... clusters costs, (most,).
+
+        0 of more clusters than groups.
+
+        In the tree of distinctness, whose costs may fall from a merge to the next: the largest up to there.
+        """
+        heights = np.maximum.accumulate(self.trees[DISTINCTNESS].heights)[::-1]
+        return np.pad(heights[:most], (0, max(most - len(heights), 0)))
 
     def cut(self, n_clusters: int) -> Cut:
         """Return the better cut of the two trees into ``n_clusters``, that of average link if equal."""
@@ -133,6 +149,27 @@ class Groups(NamedTuple):
         return np.append(cut.clusters, -1)[self.groups]
 
 
+def normalized(incidence: Any, counts: np.ndarray) -> Any:
+    """Return ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)``, sparse, with the weights (B,) of base clusters in C."""
+    n_labels, sizes = incidence @ counts, np.asarray(incidence.sum(axis=0)).ravel()
+    by_row, by_column = _over_root(n_labels), _over_root(sizes) * np.sqrt(counts)
+    return incidence.multiply(by_row[:, None]).multiply(by_column[None, :]).tocsr()
+
+
+def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
+    """Return the group (rows,) of every object by its vectors (rows, k) scaled to unit length.
+
+    QR with pivots picks k objects that are as orthogonal as possible, without chance (Damle, Minden and Ying
+    2019), of equal ones, as all are at first, the one whose vectors are longest; the others join the nearest.
+    """
+    import scipy.linalg
+
+    lengths = np.sqrt((vectors**2).sum(axis=1))[:, None]
+    rows = vectors / np.maximum(lengths, np.finfo(float).tiny)
+    _, _, pivots = scipy.linalg.qr((rows * (1.0 + 1e-6 * lengths)).T, mode="economic", pivoting=True)
+    return (rows @ rows[pivots[: rows.shape[1]]].T).round(9).argmax(axis=1)
+
+
 def n_groups_for(n_clusters: int) -> int:
     """Return how many groups a tree needs that is cut into ``n_clusters``."""
     return max(N_GROUPS, GROUPS_PER_CLUSTER * n_clusters)
@@ -141,6 +178,15 @@ def n_groups_for(n_clusters: int) -> int:
 def rows_for(n_clusters: int) -> int:
     """Return how many objects are sampled for a tree that is cut into ``n_clusters``."""
     return ROWS_PER_GROUP * n_groups_for(n_clusters)
+
+
+def tree_bytes(ensemble: Ensemble, n_rows: int, n_groups: int) -> int:
+    """Return the bytes that `Groups.of` holds for a sample of ``n_rows`` objects."""
+    of_row = ensemble.n_base_clusters if ensemble.is_soft else ensemble.n_partitions
+    smaller, B = min(n_rows, ensemble.n_base_clusters), ensemble.n_base_clusters
+    labels = n_rows * (ensemble.row_bytes + 64 * of_row)
+    products = 24 * smaller**2 + 24 * min(B, MOST_FOR_TABLE) ** 2
+    return labels + products + 8 * n_groups * (3 * n_rows + 5 * B + 3 * n_groups)
 
 
 def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:
@@ -153,8 +199,10 @@ def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:
 
 def merge_groups(
     table: np.ndarray, offsets: np.ndarray, counts: np.ndarray, reliable: np.ndarray
-) -> dict[str, Tree]:
+) -> tuple[dict[str, Tree], float]:
     """Return both trees over groups by their table (G, B), weights (M,) and reliabilities (B,).
+
+    Also the distinctness of the most distinct two groups.
 
     Groups that no partition sees together cost what two groups cost in the mean: nothing is known of them.
     """
@@ -167,9 +215,10 @@ def merge_groups(
         pair_costs(rule, table, offsets, counts, gains, costs)
         known = np.isfinite(costs)
         unknown = float(costs[known].mean()) if known.any() else 0.0
+        most = float(costs[known].max()) if known.any() else float("nan")
         agglomerate(rule, table.copy(), offsets, counts, gains, costs, unknown, merges, heights)
         trees[name] = Tree(merges, heights)
-    return trees
+    return trees, most
 
 
 def least_distinctness(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -201,6 +250,11 @@ def mean_nmi(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> floa
     room = np.sqrt(np.maximum((whole - of_labels) * (whole - of_clusters), 0.0))
     found = np.divide(shared, room, out=np.zeros_like(room), where=room > 1e-9 * n)
     return float(counts @ found / counts.sum())
+
+
+def _over_root(values: np.ndarray) -> np.ndarray:
+    """Return ``values^(-1/2)``, 0 where there is nothing."""
+    return np.divide(1.0, np.sqrt(values), out=np.zeros(values.shape), where=values > 0)
 
 
 def _n_log_n(n: np.ndarray) -> np.ndarray:

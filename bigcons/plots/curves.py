@@ -93,8 +93,8 @@ def n_clusters(choice: Any) -> Figure:
     """Draw what speaks for each number of clusters.
 
     ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer fitted with ``n_clusters="auto"``.
-    Above, the eigenvalues of the co-association, held out and of all partitions: the number is where they
-    fall. Below, how crisp the clusters are, and how far two halves of the partitions agree on them.
+    Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
+    be cut. Below, how long each number lives, by which it is chosen.
 
     Examples
     --------
@@ -112,15 +112,8 @@ def n_clusters(choice: Any) -> Figure:
         )
     table, k = choice.table, choice.table["n_clusters"]
     panels = (
-        ("eigenvalue", {"held_out": "held-out partitions", "eigenvalue": "all partitions"}),
-        (
-            "quality",
-            {
-                "crispness": "crispness of the blurriest cluster",
-                "stability": "ARI of two halves of the partitions",
-                "held_out_joins": "held-out joins",
-            },
-        ),
+        ("distinctness", {"distinctness": "of the least distinct two clusters"}),
+        ("lifetime", {"lifetime": "of the number of clusters"}),
     )
     with new_figure(5.6, 4.6) as figure:
         for axes, (what, curves) in zip(figure.subplots(2, sharex=True), panels, strict=True):
