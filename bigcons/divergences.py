@@ -94,9 +94,8 @@ class Divergence:
         """The scalar functions for kernels."""
         from bigcons.kernels.divergences import bregman_functions
 
-        return CompiledDivergence(
-            *bregman_functions(self.phi, self.derivative, self.second_derivative), parameter=0.0
-        )
+        value, slope, curvature = bregman_functions(self.phi, self.derivative, self.second_derivative)
+        return CompiledDivergence(value, slope, curvature, parameter=0.0)
 
     @cached_property
     def nonconvexity(self) -> float | None:

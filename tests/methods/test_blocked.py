@@ -265,7 +265,7 @@ def test_auto__solves_by_blocks_where_the_heap_and_the_process_exceed_the_budget
     heap = plan.n_bytes(engine, ensemble)
     assert isinstance(variant_of({"pairs": table, "memory": 2 * heap}, ensemble), Heap)
     assert isinstance(variant_of({"pairs": table, "memory": heap // 2}, ensemble), Blocked)
-    with pytest.raises(MemoryBudgetError, match="PCC needs"):
+    with pytest.raises(MemoryBudgetError, match="or use solver='blocked', pairs='all' or a smaller"):
         PCC(K, memory=heap // 2, solver="heap", pairs=table, client="serial").fit(ensemble)
 
 

@@ -1,4 +1,4 @@
-"""Groups of objects that no partition labels together: found exactly, told by every method with a survey."""
+"""Groups of objects that no partition labels together: found exactly, and told by methods with a survey."""
 
 import numpy as np
 import pytest

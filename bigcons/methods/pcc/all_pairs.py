@@ -81,9 +81,15 @@ class AllPairs:
         """Write the first memberships and return their sums."""
         with progress("start from a sample", 0):
             solved = self.begin(run)
-        task = WriteFirst(First.of(run.data, solved), run.arrays)
+        first, arrays = First.of(run.data, solved), run.arrays
+
+        def write_first(block: Block) -> AgreementSums:
+            memberships, sums = first(block)
+            arrays.write(0, block, memberships)
+            return sums
+
         with progress("start of PCC", run.data.n_objects) as listener:
-            return run.fold(task, add_sums, listener), solved.start_objectives
+            return run.fold(write_first, add_sums, listener), solved.start_objectives
 
     def visit(self, run: Run, at: Iterate[AgreementSums]) -> Visit:
         """Return the task that updates every object of a block given all others."""
@@ -135,20 +141,6 @@ class AllPairs:
 
     def _mean_weight(self, run: Run, sums: AgreementSums) -> float:
         return mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
-
-
-@dataclass(frozen=True)
-class WriteFirst:
-    """A task: write the first memberships of a block, and return their sums."""
-
-    first: First
-    arrays: BlockArrays
-
-    def __call__(self, block: Block) -> AgreementSums:
-        """Write a block."""
-        memberships, sums = self.first(block)
-        self.arrays.write(0, block, memberships)
-        return sums
 
 
 @dataclass(frozen=True)

@@ -48,25 +48,14 @@ from bigcons.stores.pairs import PairTable
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-# Number of times per n_objects * n_clusters steps that gradients are recomputed, which bounds their drift,
-# and the objective is recorded.
-STRETCHES = 4
-
 # A table is cut into blocks of equal cost: enough of them for a cluster, none too small to be worth a task or
 # too large for a small memory. An object costs as much as this many pair ends.
 N_BLOCKS = 16
 LEAST_ENTRIES, MOST_ENTRIES = 1 << 16, 1 << 22
 ENTRIES_PER_OBJECT = 8
-OBJECTS_AT_ONCE = 1 << 20
 
-# In two rounds, less than half of an object's pairs are with blocks that move at the same time: too few for
-# joint moves to overshoot often. There are more rounds if each still has this many blocks.
-N_ROUNDS = 2
+# A pass has more than two rounds if each still has this many blocks.
 BLOCKS_PER_ROUND = 8
-
-# Lengths tried if a full pass raises the objective by more than rounding.
-LENGTHS = (0.75, 0.5, 0.25, 0.125)
-ROUNDING = 1e-7
 
 # Bytes of a task per pair end: counts, index, index in the task, share, weight, and temporaries.
 BYTES_PER_END = 28
@@ -98,8 +87,18 @@ class Neighborhoods(NamedTuple):
         cls, pairs: PairTable, blocks: list[Block], engine: Engine, divergence: Divergence
     ) -> tuple[Neighborhoods, Borders]:
         """Read all pairs once to find which blocks share some."""
+        starts = [block.start for block in blocks]
+
+        def find_borders(block: Block) -> Borders:
+            rows = pairs.read(block.start, block.stop)
+            known = np.zeros(len(starts), bool)
+            known[np.searchsorted(starts, rows.indices, "right") - 1] = True
+            known[block.index] = False
+            weight = float(rows.n_seen.sum(dtype=np.float64))
+            return Borders([np.flatnonzero(known).tolist()], weight, len(rows.indices))
+
         with progress("blocks of pairs", pairs.n_objects) as listener:
-            borders = fold(engine, blocks, FindBorders(pairs, blocks), _add_borders, progress=listener)
+            borders = fold(engine, blocks, find_borders, _add_borders, progress=listener)
         neighbors = borders.neighbors
         return cls(pairs, blocks, neighbors, color_blocks(neighbors), divergence), borders
 
@@ -148,8 +147,8 @@ class BlockedPairs:
         scale: float,
         begin: Callable[[], FirstRows],
         max_steps: int | None = None,
-        lengths: tuple[float, ...] = LENGTHS,
-        rounding: float = ROUNDING,
+        lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125),
+        rounding: float = 1e-7,
     ) -> None:
         self.near = near
         self.scale = scale
@@ -164,8 +163,8 @@ class BlockedPairs:
 
     def start(self, run: Run) -> tuple[Pace, list[float]]:
         """Write the first memberships."""
-        first = self.begin()
-        for _ in run.engine.map(WriteFirst(first.of_block, run.arrays), run.blocks):
+        first, arrays = self.begin(), run.arrays
+        for _ in run.engine.map(lambda block: arrays.write(0, block, first.of_block(block)), run.blocks):
             pass
         pace = Pace(len(run.rounds), np.inf, first.rates)
         if pace.n_rounds < self.n_colors:
@@ -267,7 +266,7 @@ def cut_blocks(
     pairs: PairTable,
     most: int = N_BLOCKS,
     least_entries: int = LEAST_ENTRIES,
-    objects_at_once: int = OBJECTS_AT_ONCE,
+    objects_at_once: int = 1 << 20,
 ) -> list[Block]:
     """Return blocks of equal cost; the tiles, if the pairs were sampled in tiles.
 
@@ -301,24 +300,6 @@ def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
 # Which blocks share pairs, and so the order in which they move
 
 
-@dataclass(frozen=True)
-class FindBorders:
-    """A task: find the neighbor blocks of a block."""
-
-    pairs: PairTable
-    blocks: list[Block]
-
-    def __call__(self, block: Block) -> Borders:
-        """Read the pairs of a block."""
-        rows = self.pairs.read(block.start, block.stop)
-        known = np.zeros(len(self.blocks), bool)
-        starts = [other.start for other in self.blocks]
-        known[np.searchsorted(starts, rows.indices, "right") - 1] = True
-        known[block.index] = False
-        weight = float(rows.n_seen.sum(dtype=np.float64))
-        return Borders([np.flatnonzero(known).tolist()], weight, len(rows.indices))
-
-
 def _add_borders(a: Borders, b: Borders) -> Borders:
     a.neighbors.extend(b.neighbors)
     return Borders(a.neighbors, a.total_weight + b.total_weight, max(a.task_entries, b.task_entries))
@@ -334,23 +315,15 @@ def color_blocks(neighbors: list[list[int]]) -> list[int]:
 
 
 def fewest_rounds(colors: list[int]) -> int:
-    """Return the number of rounds of a pass: one per color where these have enough blocks."""
-    return min(max(colors) + 1, max(N_ROUNDS, len(colors) // BLOCKS_PER_ROUND))
+    """Return the number of rounds of a pass: one per color where these have enough blocks, two at least.
+
+    In two rounds, less than half of an object's pairs are with blocks that move at the same time: too few for
+    joint moves to overshoot often.
+    """
+    return min(max(colors) + 1, max(2, len(colors) // BLOCKS_PER_ROUND))
 
 
 # Tasks
-
-
-@dataclass(frozen=True)
-class WriteFirst:
-    """A task: write the first memberships of a block."""
-
-    of_block: Callable[[Block], np.ndarray]
-    arrays: BlockArrays
-
-    def __call__(self, block: Block) -> None:
-        """Write a block."""
-        self.arrays.write(0, block, self.of_block(block))
 
 
 @dataclass(frozen=True)
@@ -486,8 +459,11 @@ def graph_of(rows: Rows, rates: tuple[float, float] | None, others: np.ndarray =
 
 
 def stretch_steps(n_objects: int, n_clusters: int) -> int:
-    """Return the number of steps in a stretch: at least one per object."""
-    return max(n_objects * n_clusters // STRETCHES, n_objects, 1)
+    """Return the number of steps in a stretch: a quarter of n K, at least one per object.
+
+    Between stretches gradients are computed anew, which bounds their drift, and the objective is recorded.
+    """
+    return max(n_objects * n_clusters // 4, n_objects, 1)
 
 
 def mean_weight(total_weight: float, n_objects: int) -> float:
@@ -542,8 +518,7 @@ def placer_of(
     ``run`` is over the labels. One more pass: the sums of `AllPairs` for the squared divergence, prototypes
     for any other.
     """
-    ensemble, centers, counted = run.data, None, None
-    offsets = ensemble.offsets
+    ensemble, offsets, centers, counted = run.data, run.data.offsets, None, None
     if rates is not None:
         counted = Rates.of(*rates, np.ones(offsets.size - 1), offsets)
     if divergence.label != "l2":
@@ -553,32 +528,20 @@ def placer_of(
         rows = run.engine.map(lambda block: memberships.read(block)[block.rows_of(sampled)], run.blocks)
         first = np.concatenate(list(rows))
         centers = choose_centers(first, default_prototypes(first.shape[1]))
-    task = SumSolved(ensemble, memberships, left_out, centers, counted)
-    if centers is None:
-        return BySquares(run.fold(task, add_sums), offsets)
-    return ByPrototypes(run.fold(task, add_tables), offsets, divergence)
 
-
-@dataclass(frozen=True)
-class SumSolved:
-    """A task: agreement sums of the solved objects of a block or, given centers, their prototype tables."""
-
-    ensemble: Ensemble
-    memberships: BlockMemberships
-    left_out: np.ndarray
-    centers: np.ndarray | None
-    rates: Rates | None
-
-    def __call__(self, block: Block) -> Any:
-        """Sum a block."""
-        labels, rows = self.ensemble.read(block.start, block.stop), block.rows_of(self.left_out)
-        memberships, offsets = self.memberships.read(block), self.ensemble.offsets
+    def sum_solved(block: Block) -> Any:
+        labels, rows = ensemble.read(block.start, block.stop), block.rows_of(left_out)
+        found = memberships.read(block)
         if rows.size:
-            labels, memberships = np.delete(labels, rows, axis=0), np.delete(memberships, rows, axis=0)
-        memberships = np.ascontiguousarray(memberships)
-        if self.centers is None:
-            return agreement_sums(labels, offsets, memberships, self.rates)
-        return tables_of_block(self.centers, offsets, labels, memberships)
+            labels, found = np.delete(labels, rows, axis=0), np.delete(found, rows, axis=0)
+        found = np.ascontiguousarray(found)
+        if centers is None:
+            return agreement_sums(labels, offsets, found, counted)
+        return tables_of_block(centers, offsets, labels, found)
+
+    if centers is None:
+        return BySquares(run.fold(sum_solved, add_sums), offsets)
+    return ByPrototypes(run.fold(sum_solved, add_tables), offsets, divergence)
 
 
 def isolated_objects(pairs: PairTable) -> np.ndarray:

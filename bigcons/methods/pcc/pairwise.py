@@ -31,9 +31,6 @@ from bigcons.solving.passes import Iterate, Record, Run, Step
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 
-# Number of objects whose exact gaps are measured after a solve by prototypes.
-GAP_SAMPLE = 128
-
 
 class Exact(NamedTuple):
     """Objective and gap of the memberships, over all pairs."""
@@ -178,57 +175,34 @@ def exactly(memberships: np.ndarray) -> np.ndarray:
 
 
 def sampled_gap(run: Run, generation: int, divergence: Divergence) -> float:
-    """Return the largest KKT gap over all pairs of a fixed sample of objects, found by prototypes.
+    """Return the largest KKT gap over all pairs of a fixed sample of 128 objects, found by prototypes.
 
     All objects if there are few. Two passes over the labels, O(n (M + K)) time for each object of the sample.
     """
     n = run.data.n_objects
     draw = generator(run.seed, "pcc.gap.sample")
-    sampled = np.arange(n) if n <= SUBSAMPLE else np.sort(draw.choice(n, GAP_SAMPLE, replace=False))
-    parts = run.engine.map(SampledRows(run.data, run.arrays, generation, sampled), run.blocks)
-    labels, rows = (np.concatenate(part) for part in zip(*parts, strict=True))
-    task = GradientsOf(run.data, run.arrays, generation, sampled, labels, exactly(rows), divergence)
-    gradients = run.fold(task, lambda a, b: a + b)
-    least = (1.0 + ABOVE_FLOOR) * least_membership(divergence, rows.shape[1])
-    highest = np.where(rows > least, gradients, -np.inf).max(axis=1)
-    return float((highest - gradients.min(axis=1)).max())
+    sampled = np.arange(n) if n <= SUBSAMPLE else np.sort(draw.choice(n, 128, replace=False))
+    ensemble, arrays = run.data, run.arrays
 
+    def read_sampled(block: Block) -> tuple[np.ndarray, np.ndarray]:
+        rows = block.rows_of(sampled)
+        labels = ensemble.read(block.start, block.stop)[rows]
+        return labels, arrays.read(generation, block)[rows]
 
-@dataclass(frozen=True)
-class SampledRows:
-    """A task: read labels and memberships of the sampled objects of a block."""
+    labels, found = (
+        np.concatenate(part) for part in zip(*run.engine.map(read_sampled, run.blocks), strict=True)
+    )
+    rows = exactly(found)
 
-    ensemble: Ensemble
-    arrays: BlockArrays
-    generation: int
-    sampled: np.ndarray
-
-    def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Read them in a block."""
-        rows = block.rows_of(self.sampled)
-        labels = self.ensemble.read(block.start, block.stop)[rows]
-        return labels, self.arrays.read(self.generation, block)[rows]
-
-
-@dataclass(frozen=True)
-class GradientsOf:
-    """A task: sum what the objects of a block contribute to the gradients of the sampled objects."""
-
-    ensemble: Ensemble
-    arrays: BlockArrays
-    generation: int
-    sampled: np.ndarray
-    x_labels: np.ndarray
-    x_rows: np.ndarray
-    divergence: Divergence
-
-    def __call__(self, block: Block) -> np.ndarray:
-        """Sum over a block; gradients (sampled objects, K)."""
-        labels, rows = self.ensemble.read(block.start, block.stop), self.arrays.read(self.generation, block)
-        gradients = np.zeros_like(self.x_rows)
-        _, slope, _, parameter = self.divergence.compiled
-        kernel.add_gradients(
-            *(labels, exactly(rows), self.x_labels, self.x_rows, self.sampled - block.start, gradients),
-            *(slope, parameter),
-        )
+    def add_gradients(block: Block) -> np.ndarray:
+        of_block, others = ensemble.read(block.start, block.stop), arrays.read(generation, block)
+        gradients = np.zeros_like(rows)
+        _, slope, _, parameter = divergence.compiled
+        own = sampled - block.start
+        kernel.add_gradients(of_block, exactly(others), labels, rows, own, gradients, slope, parameter)
         return gradients
+
+    gradients = run.fold(add_gradients, lambda a, b: a + b)
+    least = (1.0 + ABOVE_FLOOR) * least_membership(divergence, rows.shape[1])
+    highest = np.where(found > least, gradients, -np.inf).max(axis=1)
+    return float((highest - gradients.min(axis=1)).max())

@@ -31,8 +31,6 @@ from bigcons.methods.pcc.start import Begin, softened
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
-from bigcons.storage.checkpoint import BlockArrays
-from bigcons.stores.ensemble import Ensemble
 
 # Fewer resolve the memberships of three clusters too coarsely; for more clusters, four per cluster suffice.
 FEWEST_PROTOTYPES = 16
@@ -47,17 +45,13 @@ REFINING_PASSES = 8
 # Step lengths along a pass's changes, tried in order until one lowers the objective.
 STEPS = (1.0, 0.5, 0.25, 0.125)
 
-# Of divergences such as KL, which are infinite where a pair has probability 0 or 1 and is observed otherwise:
-# how near probabilities come to these, and the uniform share of memberships, about the least that float32
-# resolves next to 1.
-EDGE = 1e-9
+# Uniform share of memberships by divergences such as KL, which are infinite where a pair has probability 0 or
+# 1 and is observed otherwise: about the least that float32 resolves next to 1.
 LEAST_PART = 1e-6
 
-# The centers are renewed while a pass lowers the objective by more than this share of it.
-RENEW_ABOVE = 1e-3
-
-# A pass that lowers the objective by less than `tol` times this share of it is the last.
-LEAST_DECREASE = 1e-3
+# The centers are renewed while a pass lowers the objective by more than this share of it; one that lowers it
+# by less than `tol` times this share is the last.
+SMALL_DECREASE = 1e-3
 
 
 def default_prototypes(n_clusters: int) -> int:
@@ -134,7 +128,7 @@ class Prototypes:
             run.arrays.drop(generation + 1)
             run.arrays.drop(generation + 2)
             found = self._evaluate(run, tables, generation)
-        if before.objective - found.objective > RENEW_ABOVE * abs(before.objective):
+        if before.objective - found.objective > SMALL_DECREASE * abs(before.objective):
             centers = choose_centers(found.memberships, self.n_prototypes)
             renewed = self._group(run, centers, generation + n_generations)
             again = self._evaluate(run, renewed, generation + n_generations)
@@ -162,7 +156,7 @@ class Prototypes:
     def _is_settled(self, records: list[Record], record: Record, tol: float) -> bool:
         before = records[-1]["objective"] if records else np.inf
         gain = before - record["objective"]
-        return record["gap"] <= tol or gain <= tol * LEAST_DECREASE * abs(record["objective"])
+        return record["gap"] <= tol or gain <= tol * SMALL_DECREASE * abs(record["objective"])
 
     def _group(self, run: Run, centers: np.ndarray, generation: int) -> Tables:
         """Return the tables of a generation for given centers."""
@@ -170,9 +164,14 @@ class Prototypes:
 
     def _evaluate(self, run: Run, tables: Tables, generation: int) -> Evaluation:
         """Evaluate a generation with its tables."""
-        sampled = _sampled(run)
-        task = EvaluateBlock(run.data, run.arrays, generation, tables, sampled, self.divergence)
-        return run.fold(task, add_evaluations)
+        ensemble, arrays, sampled, divergence = run.data, run.arrays, _sampled(run), self.divergence
+
+        def evaluate(block: Block) -> Evaluation:
+            labels, memberships = ensemble.read(block.start, block.stop), arrays.read(generation, block)
+            rows = block.rows_of(sampled)
+            return evaluate_block(tables, labels, ensemble.offsets, memberships, rows, divergence)
+
+        return run.fold(evaluate, add_evaluations)
 
     def _sampled_memberships(self, run: Run) -> np.ndarray:
         """Return the first memberships of the sampled objects."""
@@ -203,9 +202,17 @@ def write_start(
     estimate = None
     if len(memberships) < run.data.n_objects:
         estimate = refined(run.sample, run.data.offsets, memberships, divergence, n_prototypes)
-    first = FirstBlock(run.data, run.arrays, memberships, estimate, divergence)
-    with progress("start of PCC", run.data.n_objects) as listener:
-        for block, _ in zip(run.blocks, run.engine.map(first, run.blocks), strict=True):
+    ensemble, arrays = run.data, run.arrays
+
+    def write_first(block: Block) -> None:
+        rows = memberships[block.start : block.stop]
+        if estimate is not None:
+            labels = ensemble.read(block.start, block.stop)
+            rows = place_block(estimate, labels, ensemble.offsets, divergence)
+        arrays.write(0, block, rows)
+
+    with progress("start of PCC", ensemble.n_objects) as listener:
+        for block, _ in zip(run.blocks, run.engine.map(write_first, run.blocks), strict=True):
             listener.advance(block.n_rows)
     return estimate
 
@@ -228,34 +235,13 @@ def refined(
 def diverges_at_edges(divergence: Divergence) -> bool:
     """Return whether the divergence has no practical bound where a pair has probability 0 or 1, as KL."""
     value, _, _, parameter = divergence.compiled
-    growth = value(1.0, EDGE, parameter) - value(1.0, 1e4 * EDGE, parameter)
+    growth = value(1.0, 1e-9, parameter) - value(1.0, 1e-5, parameter)
     return bool(growth > 4.0 * value(1.0, 0.5, parameter))
 
 
 def least_membership(divergence: Divergence, n_clusters: int) -> float:
     """Return the least membership that prototypes may give: not zero if a pair could then cost infinity."""
     return LEAST_PART / n_clusters if diverges_at_edges(divergence) else 0.0
-
-
-@dataclass(frozen=True)
-class FirstBlock:
-    """A task: write the first memberships of a block."""
-
-    ensemble: Ensemble
-    arrays: BlockArrays
-    memberships: np.ndarray
-    estimate: Tables | None
-    """Tables to place the objects by; None if the memberships are of all objects."""
-    divergence: Divergence
-
-    def __call__(self, block: Block) -> None:
-        """Write a block."""
-        if self.estimate is not None:
-            labels = self.ensemble.read(block.start, block.stop)
-            memberships = place_block(self.estimate, labels, self.ensemble.offsets, self.divergence)
-        else:
-            memberships = self.memberships[block.start : block.stop]
-        self.arrays.write(0, block, memberships)
 
 
 # One pass
@@ -346,25 +332,6 @@ class Evaluation(NamedTuple):
     """(sampled rows, M)"""
     memberships: np.ndarray
     """(sampled rows, K) float32"""
-
-
-@dataclass(frozen=True)
-class EvaluateBlock:
-    """A task: evaluate a generation of a block under its tables."""
-
-    ensemble: Ensemble
-    arrays: BlockArrays
-    generation: int
-    tables: Tables
-    sampled: np.ndarray
-    divergence: Divergence
-
-    def __call__(self, block: Block) -> Evaluation:
-        """Evaluate a block."""
-        labels = self.ensemble.read(block.start, block.stop)
-        memberships = self.arrays.read(self.generation, block)
-        rows = block.rows_of(self.sampled)
-        return evaluate_block(self.tables, labels, self.ensemble.offsets, memberships, rows, self.divergence)
 
 
 def evaluate_block(

@@ -79,10 +79,6 @@ logger: logging.Logger = logging.getLogger("bigcons")
 ALL, PAPER, ENTROPY, CALIBRATED = "all", "paper", "entropy", "calibrated"
 SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
 
-# The paper stops Algorithm 1 after n_objects * n_clusters steps, which is short of the optimum; the default
-# is this many times as much.
-CAPS = 10
-
 
 class Takes(NamedTuple):
     """The variants that a parameter applies to, and what it requires."""
@@ -140,6 +136,8 @@ class Variant(ABC):
     memory: str | float | None
 
     kind: ClassVar[str]
+    instead: ClassVar[str] = "ConsensusTree"
+    """What takes less memory."""
     n_generations: ClassVar[int] = 3
     """Of the memberships that a pass holds, one of them if it is shortened."""
 
@@ -187,9 +185,9 @@ class Variant(ABC):
                 needed=of_tables,
                 budget=DEFAULT_DATA_BYTES,
             )
-        remedy = " or write the result to a store with out=, or use ConsensusTree"
+        remedy = f"{' or write the result to a store with out=,' if in_memory else ''} or use {self.instead}"
         plan = self.plan(ensemble, engine, in_memory=in_memory)
-        plan.check("PCC", engine, ensemble, self.budget, remedy if in_memory else " or use ConsensusTree")
+        plan.check("PCC", engine, ensemble, self.budget, remedy)
 
     @property
     def budget(self) -> str | float | None:
@@ -356,6 +354,7 @@ class Heap(Listed):
     """Algorithm 1 of the paper: one block of all objects, in memory, on one core."""
 
     kind = HEAP
+    instead = "solver='blocked', pairs='all' or a smaller share"
 
     def held_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of the pairs, and of memberships and gradients."""
@@ -369,10 +368,10 @@ class Heap(Listed):
         return DEFAULT_DATA_BYTES if self.memory is None and is_dense else self.memory
 
     def max_steps(self, n_objects: int) -> int:
-        """Return the largest number of steps."""
+        """Return the largest number of steps: n K in the paper, short of the optimum, else 10 n K."""
         if isinstance(self.max_iter, int):
             return self.max_iter
-        return (1 if self.max_iter == PAPER else CAPS) * n_objects * self.n_clusters
+        return (1 if self.max_iter == PAPER else 10) * n_objects * self.n_clusters
 
     def n_passes(self, n_objects: int) -> int:
         """Return the largest number of stretches of steps."""

@@ -1,0 +1,58 @@
+"""The variants of PCC: the page shows what each takes, and what is not taken is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigcons import PCC, Ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import SerialEngine
+from bigcons.methods.pcc.variants import BLOCKED, DIVERGENCES, HEAP, SQUARES, TAKES, choose_variant
+
+PAGE = Path(__file__).parents[2] / "docs" / "pcc.md"
+
+# How a user asks for each kind of variant, and gives each parameter of the table.
+ASKED = {
+    SQUARES: {},
+    DIVERGENCES: {"divergence": "kl"},
+    HEAP: {"pairs": 0.5, "solver": "heap"},
+    BLOCKED: {"pairs": 0.5, "solver": "blocked"},
+}
+GIVEN = {
+    "n_init": {"n_init": 2},
+    "max_iter": {"max_iter": 7},
+    "max_iter='paper'": {"max_iter": "paper"},
+    "weights": {"weights": np.arange(1.0, 4.0)},
+    "coassociation='calibrated'": {"coassociation": "calibrated"},
+}
+
+
+def test_page__has_the_table_of_what_applies():
+    lines = ['| | `pairs="all"`, `"l2"` | `pairs="all"`, others | `"heap"` | `"blocked"` |', "|---" * 5 + "|"]
+    for name, takes in TAKES.items():
+        shown = name if " " in name else f"`{name}`"
+        cells = [takes.of.get(kind, "") for kind in (SQUARES, DIVERGENCES, HEAP, BLOCKED)]
+        lines.append(" ".join(["|", shown, *(f"| {cell}".rstrip() for cell in cells), "|"]))
+    assert "\n".join(lines) in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("kind", ASKED)
+def test_parameters__are_taken_where_the_table_says_so_and_refused_elsewhere(kind, name):
+    ensemble = Ensemble.from_labels(np.arange(60).reshape(20, 3) % 4)
+    asked = {**ASKED[kind], **GIVEN[name]}
+    if kind in TAKES[name].of:
+        assert choose_variant(2, ensemble, SerialEngine(), **asked).kind == kind
+        return
+    with pytest.raises(InvalidInputError, match=TAKES[name].needs) as refusal:
+        choose_variant(2, ensemble, SerialEngine(), **asked)
+    assert "\n" not in str(refusal.value)
+
+
+def test_many_clusters__whose_tables_exceed_the_budget_are_refused_and_the_tree_is_named():
+    labels = np.arange(320_000).reshape(2000, 160) % 50
+    with pytest.raises(MemoryBudgetError, match=r"PCC of 1,900 clusters needs tables of .* or use Cons"):
+        PCC(1900).fit(labels)
+    with pytest.raises(MemoryBudgetError, match=r"PCC needs .* over memory=1 GB; .*or use ConsensusTree"):
+        PCC(1000, memory="1GB").fit(labels)
