@@ -151,8 +151,8 @@ def place(
     ``without`` what is to be added to that of the object's own cluster, as if it were in none; ``prior`` and
     ``own_prior`` (K,) are those of the clusters. Sets ``assigned`` (n,) int32, -1 without labels; unless they
     have no rows, sets ``memberships`` (n, K) float32 to the probabilities by the evidence of labels and sizes
-    times ``temperature``, and adds the objects to ``T`` (B, padded K) and ``sizes`` (K,). ``totals`` (2,) gains the
-    summed log-probability of the labels and the number of objects that moved.
+    times ``temperature``, and adds the objects to ``T`` (B, padded K) and ``sizes`` (K,). ``totals`` (2,)
+    gains the summed log-probability of the labels and the number of objects that moved.
     """
     n, M = labels.shape
     K, width = prior.shape[0], rates.shape[1]
