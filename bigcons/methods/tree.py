@@ -185,7 +185,10 @@ class TreeStart(BestOfStarts):
         """Take the step, and temper the evidence, because partitions of the same data repeat each other."""
         step, placement = super().step(run, at, total), self.placement
         (state,) = step.state.following
-        clusters, _, _ = placement.place(state, run.sample, None, soft=False)
+        if len(run.sample) == run.data.n_objects:
+            clusters = np.concatenate([run.arrays.read(at.generation + 1, b)[:, 0] for b in run.blocks])
+        else:
+            clusters, _, _ = placement.place(state, run.sample, None, soft=False)
         table = np.ascontiguousarray(total[0]["T"][:, : placement.n_clusters].T)
         rates = np.ascontiguousarray(state["rates"][:, : placement.n_clusters])
         own = rates + state["without"][:, : placement.n_clusters]
