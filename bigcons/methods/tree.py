@@ -14,7 +14,7 @@ from bigcons.memory import Block
 from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
 from bigcons.overlaps.incidence import votes_of
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import Groups, n_groups_for, rows_for
+from bigcons.overlaps.tree import TREES, Groups, n_groups_for, rows_for
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
@@ -22,16 +22,20 @@ from bigcons.solving.passes import (
     BestOfStarts,
     Finalists,
     Iterate,
-    Problem,
     Record,
     Run,
     State,
     Stats,
+    Step,
     Winner,
 )
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
+
+MOST_LABELS = 500
+"""Labels of an object, in the mean, by which groups are found; all labels place objects."""
 
 
 class Placement:
@@ -47,11 +51,10 @@ class Placement:
     carried_dtype = "<i4"
     lower_is_better = False
 
-    def __init__(self, offsets: np.ndarray, n_clusters: int, weights: Weights | None, sample: np.ndarray):
+    def __init__(self, offsets: np.ndarray, n_clusters: int, weights: Weights | None):
         self.offsets = offsets
         self.n_clusters = n_clusters
         self.weights = weights
-        self.sample = sample
 
     def start(self, _labels: np.ndarray, _seed: int, _number: int) -> tuple[State, np.ndarray | None]:
         """Not called: the tree is the start."""
@@ -95,10 +98,15 @@ class Placement:
         T, sizes, totals = np.zeros((self.offsets[-1], padded(K))), np.zeros(K), np.zeros(2)
         evidence = state["rates"], state["without"], state["prior"], state["own_prior"]
         temperature = float(state["temperature"][0]) if soft else 1.0
-        counted = np.zeros((0, T.shape[1])) if soft else T
+        counts = np.zeros((0, T.shape[1])) if soft else T
         if labels.dtype.kind == "f":
-            scores = temperature * (votes_of(labels, self.offsets, state["rates"], K)[0] + state["prior"])
-            labeled = labels.any(axis=1)
+            scores = votes_of(labels, self.offsets, state["rates"], K)[0] + state["prior"]
+            labeled, counted = labels.any(axis=1), np.flatnonzero(current >= 0)
+            k, parts = current[counted], labels[counted] ** 2  # of a part of an object, that part is left out
+            scores[counted, k] += state["own_prior"][k] - state["prior"][k]
+            own = votes_of(parts, self.offsets, state["without"], K)[0]
+            scores[counted, k] += own[np.arange(counted.size), k]
+            scores *= temperature
             assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
             highest = scores.max(axis=1, keepdims=True)
             shares = np.exp(scores - highest)
@@ -113,7 +121,7 @@ class Placement:
         else:
             place(
                 *(labels, current, self.offsets, *evidence, temperature),
-                *(assigned, memberships, counted, sizes, totals),
+                *(assigned, memberships, counts, sizes, totals),
             )
         return assigned, memberships, {"T": T, "sizes": sizes, "totals": totals}
 
@@ -122,22 +130,11 @@ class Placement:
         assigned, _, stats = self.place(state, labels, carried, soft=False)
         return stats, assigned[:, None]
 
-    def finish(self, _state: State, stats: Stats) -> tuple[State, Record]:
-        """Return the evidence by all objects, tempered because partitions of the same data repeat each other.
-
-        The record is of the state before.
-        """
-        T, K = stats["T"], self.n_clusters
-        state = self.state(T, stats["sizes"])
-        if self.sample.dtype.kind != "f":
-            clusters, _, _ = self.place(state, self.sample, None, soft=False)
-            table = np.ascontiguousarray(T[:, :K].T).astype(np.int64)
-            rates = np.ascontiguousarray(state["rates"][:, :K])
-            own = np.ascontiguousarray(state["without"][:, :K]) + rates
-            share = independent_share(self.sample, clusters, self.offsets, table, rates, own)
-            state["temperature"] = np.array([share])
+    def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
+        """Return the evidence by all objects, and the record of the state before."""
         log_likelihood, moved = stats["totals"]
-        return state, {"objective": float(log_likelihood), "moved": float(moved)}
+        following = {**self.state(stats["T"], stats["sizes"]), "tree": state["tree"]}
+        return following, {"objective": float(log_likelihood), "moved": float(moved)}
 
     def is_settled(self, _previous: Record | None, _record: Record, _tol: float) -> bool:
         """Return True: the table is counted anew once."""
@@ -151,10 +148,9 @@ class Placement:
 class TreeStart(BestOfStarts):
     """The pass that follows from the clusters of a sample."""
 
-    def __init__(self, problem: Placement, clusters: np.ndarray) -> None:
+    def __init__(self, problem: Placement) -> None:
         super().__init__(problem, 1)
         self.placement = problem
-        self.clusters = clusters
 
     def n_held(self, _n_init: int) -> int:
         """Return 0: no start is run on the sample."""
@@ -163,27 +159,70 @@ class TreeStart(BestOfStarts):
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Return the evidence of the clusters of the sample; nothing else is tried."""
         placement, K = self.placement, self.placement.n_clusters
-        labels = run.sample if placement.weights is None else placement.weights.counted(run.sample)
-        T, sizes = np.zeros((placement.offsets[-1], K)), np.zeros(K)
+        offsets, weights = placement.offsets, placement.weights
+        grouped, of_grouped, counts = enough_labels(run.sample, offsets, weights)
+        groups = Groups.of(grouped, of_grouped, n_groups_for(K), counts)
+        cut = groups.cut(K)
+        clusters = groups.clusters_of(cut)
+        labels = run.sample if weights is None else weights.counted(run.sample)
+        T, sizes = np.zeros((offsets[-1], K)), np.zeros(K)
         for k in range(K):
-            inside = labels[self.clusters == k]
+            inside = labels[clusters == k]
             sizes[k] = len(inside)
             if labels.dtype.kind == "f":
                 T[:, k] = inside.sum(axis=0, dtype=np.float64)
             else:
                 rows, columns = np.nonzero(inside >= 0)
-                base = placement.offsets[columns] + inside[rows, columns]
-                T[:, k] = np.bincount(base, minlength=len(T))
+                T[:, k] = np.bincount(offsets[columns] + inside[rows, columns], minlength=len(T))
         carries = len(run.sample) == run.data.n_objects
         if carries:
             for block in run.blocks:
-                run.arrays.write(0, block, self.clusters[block.start : block.stop, None].astype(np.int32))
-        return Finalists([], [placement.state(T, sizes)], [[]], carries), []
+                run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
+        state = {**placement.state(T, sizes), "tree": np.array([TREES.index(cut.tree)])}
+        return Finalists([], [state], [[]], carries), []
+
+    def step(self, run: Run, at: Iterate[Finalists], total: list[Stats]) -> Step[Finalists]:
+        """Take the step, and temper the evidence, because partitions of the same data repeat each other."""
+        step, placement = super().step(run, at, total), self.placement
+        (state,) = step.state.following
+        if len(run.sample) == run.data.n_objects:
+            clusters = np.concatenate([run.arrays.read(at.generation + 1, b)[:, 0] for b in run.blocks])
+        else:
+            clusters, _, _ = placement.place(state, run.sample, None, soft=False)
+        table = np.ascontiguousarray(total[0]["T"][:, : placement.n_clusters].T)
+        rates = np.ascontiguousarray(state["rates"][:, : placement.n_clusters])
+        own = rates + state["without"][:, : placement.n_clusters]
+        weights = None if placement.weights is None else placement.weights.partitions
+        share = independent_share(run.sample, clusters, placement.offsets, table, rates, own, weights)
+        tempered = {**state, "temperature": np.array([share])}
+        return step._replace(state=step.state._replace(following=[tempered]))
 
     def winner(self, run: Run, at: Iterate[Finalists]) -> Winner:
         """Return the evidence of all objects, counted by the pass, and the clusters it counts them in."""
         found = super().winner(run, at)
         return found._replace(state=at.state.following[0])
+
+
+def enough_labels(
+    sample: np.ndarray, offsets: np.ndarray, weights: Weights | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return labels of a sample by which to group it, where their base clusters begin, and their weights.
+
+    All partitions that count or, if these give objects more than `MOST_LABELS` in the mean, as many of them
+    as give that, evenly spaced. Of soft clusterings, their memberships.
+    """
+    M, sizes = offsets.size - 1, np.diff(offsets)
+    counts = np.ones(M) if weights is None else weights.partitions
+    chosen = np.flatnonzero(counts > 0)
+    n_labels = np.count_nonzero(observed(sample, offsets)[:, chosen]) / len(sample)
+    if n_labels > MOST_LABELS:
+        n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
+        chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
+    if chosen.size < M:
+        is_chosen = np.isin(np.arange(M), chosen)
+        columns = np.repeat(is_chosen, sizes) if sample.dtype.kind == "f" else is_chosen
+        sample = np.ascontiguousarray(sample[:, columns])
+    return sample, np.concatenate([[0], np.cumsum(sizes[chosen])]), counts[chosen]
 
 
 class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
@@ -225,9 +264,10 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     Notes
     -----
     Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the spectral embedding of
-    their labels. Two trees merge the groups: by average link of the locally weighted co-association, and by
-    distinctness, how cleanly the partitions that separate two clusters do so. Both are cut, and the cut with
-    the larger product of mean normalized mutual information with the partitions and mean distinctness is
+    their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Two trees merge
+    the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly the
+    partitions that separate two clusters do so. Both are cut, and the cut with the larger product of mean
+    normalized mutual information with the partitions and mean distinctness is
     taken: see `bigcons.overlaps.tree`. All objects are then placed by naive Bayes on their labels, by the
     table of the sample and once more by that of all objects. Memberships are the probabilities of that
     placement, an object itself left out, tempered by the share of partitions that would be as uncertain were
@@ -278,28 +318,29 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         self.__dict__.pop("_problem", None)
         self._weights = Weights.given(self.weights, ensemble.offsets)
         counted = self._partition_weights()
+        method = TreeStart(Placement(ensemble.offsets, self.n_clusters, self._weights))
+        self._check_memory(ensemble, engine, method, in_memory=out is None and engine.shares_memory)
         survey = take_survey(ensemble, engine, seed, rows_for(self.n_clusters), counted)
         warn_of_dissent(survey, ensemble, counted, "leave them out, or give them weights= of 0")
-        self._solve_surveyed(ensemble, engine, seed, out, survey)
+        self._run_passes(ensemble, engine, seed, out, survey, method)
 
-    def _make_problem(self, ensemble: Ensemble, survey: Survey) -> Placement:
-        return Placement(ensemble.offsets, self.n_clusters, self._weights, survey.sample)
+    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:
+        return Placement(ensemble.offsets, self.n_clusters, self._weights)
 
-    def _starts(self, problem: Problem, ensemble: Ensemble, _engine: Engine, survey: Survey) -> BestOfStarts:
-        K = self.n_clusters
-        groups = Groups.of(survey.sample, ensemble.offsets, n_groups_for(K), self._partition_weights())
-        cut = groups.cut(K)
-        self.tree_: str = cut.tree
-        return TreeStart(problem, groups.clusters_of(cut))
+    def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
+        super()._set_results(records, start_objectives, converged=converged)
+        del self.start_objectives_, self.converged_  # there is one start, and one pass
 
     def _publish_winner(
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
-        self.temperature_: float = float(winner.state["temperature"][0])
+        problem, state = self._problem, winner.state
+        self.tree_: str = TREES[int(state["tree"][0])]
+        self.temperature_: float = float(state["temperature"][0])
 
         def read(block: Block) -> np.ndarray:
             labels = ensemble.read(block.start, block.stop)
-            return self._problem.results(winner.state, labels, winner.carried(block))
+            return problem.results(state, labels, winner.carried(block))
 
         trusted = not ensemble.is_soft and can_weigh(ensemble, self.n_clusters)
         self._publish(ensemble, read, survey.unlabeled, out, engine, trust=engine if trusted else None)

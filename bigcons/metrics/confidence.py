@@ -39,6 +39,7 @@ from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.consensus import ConsensusWriter, StoredRows
 from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
 from bigcons.validation import check_int, check_number
 
@@ -418,38 +419,63 @@ def random_halves(n_partitions: int) -> np.ndarray:
 
 
 def independent_share(
-    labels: np.ndarray, clusters: np.ndarray, offsets: np.ndarray, table: np.ndarray, *rates: np.ndarray
+    labels: np.ndarray,
+    clusters: np.ndarray,
+    offsets: np.ndarray,
+    table: np.ndarray,
+    log_rates: np.ndarray,
+    own_log_rates: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> float:
     """Return which share of the partitions would be as uncertain, were they independent: the temperature.
 
     The evidence of the labels (rows, M) of a sample for their cluster, against the cluster that comes next on
     average, would vary within a cluster as much as the sum over its partitions if these were independent
     given the cluster. It varies more if they repeat each other, or if some objects are harder than others.
-    The share is the variance expected over that found, at most 1. ``rates``: (B, K) as in `Weighing`.
+    The share is the variance expected over that found, at most 1. ``table`` (K, B) as of `Evidence`, and the
+    rates (B, K) as in `log_rates`, each times the weight of its partition in ``weights`` (M,), which stands
+    for that many independent ones. Of soft clusterings, ``labels`` are memberships (rows, B), and variances
+    are those in the sample.
     """
     from bigcons.kernels.cluster_tables import summed_rows
+    from bigcons.kernels.soft import sum_soft_votes
 
-    log_rates, own_log_rates = rates
     labeled = clusters >= 0
     if not labeled.all():
         labels, clusters = labels[labeled], clusters[labeled]
-    K, widths = table.shape[0], np.diff(offsets)
+    K, M, widths = table.shape[0], offsets.size - 1, np.diff(offsets)
     if K == 1:
         return 1.0
-    summed, _ = summed_rows(labels, offsets, log_rates)
+    if labels.dtype.kind == "f":
+        summed = np.empty((len(labels), K))
+        sum_soft_votes(labels, log_rates, summed)
+    else:
+        summed, _ = summed_rows(labels, offsets, log_rates)
     totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
     np.fill_diagonal(totals, -np.inf)
-    evidence = own_log_rates - np.take(
-        log_rates, totals.round(6).argmax(axis=1), axis=1
-    )  # round: rounding settles no tie
+    following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie
+    weights = np.ones(M) if weights is None else weights
+    of_one = np.divide(1.0, weights, out=np.zeros(M), where=weights > 0)
+    if labels.dtype.kind == "f":
+        expected, found = 0.0, 0.0
+        for k in range(K):
+            own = labels[clusters == k].astype(np.float64)
+            evidence = own * (log_rates[:, k] - log_rates[:, following[k]])
+            evidence += own**2 * (own_log_rates[:, k] - log_rates[:, k])
+            evidence, seen = np.add.reduceat(evidence, offsets[:-1], axis=1), observed(own, offsets)
+            evidence -= seen * (evidence.sum(axis=0) / np.maximum(seen.sum(axis=0), 1))
+            expected += float(((evidence**2).sum(axis=0) * of_one).sum())
+            found += float((evidence.sum(axis=1) ** 2).sum())
+        return float(min(ratio(expected, found, 1.0), 1.0))
+    evidence = own_log_rates - np.take(log_rates, following, axis=1)
     counts = np.maximum(np.add.reduceat(table, offsets[:-1], axis=1).T, 1)
     means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
     deviations = evidence - np.repeat(means, widths, axis=0)
-    variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts
-    own = np.arange(clusters.size), clusters
-    found = summed_rows(labels, offsets, deviations)[0][own]
-    expected = summed_rows(labels, offsets, np.repeat(variances, widths, axis=0))[0][own].sum()
-    return float(min(ratio(expected, (found**2).sum(), 1.0), 1.0))
+    variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts * of_one[:, None]
+    at = np.arange(clusters.size), clusters
+    found = (summed_rows(labels, offsets, deviations)[0][at] ** 2).sum()
+    expected = summed_rows(labels, offsets, np.repeat(variances, widths, axis=0))[0][at].sum()
+    return float(min(ratio(expected, found, 1.0), 1.0))
 
 
 def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

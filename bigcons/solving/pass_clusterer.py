@@ -80,6 +80,19 @@ class PassClusterer(ResumingClusterer):
         problem = self._make_problem(ensemble, survey)
         method = self._starts(problem, ensemble, engine, survey)
         self._check_memory(ensemble, engine, method, in_memory=out is None and engine.shares_memory)
+        self._run_passes(ensemble, engine, seed, out, survey, method)
+
+    def _run_passes(
+        self,
+        ensemble: Ensemble,
+        engine: Engine,
+        seed: int,
+        out: Output | None,
+        survey: Survey,
+        method: BestOfStarts,
+    ) -> None:
+        """Run the passes and publish their result; their memory has been checked."""
+        problem = method.problem
         n_columns = problem.n_carried * method.n_finalists
         with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, self.n_init)
@@ -143,6 +156,13 @@ class PassClusterer(ResumingClusterer):
     def _check_memory(
         self, ensemble: Ensemble, engine: Engine, method: BestOfStarts, *, in_memory: bool
     ) -> None:
+        plans = self._memory_plans(ensemble, method, in_memory=in_memory)
+        plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
+        remedy = " or write the result to a store with out=" if in_memory else ""
+        plan.check(type(self).__name__, engine, ensemble, self.memory, remedy)
+
+    def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
+        """Return what the passes need, and what the starts on the sample need if there are any."""
         n, K, rows, problem = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows, method.problem
         carried = problem.n_carried * np.dtype(problem.carried_dtype).itemsize * self.n_finalists
         results = 4 * K if self.info.soft else 0
@@ -162,10 +182,7 @@ class PassClusterer(ResumingClusterer):
             per_block=5 * one_state + 2 * rows_after + first_rows,
             per_result=start,
         )
-        plans = [passes, starts] if method.n_held(self.n_init) else [passes]
-        plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
-        remedy = " or write the result to a store with out=" if in_memory else ""
-        plan.check(type(self).__name__, engine, ensemble, self.memory, remedy)
+        return [passes, starts] if method.n_held(self.n_init) else [passes]
 
 
 class SoftPassClusterer(PassClusterer, SoftPredictingClusterer):

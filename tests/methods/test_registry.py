@@ -104,7 +104,7 @@ def test_registry__suggests_the_method_that_was_meant(given, meant):
 
 
 def test_registry__does_not_guess_at_what_is_like_nothing():
-    with pytest.raises(KeyError, match=r"unknown method 'xyzzy'\. Choose from pcc, bce"):
+    with pytest.raises(KeyError, match=r"unknown method 'xyzzy'\. Choose from tree, pcc"):
         METHODS["xyzzy"]
     assert METHODS.get("xyzzy") is None
     assert "xyzzy" not in METHODS

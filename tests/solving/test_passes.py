@@ -1,5 +1,6 @@
 """The driver of methods of passes: finalists share them, and a killed run goes on to the same bits."""
 
+import inspect
 import os
 import signal
 import subprocess
@@ -21,7 +22,11 @@ from bigcons.execution.engine import SerialEngine
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import FEWEST_RECORDS, Run, passes_left, sizes_of, until
 
-NAMES = [name for name, cls in METHODS.items() if issubclass(cls, PassClusterer)]
+NAMES = [
+    name
+    for name, cls in METHODS.items()
+    if issubclass(cls, PassClusterer) and "n_init" in inspect.signature(cls).parameters
+]
 NEEDED = {"ipc": {"normalize": "all"}}  # otherwise it compares all pairs
 
 # Their objectives may get worse from pass to pass.

@@ -1,0 +1,263 @@
+"""The consensus tree: its placement of all objects by naive Bayes, and what the method promises."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import Consensus, ConsensusTree, Ensemble
+from bigcons.coassociation.factorized import Weights
+from bigcons.datasets import planted_blocks, planted_ensemble
+from bigcons.errors import MemoryBudgetError, SurplusClustersWarning, UnlabeledObjectsWarning
+from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.methods.tree import MOST_LABELS, Placement, enough_labels
+from bigcons.metrics import adjusted_rand, reliability
+from bigcons.metrics.confidence import independent_share
+from tests.naive import tree as naive
+from tests.support.strategies import label_matrices
+
+
+def quietly_fit(model, x, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+        warnings.simplefilter("ignore", SurplusClustersWarning)
+        return model.fit(x, **kwargs)
+
+
+def one_hot(labels, offsets):
+    """Return labels as memberships of 0 or 1 in base clusters."""
+    memberships = np.zeros((len(labels), offsets[-1]), np.float32)
+    rows, columns = np.nonzero(labels >= 0)
+    memberships[rows, (offsets[:-1] + labels)[rows, columns]] = 1.0
+    return memberships
+
+
+def counted(labels, clusters, offsets, n_clusters):
+    """Return the objects (B, K) and sizes (K,) of clusters."""
+    inside = np.eye(n_clusters + 1)[clusters][:, :n_clusters]
+    return one_hot(labels, offsets).astype(float).T @ inside, inside.sum(axis=0)
+
+
+@given(
+    label_matrices(min_objects=2, max_objects=14),
+    st.integers(1, 4),
+    st.sampled_from([0.3, 1.0]),
+    st.booleans(),
+    st.data(),
+)
+@settings(max_examples=40)
+def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labels, K, temper, own, data):
+    n, M = labels.shape
+    labeled = (labels >= 0).any(axis=1)
+    clusters = np.array(data.draw(st.lists(st.integers(0, K - 1), min_size=n, max_size=n)))
+    clusters[~labeled] = -1
+    given = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=M, max_size=M))
+    offsets = np.cumsum([0, *(labels.max(axis=0) + 1)])
+    placement = Placement(offsets, K, Weights.given(given, offsets))
+    state = placement.state(*counted(labels, clusters, offsets, K)) | {"temperature": np.array([temper])}
+    carried = clusters[:, None].astype(np.int32) if own else None
+    expected = [naive.scores(labels, clusters, i, K, given, own=own) for i in range(n)]
+    for rows in (labels, one_hot(labels, offsets)):
+        assigned, _, stats = placement.place(state, rows, carried, soft=False)
+        memberships = placement.results(state, rows, carried)
+        for i in np.flatnonzero(labeled):
+            assert expected[i][assigned[i]] >= expected[i].max() - 1e-9
+            shares = naive.probabilities(expected[i], temper)
+            np.testing.assert_allclose(memberships[i], shares, atol=1e-6)
+        assert (assigned[~labeled] == -1).all()
+        np.testing.assert_allclose(memberships[~labeled], 1 / K)
+        T, sizes = counted(labels, assigned, offsets, K)
+        np.testing.assert_array_equal(stats["T"][:, :K], T)
+        np.testing.assert_array_equal(stats["sizes"], sizes)
+        highest = [own.max() + np.log(np.exp(own - own.max()).sum()) for own in expected]
+        moved = np.count_nonzero(labeled & (assigned != (clusters if own else -1)))
+        np.testing.assert_allclose(stats["totals"], [np.sum(highest, where=labeled), moved])
+
+
+def test_temperature__takes_a_weight_for_so_many_independent_copies_and_memberships_for_labels():
+    ensemble, truth = planted_ensemble(300, 12, missing=0.3, random_state=3)
+    labels = ensemble.read(0, 300).astype(np.int32)
+    labels[:, 6:9] = labels[:, :3]  # so that partitions repeat each other
+    offsets = np.cumsum([0, *(labels.max(axis=0) + 1)])
+    clusters = np.where((labels >= 0).any(axis=1), truth, -1)
+
+    def share(rows, offsets, weights, codes):
+        placement = Placement(offsets, 6, Weights.given(weights, offsets))
+        T, sizes = counted(codes, clusters, offsets, 6)
+        state = placement.state(T, sizes)
+        rates, own = state["rates"][:, :6].copy(), (state["rates"] + state["without"])[:, :6].copy()
+        return independent_share(rows, clusters, offsets, T.T.copy(), rates, own, np.array(weights))
+
+    once = share(labels, offsets, [1.0] * 12, labels)
+    assert 0.3 < once < 0.9
+    weighted = share(labels, offsets, [2.0, *[1.0] * 11], labels)
+    twice = np.concatenate([labels, labels[:, :1]], axis=1)
+    of_twice = np.append(offsets, offsets[-1] + offsets[1])
+    assert weighted == pytest.approx(share(twice, of_twice, [1.0] * 13, twice), rel=1e-9)
+    assert weighted < once
+    for weights in ([1.0] * 12, [2.0, 0.5, *[1.0] * 10], [0.0, *[1.0] * 11]):
+        soft = share(one_hot(labels, offsets), offsets, weights, labels)
+        assert soft == pytest.approx(share(labels, offsets, weights, labels), rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    ensemble, truth = planted_ensemble(1200, 40, missing=0.3, hard_share=0.0, random_state=1)
+    labels = ensemble.read(0, 1200)
+    return labels, truth, ConsensusTree(6, random_state=0).fit(labels)
+
+
+def test_planted_classes__are_found_of_more_objects_than_are_sampled():
+    for missing, least in ((0.0, 0.98), (0.5, 0.95)):
+        ensemble, truth = planted_ensemble(12_000, 60, missing=missing, hard_share=0.0, random_state=2)
+        model = ConsensusTree(6, random_state=0).fit(ensemble)
+        assert adjusted_rand(truth, model.labels_) > least
+        assert model.tree_ in ("average", "distinctness")
+
+
+@pytest.mark.parametrize("kind", ["rows", "partitions", "names"])
+def test_labels__do_not_depend_on_order_and_names(planted, kind):
+    labels, _, model = planted
+    rng, other, order = np.random.default_rng(0), labels.copy(), np.arange(len(labels))
+    if kind == "rows":
+        order = rng.permutation(order)
+        other = labels[order]
+    elif kind == "partitions":
+        other = labels[:, rng.permutation(labels.shape[1])]
+    else:
+        for column in other.T:
+            seen = column >= 0
+            column[seen] = rng.permutation(column.max() + 1)[column[seen]]
+    again = ConsensusTree(6, random_state=1).fit(other)
+    np.testing.assert_array_equal(again.labels_, model.labels_[order])
+    np.testing.assert_allclose(again.memberships_, model.memberships_[order], atol=1e-5)
+
+
+def test_weights__of_one_change_no_bit_and_two_is_a_partition_twice(planted):
+    labels, _, model = planted
+    ones = ConsensusTree(6, weights=np.ones(40), random_state=0).fit(labels)
+    np.testing.assert_array_equal(ones.memberships_, model.memberships_)
+    weights = np.where(np.arange(40) < 3, 2.0, 1.0)
+    twice = ConsensusTree(6, random_state=0).fit(np.concatenate([labels, labels[:, :3]], axis=1))
+    weighted = ConsensusTree(6, weights=weights, random_state=0).fit(labels)
+    np.testing.assert_array_equal(weighted.labels_, twice.labels_)
+    np.testing.assert_allclose(weighted.memberships_, twice.memberships_, atol=1e-6)
+    assert weighted.temperature_ == pytest.approx(twice.temperature_)
+    assert weighted.temperature_ != model.temperature_
+
+
+def test_memberships__are_probabilities_whose_largest_is_the_label(planted):
+    labels, _, model = planted
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1.0, atol=1e-5)
+    np.testing.assert_array_equal(model.memberships_.argmax(axis=1), model.labels_)
+    assert 0 < model.temperature_ <= 1
+    # the objects themselves count in what new ones are placed by
+    assert np.mean(model.predict(labels) == model.labels_) > 0.99
+    np.testing.assert_allclose(model.predict_proba(labels), model.memberships_, atol=0.1)
+    np.testing.assert_array_equal(model.predict_proba(labels).argmax(axis=1), model.predict(labels))
+
+
+@given(label_matrices(min_objects=1, max_objects=12), st.integers(1, 12))
+@settings(max_examples=30)
+def test_fit__takes_any_labels_and_number_of_clusters(labels, K):
+    K = min(K, len(labels))
+    model = quietly_fit(ConsensusTree(K), labels)
+    labeled = (labels >= 0).any(axis=1)
+    np.testing.assert_array_equal(model.labels_ >= 0, labeled)
+    assert model.n_clusters_ <= K
+    assert np.isfinite(model.memberships_).all()
+    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1.0, atol=1e-5)
+    if K == 1:
+        assert set(model.labels_[labeled]) <= {0}
+
+
+def test_fit__of_one_partition_gives_its_clusters():
+    labels = np.repeat([0, 1, 2], [50, 30, 20])[:, None]
+    model = ConsensusTree(3).fit(labels)
+    assert adjusted_rand(labels[:, 0], model.labels_) == 1.0
+    more = quietly_fit(ConsensusTree(30), labels)
+    assert adjusted_rand(labels[:, 0], more.labels_) == 1.0
+
+
+def test_soft_clusterings__are_placed_by_memberships(planted):
+    labels, truth, model = planted
+    offsets = Ensemble.from_labels(labels).offsets
+    rows = one_hot(labels, offsets)
+    tables = np.split(rows, offsets[1:-1], axis=1)
+    same = ConsensusTree(6, random_state=0).fit(Ensemble.from_memberships(tables))
+    np.testing.assert_array_equal(same.labels_, model.labels_)
+    np.testing.assert_allclose(same.memberships_, model.memberships_, atol=1e-5)
+    rng, blurred = np.random.default_rng(0), []
+    for table in tables:
+        other = rng.dirichlet(np.ones(table.shape[1]), len(table)) * table.sum(axis=1, keepdims=True)
+        blurred.append((0.7 * table + 0.3 * other).astype(np.float32))
+    soft = ConsensusTree(6, random_state=0).fit(Ensemble.from_memberships(blurred))
+    assert adjusted_rand(truth, soft.labels_) > 0.95
+    assert 0 < soft.temperature_ <= 1
+
+
+def test_confidence__is_how_often_labels_are_right():
+    errors = []
+    for seed in range(4):
+        ensemble, truth = planted_ensemble(6000, 40, random_state=seed)
+        model = ConsensusTree(6, random_state=seed).fit(ensemble)
+        errors.append(reliability(truth, model.labels_, model.memberships_.max(axis=1)).error)
+    print(errors)
+    assert max(errors) < 0.03
+
+
+class StopError(Exception):
+    pass
+
+
+class EngineThatStops(SerialEngine):
+    """Fails after so many tasks, as a kill would."""
+
+    def __init__(self, n_tasks):
+        self.left = n_tasks
+
+    def map(self, task, items):
+        for result in super().map(task, items):
+            self.left -= 1
+            if self.left < 0:
+                raise StopError
+            yield result
+
+
+def test_resume__after_a_stop_at_any_block_ends_with_the_same_bits(tmp_path):
+    stored = tmp_path / "ensemble.zarr"
+    planted_ensemble(9000, 20, missing=0.2, random_state=4)[0].save(stored, chunk_rows=3000)
+    expected = ConsensusTree(5, random_state=3, client=ThreadsEngine(3)).fit(stored)
+    for n_tasks in range(1, 10, 2):  # three of the survey, three of the pass, three of the results
+        out = tmp_path / f"consensus{n_tasks}.zarr"
+        with pytest.raises(StopError):
+            ConsensusTree(5, random_state=3, client=EngineThatStops(n_tasks)).fit(stored, out=out)
+        model = ConsensusTree(5, random_state=3).fit(stored, out=out)
+        np.testing.assert_array_equal(model.labels_, expected.labels_)
+        np.testing.assert_array_equal(np.asarray(model.memberships_), expected.memberships_)
+        assert (model.tree_, model.temperature_) == (expected.tree_, expected.temperature_)
+        Consensus.open(out).verify()
+
+
+def test_enough_labels__are_all_or_those_of_evenly_spaced_partitions():
+    sample, _ = planted_blocks(50, 3 * MOST_LABELS, missing=0.5, random_state=0).read(0, 50)
+    offsets = np.cumsum([0, *(sample.max(axis=0) + 1)])
+    for rows in (sample, one_hot(sample, offsets)):
+        few, own, counts = enough_labels(rows, offsets, None)
+        assert counts.size == own.size - 1
+        n_labels = np.count_nonzero(few > 0 if few.dtype.kind == "f" else few >= 0) / 50
+        assert n_labels == pytest.approx(MOST_LABELS, rel=0.05)
+    weights = Weights.of(np.arange(3 * MOST_LABELS) % 3 == 1, offsets)
+    few, own, counts = enough_labels(sample, offsets, weights)
+    np.testing.assert_array_equal(few, sample[:, 1::3])
+    np.testing.assert_array_equal(np.diff(own), np.diff(offsets)[1::3])
+    assert (counts == 1).all()
+
+
+def test_memory__is_refused_before_anything_is_read():
+    ensemble, _ = planted_ensemble(1000, 10, random_state=0)
+    engine = EngineThatStops(0)
+    with pytest.raises(MemoryBudgetError, match=r"ConsensusTree needs .* over memory=1.*; raise it to"):
+        ConsensusTree(6, memory="1MB", client=engine).fit(ensemble)
