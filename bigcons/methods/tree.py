@@ -102,16 +102,22 @@ class Placement:
         if labels.dtype.kind == "f":
             scores = votes_of(labels, self.offsets, state["rates"], K)[0] + state["prior"]
             labeled, counted = labels.any(axis=1), np.flatnonzero(current >= 0)
-            k, parts = current[counted], labels[counted] ** 2  # of a part of an object, that part is left out
-            scores[counted, k] += state["own_prior"][k] - state["prior"][k]
+            own_k, parts = (
+                current[counted],
+                labels[counted] ** 2,
+            )  # of a part of an object, that part is left out
+            scores[counted, own_k] += state["own_prior"][own_k] - state["prior"][own_k]
             own = votes_of(parts, self.offsets, state["without"], K)[0]
-            scores[counted, k] += own[np.arange(counted.size), k]
+            scores[counted, own_k] += own[np.arange(counted.size), own_k]
             scores *= temperature
             assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
             highest = scores.max(axis=1, keepdims=True)
             shares = np.exp(scores - highest)
             mass = shares.sum(axis=1, keepdims=True)
-            totals[:] = (highest + np.log(mass))[labeled].sum(), (assigned != current)[labeled].sum()
+            totals[:] = (
+                (highest + np.log(mass))[labeled].sum(),
+                np.count_nonzero(labeled & (assigned != current)),
+            )
             if soft:
                 memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
             else:
