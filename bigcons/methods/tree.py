@@ -114,10 +114,8 @@ class Placement:
             highest = scores.max(axis=1, keepdims=True)
             shares = np.exp(scores - highest)
             mass = shares.sum(axis=1, keepdims=True)
-            totals[:] = (
-                (highest + np.log(mass))[labeled].sum(),
-                np.count_nonzero(labeled & (assigned != current)),
-            )
+            totals[0] = np.where(labeled, (highest + np.log(mass))[:, 0], 0.0).sum()
+            totals[1] = np.count_nonzero(labeled & (assigned != current))
             if soft:
                 memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
             else:
