@@ -432,9 +432,12 @@ class _Distinct:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        held = [] if self.values is None else [self.values]
-        values = pa.concat_arrays([*held, *self._waiting]).unique()
-        self.values = values.take(pc.array_sort_indices(values))
+        held = [*([] if self.values is None else [self.values]), *self._waiting]
+        if self.dtype == TEXT:
+            values = pa.concat_arrays(held).unique()
+            self.values = values.take(pc.array_sort_indices(values))
+        else:  # in a third of the memory
+            self.values = pa.array(np.unique(np.concatenate([part.to_numpy() for part in held])))
         self._waiting, self._n_waiting = [], 0
 
     def codes(self, block: Any) -> np.ndarray:

@@ -166,7 +166,8 @@ def test_h5ad__without_anndata_says_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_h5ad__is_read_by_anndata(tmp_path):
     anndata = pytest.importorskip("anndata")
-    anndata.AnnData(np.eye(3, dtype=np.float32), OBS).write_h5ad(tmp_path / "x.h5ad")
+    with anndata.settings.override(allow_write_nullable_strings=True):
+        anndata.AnnData(np.eye(3, dtype=np.float32), OBS).write_h5ad(tmp_path / "x.h5ad")
     ensemble = import_labels(tmp_path / "x.h5ad", tmp_path / "e.zarr", columns="leiden*")
     assert ensemble.ids.tolist() == OBS.index.tolist()
     assert values_of(ensemble) == [["0", "0"], ["1", None], ["1", "2"]]
