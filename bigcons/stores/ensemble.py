@@ -41,7 +41,7 @@ from bigcons.stores.ensemble_store import (
     tile_checksums,
     write_store,
 )
-from bigcons.stores.ids import id_array, ids_at
+from bigcons.stores.ids import id_array, ids_at, ids_of
 from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
 from bigcons.stores.reshaping import Reshaped, read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
@@ -150,7 +150,8 @@ class Ensemble:
             A list with one entry for each partition, a mapping from names to them, or an array with a row for
             each. An entry is a vector of labels (a list, array, or column of pandas, polars or Arrow), a file
             or a table with one column of labels, the communities that networkx gives (a list of sets or lists
-            of objects), a mapping from objects to labels, or a clustering of igraph, leidenalg or cdlib.
+            of objects), a mapping from objects to labels, or a clustering of igraph, leidenalg, cdlib or
+            scikit-learn.
         names : default=None
             Names of the partitions; by default the keys of a mapping, the names of files, or ``p0, p1, ...``
         ids : default=None
@@ -174,7 +175,9 @@ class Ensemble:
         [[0, 0], [0, 1], [1, 1]]
         """
         how = {"id": id, "columns": columns, "missing": missing, "header": header}
-        provenance = {"made_by": "from_runs", **provenance_of_files(runs, {**how, "names": names})}
+        ids = ids_of(ids)
+        given = {**how, "names": names, "ids": None if ids is None else ids.facts.in_words}
+        provenance = {"made_by": "from_runs", **provenance_of_files(runs, given)}
         with ExitStack() as stack:
             if out is not None and _prepared(out, overwrite, provenance):
                 return Ensemble.open(out)

@@ -178,6 +178,8 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
     """Return the labels of a run as a table of one column, with the ids of its objects if it has them."""
     import pyarrow as pa
 
+    if hasattr(run, "labels_"):  # of scikit-learn
+        run = run.labels_
     if hasattr(run, "membership"):  # of igraph and leidenalg
         run = list(run.membership)
         if is_communities(run):
@@ -196,9 +198,8 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
             ) from None
         chosen = select(source, id="object", missing=how.get("missing"), orientation="objects")
         return open_table(chosen, "labels")
-    missing, header = how.get("missing"), how.get("header")
     if isinstance(run, (list, tuple)) or getattr(run, "ndim", 2) == 1 or _is_column(run):
-        how = {"missing": missing}
+        how = {"missing": how.get("missing")}
         if hasattr(run, "to_frame"):
             is_pandas = type(run).__module__.startswith("pandas")
             has_names = is_pandas and type(run.index).__name__ != "RangeIndex"
@@ -213,7 +214,10 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
         else:
             run = np.asanyarray(run).reshape(-1, 1)
     else:
-        how = {**how, "header": header}
+        how = dict(how)
+        is_frame = type(run).__module__.startswith("pandas") and type(run.index).__name__ != "RangeIndex"
+        if is_frame and how.get("id") is None:
+            how["id"] = "index"
     table = open_table(select(run, orientation="objects", **how), "labels")
     if table.n_columns != 1:
         shown = f": {', '.join(table.names[:4])}" if table.names else ""

@@ -161,14 +161,29 @@ def open_files(
     else:
         tables = [open_path(path, role, how) for path in paths]
         table = tables[0] if len(tables) == 1 else JoinedTable(tables, where)
-    n_columns = table.n_columns - (table.index_position is not None)
-    if role == "labels" and len(paths) > 1 and n_columns == 1 and how.orientation is None:
+    if role == "labels" and len(paths) > 1 and how.orientation is None:
+        _refuse_runs(table, len(paths))
+    return table
+
+
+def _refuse_runs(table: Table, n_files: int) -> None:
+    """Raise InvalidInputError for files that may be of the same objects instead of parts of one table.
+
+    These are files of one column and, without names of columns, those of as many rows, as far as is known.
+    """
+    if table.n_columns - (table.index_position is not None) == 1:
         raise InvalidInputError(
-            f"{table.where} has {len(paths)} files of one column, which may be partitions or parts of one; "
+            f"{table.where} has {n_files} files of one column, which may be partitions or parts of one; "
             "pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, or pass "
             "orientation='objects' if each has other objects."
         )
-    return table
+    lengths = set(table.lengths) if isinstance(table, JoinedTable) else set()
+    if table.names is None and len(lengths) == 1:
+        raise InvalidInputError(
+            f"{table.where} has {n_files} files without names of columns, which may be of the same objects; "
+            "append them to the ensemble of the first by append_partitions (bigcons import --into) if so, or "
+            "pass orientation='objects' if each has other objects."
+        )
 
 
 def is_list_of_paths(x: Any) -> bool:

@@ -222,27 +222,33 @@ _NAMES_OF_VOTES = re.compile(r"(?i)(label|vote|answer|response|annotation|cluste
 
 
 def refuse_long(codes: np.ndarray, names: Sequence[str], where: str) -> None:
-    """Raise InvalidInputError for codes ``(n_rows, 3)`` that look like one row for each label.
+    """Raise InvalidInputError for codes ``(n_rows, n_columns)`` that look like one row for each label.
 
     In such a long table no two rows are of the same object and partition, but each of both has many rows.
+    Columns of partitions and labels are known by their names or, in a table of three, by that.
     """
-    if codes.shape[1] != 3:
+    n_rows, n_columns = codes.shape
+    voters = [c for c, name in enumerate(names) if _NAMES_OF_VOTERS.fullmatch(name)]
+    votes = [c for c, name in enumerate(names) if _NAMES_OF_VOTES.fullmatch(name)]
+    if n_columns > 2 and voters and len(votes) == 1:
+        candidates = [(thing, voter, *votes) for voter in voters for thing in range(n_columns)]
+    elif n_columns == 3 and n_rows >= _SUSPECT_ROWS:
+        candidates = [(0, 1, 2), (0, 2, 1), (1, 2, 0)]
+    else:
         return
-    votes = [c for c in range(3) if _NAMES_OF_VOTES.fullmatch(names[c])]
-    is_named = any(_NAMES_OF_VOTERS.fullmatch(name) for name in names) and len(votes) == 1
-    if len(codes) < _SUSPECT_ROWS and not is_named:
-        return
-    for label in votes or (2, 1, 0):
-        rest = np.delete(codes, label, axis=1).astype(np.int64)
-        n_values = [len(np.unique(rest[:, c])) for c in range(2)]
-        pairs = np.unique(rest[:, 0] * (int(rest[:, 1].max()) + 1) + rest[:, 1])
-        if (rest < 0).any() or len(pairs) < len(codes) or 2 * max(n_values) > len(codes):
+    for thing, voter, label in candidates:
+        things, voted_by = codes[:, thing].astype(np.int64), codes[:, voter]
+        if len({thing, voter, label}) < 3 or things.min() < 0 or voted_by.min() < 0:
             continue
-        others = [c for c in range(3) if c != label]
-        thing, voter = others if n_values[0] >= n_values[1] else others[::-1]
+        counts = [len(np.unique(column)) for column in (things, voted_by)]
+        n_pairs = len(np.unique(things * (int(voted_by.max()) + 1) + voted_by))
+        if n_pairs < n_rows or 2 * max(counts) > n_rows:
+            continue
+        if counts[0] < counts[1] and not voters:
+            thing, voter = voter, thing
         raise InvalidInputError(
             f"{where} may be a long table, because no two rows have the same {names[thing]!r} and "
             f"{names[voter]!r}; pass it to Ensemble.from_long(table, object={names[thing]!r}, "
             f"partition={names[voter]!r}, label={names[label]!r}) (bigcons import --long), or pass "
-            "orientation='objects' if each row is an object in three partitions."
+            f"orientation='objects' if each row is an object in {n_columns} partitions."
         )

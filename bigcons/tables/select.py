@@ -164,7 +164,7 @@ def choose(table: Table, choice: Selection) -> Table:
         if isinstance(given, Mapping) and table.names is None:
             given = {str(c): values for c, values in given.items()}
         chosen.rules = rules_of(given, names)
-    if table.index_position in dropped:
+    if table.index_position in dropped or (INDEX in _listed(choice.drop) and INDEX not in (names or [])):
         chosen.is_named = False
     return chosen
 
@@ -216,6 +216,8 @@ def _positions(table: Table, column: Column) -> list[int]:
         return [c for c in found if c != table.index_position]
     if column == INDEX and column not in names and table.index_position is not None:
         return [table.index_position]
+    if column == INDEX and column not in names and table.is_named:
+        return []
     return [_position(table, column)]
 
 

@@ -136,9 +136,24 @@ class Clustering:
     membership = RUN.tolist()
 
 
-@pytest.mark.parametrize("kind", [*AS_RUNS, "igraph"])
+class Estimator:
+    """What bigcons uses of a fitted estimator of scikit-learn."""
+
+    labels_ = RUN
+
+
+class NodeClustering:
+    """What bigcons uses of a clustering of cdlib."""
+
+    communities = tuple(np.flatnonzero(k == RUN).tolist() for k in range(3))
+
+
+AS_RUNS |= {"igraph": Clustering(), "scikit-learn": Estimator(), "cdlib": NodeClustering()}
+
+
+@pytest.mark.parametrize("kind", AS_RUNS)
 def test_from_runs__has_a_partition_for_each_entry(kind, tmp_path):
-    run = Clustering() if kind == "igraph" else AS_RUNS[kind]
+    run = AS_RUNS[kind]
     for out in (None, tmp_path / "e.zarr"):
         ensemble = Ensemble.from_runs([run, RUN[::-1], run], out=out)
         assert (ensemble.shape, ensemble.ids, ensemble.names) == ((30, 3), None, ["p0", "p1", "p2"])
@@ -161,6 +176,27 @@ def test_from_runs__of_files(suffix, tmp_path):
         for source in (f"{tmp_path}/run*", tmp_path):
             with pytest.raises(InvalidInputError, match="from_runs"):
                 Ensemble.from_labels(source)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "zarr", "csv"])
+def test_matrices_in_files_may_be_of_the_same_objects(suffix, tmp_path):
+    labels = np.column_stack([RUN, RUN])
+    files = [tmp_path / f"part{u}.{suffix}" for u in range(2)]
+    for file in files:
+        if suffix == "npy":
+            np.save(file, labels)
+        elif suffix == "zarr":
+            zarr.create_array(str(file), data=labels)
+        else:
+            np.savetxt(file, labels, "%d", ",")
+    with pytest.raises(
+        InvalidInputError, match=r"2 files without .*append_partitions .*orientation='objects'"
+    ):
+        Ensemble.from_labels(files)
+    assert Ensemble.from_labels(files, orientation="objects").shape == (60, 2)
+    np.save(tmp_path / "last.npy", labels[:7])
+    if suffix == "npy":
+        assert Ensemble.from_labels([*files, tmp_path / "last.npy"]).shape == (67, 2)
 
 
 @pytest.mark.parametrize(
@@ -223,6 +259,8 @@ def test_from_runs__joins_named_objects():
     assert Ensemble.from_runs({"louvain": runs[0]}).names == ["louvain"]
     numbers = Ensemble.from_runs([[{10, 30}, {20}], [[20, 10]]])
     assert (numbers.ids.tolist(), values_of(numbers)) == ([10, 20, 30], [[0, 0], [1, 0], [0, None]])
+    frames = [pd.DataFrame({"k": [0, 1]}, index=list("ab")), pd.DataFrame({"k": [0, 1]}, index=list("ba"))]
+    assert values_of(Ensemble.from_runs(frames)) == [[0, 1], [1, 0]]
     given = Ensemble.from_runs([runs[0], [0, 0, 1, 1]], ids=list("dcba"))
     assert values_of(given) == [[None, 0], [0, 0], [1, 1], [0, 1]]
 
@@ -333,6 +371,13 @@ def test_from_long__has_a_row_for_each_object(route, is_stored, tmp_path):
     assert values_of(ensemble) == as_matrix(votes)
     assert ensemble.ids.tolist() == sorted(set(votes["task"]))
     assert ensemble.names == [str(u) for u in range(200)]
+
+
+def test_a_long_table_may_have_more_columns():
+    votes = VOTES.assign(seconds=7, id=range(len(VOTES)))
+    with pytest.raises(InvalidInputError, match="object='task', partition='worker', label='label'"):
+        Ensemble.from_labels(votes)
+    assert values_of(Ensemble.from_long(votes, **BY)) == as_matrix(VOTES)
 
 
 def test_from_long__of_text_with_missing_labels():

@@ -144,6 +144,10 @@ def test_names_of_observations_are_the_ids_of_an_anndata():
     assert ensemble.names == ["leiden_0.5", "leiden_1"]
     assert ensemble.ids.tolist() == OBS.index.tolist()
     assert values_of(ensemble) == [["0", "0"], ["1", None], ["1", "2"]]
+    assert Ensemble.from_labels(AnnData(OBS), columns="leiden*", drop="index").ids is None
+    repeated = AnnData(OBS.set_axis(["x", "x", "y"]))
+    with pytest.raises(InvalidIdsError, match="index 'x' is in rows 0 and 1"):
+        Ensemble.from_labels(repeated, columns="leiden*")
     features = open_features(AnnData(OBS, np.eye(3)))
     assert features.ids.hold().values.to_pylist() == OBS.index.tolist()
 
