@@ -196,8 +196,7 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
             raise InvalidInputError(
                 f"run {name!r} has labels that are neither all whole numbers nor all text; recode them."
             ) from None
-        chosen = select(source, id="object", missing=how.get("missing"), orientation="objects")
-        return open_table(chosen, "labels")
+        return open_table(select(source, id="object", missing=how.get("missing")), "labels", are_objects=True)
     if isinstance(run, (list, tuple)) or getattr(run, "ndim", 2) == 1 or _is_column(run):
         how = {"missing": how.get("missing")}
         if hasattr(run, "to_frame"):
@@ -218,7 +217,7 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
         is_frame = type(run).__module__.startswith("pandas") and type(run.index).__name__ != "RangeIndex"
         if is_frame and how.get("id") is None:
             how["id"] = "index"
-    table = open_table(select(run, orientation="objects", **how), "labels")
+    table = open_table(select(run, **how), "labels", are_objects=True)
     if table.n_columns != 1:
         shown = f": {', '.join(table.names[:4])}" if table.names else ""
         raise InvalidInputError(
@@ -356,10 +355,8 @@ def read_long(
     The table is read twice; votes are sorted in temporary files that are removed when the ``stack`` is
     closed. Memory: the distinct objects, a share of the votes, and a block.
     """
-    chosen = select(
-        source, columns=[object, partition, label], missing=missing, header=header, orientation="objects"
-    )
-    table = open_table(chosen, "labels", with_ids=False)
+    chosen = select(source, columns=[object, partition, label], missing=missing, header=header)
+    table = open_table(chosen, "labels", are_objects=True, with_ids=False)
     found = _Long(table)
     n_objects, n_partitions = len(found.objects.values), len(found.partitions.values)
     folder = stack.enter_context(temporary_folder())

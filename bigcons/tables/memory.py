@@ -6,7 +6,7 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,9 @@ def release_pages(array: Any) -> None:
 def table_of_rows(rows: Sequence[Any], role: str, orientation: str | None = None) -> ArrayTable:
     """Return the table of a list of rows of equal length.
 
-    Of labels, arrays, or fewer rows than columns, may rather be partitions: `orientation` has to tell.
+    Of labels, rows may rather be partitions or communities, which are refused unless `orientation` tells:
+    arrays; fewer rows than columns; rows that each number their labels from 0 or 1, if the columns do not;
+    all numbers from 0, each once.
     """
 
     def is_row(row: Any) -> bool:
@@ -113,8 +115,7 @@ def table_of_rows(rows: Sequence[Any], role: str, orientation: str | None = None
             )
     if role == "features" and n_columns:
         return ArrayTable(np.asarray(rows), role)
-    are_arrays = len(rows) > 0 and all(hasattr(row, "__array__") for row in rows)
-    if role == "labels" and orientation is None and (are_arrays or len(rows) < n_columns):
+    if role == "labels" and orientation is None and _may_be_runs(rows, n_columns):
         raise InvalidInputError(
             f"labels is a list of {len(rows)} rows of {n_columns} labels, which may be partitions or "
             "objects; pass Ensemble.from_runs(x) if each row is a partition, or orientation='objects' if "
@@ -124,6 +125,23 @@ def table_of_rows(rows: Sequence[Any], role: str, orientation: str | None = None
     for index, row in enumerate(rows):
         matrix[index] = row
     return ArrayTable(matrix, role)
+
+
+def _may_be_runs(rows: Sequence[Any], n_columns: int) -> bool:
+    if len(rows) < n_columns or (len(rows) and all(hasattr(row, "__array__") for row in rows)):
+        return True
+    numbers = [value for row in rows for value in row]
+    if n_columns < 2 or not all(isinstance(value, int) for value in numbers):
+        return False
+    are_communities = sorted(numbers) == list(range(len(numbers)))
+    return are_communities or (_are_numbered(rows) and not _are_numbered(zip(*rows, strict=True)))
+
+
+def _are_numbered(partitions: Iterable[Sequence[int]]) -> bool:
+    """Return whether each partition has the labels 0 .. k-1, or each 1 .. k; negative ones are missing."""
+    found = [{label for label in labels if label >= 0} for labels in partitions]
+    firsts = {min(labels, default=-1) for labels in found}
+    return firsts in ({0}, {1}) and all(max(labels) - min(labels) < len(labels) for labels in found)
 
 
 def is_communities(x: Any) -> bool:

@@ -232,6 +232,28 @@ def test_rows_are_partitions_if_the_call_says_so(kind, tmp_path):
     assert found.names == (["u", "v"] if kind == "names" else ["p0", "p1"])
 
 
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [[0, 0, 1, 1, 1]] * 10,
+        [[1, 1, 2, 2], [1, 2, 2, 2]] * 2,
+        [[0, -1, 0, 1], [0, 0, 0, 1]] * 4,
+        [[0, 1], [2, 3]],
+    ],
+)
+def test_rows_that_are_numbered_as_partitions_are_refused(runs):
+    with pytest.raises(InvalidInputError, match=r"Ensemble\.from_runs\(x\) .*orientation='objects'"):
+        Ensemble.from_labels(runs)
+    assert Ensemble.from_labels(runs, orientation="objects").n_objects == len(runs)
+
+
+@pytest.mark.parametrize(
+    "rows", [[[0, 0], [0, 1], [1, 1]], [[0, 1], [1, 0]], [[5, 7], [5, 8], [6, 8]], [["a", 0], ["b", 0]]]
+)
+def test_rows_that_are_numbered_as_objects_are_read(rows):
+    assert values_of(Ensemble.from_labels(rows)) == rows
+
+
 def test_communities_are_refused_as_labels():
     one, other = [{0, 1}, {2, 3}], [{0}, {1, 2, 3}]
     for labels in ([one, other], one, [[[0, 1], [2, 3]], [[0], [1, 2, 3]]], [frozenset({0, 1})]):
