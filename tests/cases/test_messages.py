@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+import bigcons
 from bigcons import Ensemble
 from bigcons.cli import main
 from bigcons.errors import InvalidInputError
@@ -60,3 +61,9 @@ def test_solve__quotes_paths_in_what_to_run_next(tmp_path):
     )
     command = told.stdout.strip().splitlines()[-1].removeprefix("More: ")
     assert shlex.split(command)[2] == out
+
+
+def test_public_names__that_are_misspelt():
+    with pytest.raises(AttributeError, match=r"no attribute 'PPC'; did you mean PCC\?"):
+        bigcons.PPC  # noqa: B018
+    assert not hasattr(bigcons, "zzz")
