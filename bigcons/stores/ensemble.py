@@ -58,8 +58,8 @@ from bigcons.validation import check_choice, check_int
 class Ensemble:
     """Partitions of the same objects: labels ``(n_objects, n_partitions)``, -1 where missing.
 
-    Created by ``from_labels``, ``open`` or ``import_labels``. The labels of partition ``u`` are
-    ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
+    Created by ``from_labels``, ``from_runs``, ``from_long``, ``open`` or ``import_labels``. The labels of
+    partition ``u`` are ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
 
     An ensemble of soft clusterings, from ``from_memberships`` or ``import_memberships``, has memberships
     ``(n_objects, n_base_clusters)`` float32 in place of labels: the real incidence matrix of objects and base

@@ -125,6 +125,7 @@ def _is_null(value: Any) -> bool:
 # Headers
 
 _HEAD_ROWS = 1_000
+"""Lines by which it is told whether the first one is a header."""
 
 
 def header_names(
